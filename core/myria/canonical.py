@@ -1,0 +1,29 @@
+"""Canonical bytes and SHA-256: the one way anything here becomes an identity.
+
+Canonical JSON: keys sorted by code point, no white space, UTF-8, integers only (no floats: their text differs
+between writers). Byte strings appear as lower-case hex.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the canonical UTF-8 bytes of a value made of dict, list, tuple, str, int, bool, None and bytes."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_hex
+    ).encode()
+
+
+def digest(value: Any) -> bytes:
+    """Return the 32-byte SHA-256 of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical_json(value)).digest()
+
+
+def _hex(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"{type(value).__name__} has no canonical form")

@@ -1,0 +1,368 @@
+"""The whole error tree.
+
+    MyriaError
+    ├── InputError                    the caller must change the request
+    │   ├── InvalidArgument           invalid_argument
+    │   ├── UnknownField              unknown_field
+    │   ├── InvalidParticipants       invalid_participants
+    │   ├── InvalidTimestamp          invalid_timestamp
+    │   ├── InvalidText               invalid_text
+    │   ├── InvalidPayload            invalid_payload
+    │   ├── PayloadTooLarge           payload_too_large
+    │   ├── PayloadTooDeep            payload_too_deep
+    │   ├── BatchTooLarge             batch_too_large
+    │   ├── BodyTooLarge              body_too_large
+    │   ├── MalformedJson             malformed_json
+    │   ├── CursorInvalid             cursor_invalid
+    │   └── CursorExpired             cursor_expired
+    ├── NotFoundError                 absent and forbidden look alike
+    │   ├── EventNotFound             event_not_found
+    │   ├── TopicNotFound             topic_not_found
+    │   ├── SnapshotNotFound          snapshot_not_found
+    │   └── BuildNotFound             build_not_found
+    ├── ConflictError                 the state of the memory forbids it
+    │   ├── StaleParent               stale_parent
+    │   ├── SnapshotNotHeld           snapshot_not_held
+    │   ├── SnapshotNotRestorable     snapshot_not_restorable
+    │   ├── NoPreviousSnapshot        no_previous_snapshot
+    │   ├── EventIdConflict           event_id_conflict
+    │   ├── ManualTriggerDisabled     manual_trigger_disabled
+    │   └── ToolNotEnabled            tool_not_enabled
+    ├── UnavailableError              nothing was changed for certain; retry helps
+    │   ├── DatabaseUnavailable       database_unavailable
+    │   ├── DeadlineExceeded          deadline_exceeded
+    │   ├── Overloaded                overloaded
+    │   └── DiskFull                  disk_full
+    ├── OperationalError              a person must act before the process can work
+    │   ├── ConfigurationError        configuration_error
+    │   ├── SchemaOutdated            schema_outdated
+    │   ├── SchemaTooNew              schema_too_new
+    │   ├── DataDirInUse              data_dir_in_use
+    │   ├── DataDirUnusable           data_dir_unusable
+    │   ├── PortInUse                 port_in_use
+    │   └── EmbeddedPostgresFailed    embedded_postgres_failed
+    ├── BuildError
+    │   ├── BuildInvalid              build_invalid
+    │   ├── BuildSuperseded           build_superseded
+    │   └── LeaseLost                 lease_lost
+    └── InternalError                 internal_error
+
+Every leaf has a stable `code`, says whether a retry of the same request can help, and maps to one process exit
+status. `details` is JSON and never holds another participant's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+JsonValue = Any
+
+
+class MyriaError(Exception):
+    """Base of everything Myria raises on purpose.
+
+    Args:
+        message: one sentence that says what is wrong and what to do.
+        details: JSON that a program can act on (field, index, limit, ...).
+    """
+
+    code: ClassVar[str] = "internal_error"
+    retryable: ClassVar[bool] = False
+    exit_status: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, **details: JsonValue) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details: Mapping[str, JsonValue] = details
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the wire form `{code, message, retryable, details}`."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "retryable": self.retryable,
+            "details": dict(self.details),
+        }
+
+    def at_index(self, index: int) -> MyriaError:
+        """Return the same error naming the position of the refused item in its batch."""
+        return type(self)(f"events[{index}]: {self.message}", **{**self.details, "index": index})
+
+
+class InputError(MyriaError):
+    """The request itself is wrong; the same request will be refused again."""
+
+    exit_status = 2
+    http_status = 400
+
+
+class InvalidArgument(InputError):
+    """An argument has a wrong type or value."""
+
+    code = "invalid_argument"
+
+
+class UnknownField(InputError):
+    """A field is not part of the contract; the message names the nearest known one."""
+
+    code = "unknown_field"
+
+
+class InvalidParticipants(InputError):
+    """Participants must be 1..64 unique names of 1..200 characters without control characters."""
+
+    code = "invalid_participants"
+
+
+class InvalidTimestamp(InputError):
+    """A timestamp must be RFC 3339 with a zone, in the years 0001-9999."""
+
+    code = "invalid_timestamp"
+
+
+class InvalidText(InputError):
+    """Text holds a character that cannot be stored (NUL, lone surrogate) or is too long."""
+
+    code = "invalid_text"
+
+
+class InvalidPayload(InputError):
+    """A payload must be a JSON object of finite numbers and storable text."""
+
+    code = "invalid_payload"
+
+
+class PayloadTooLarge(InputError):
+    """A payload is larger than the limit; store the blob elsewhere and keep a reference."""
+
+    code = "payload_too_large"
+
+
+class PayloadTooDeep(InputError):
+    """A payload is nested deeper than the limit."""
+
+    code = "payload_too_deep"
+
+
+class BatchTooLarge(InputError):
+    """A batch holds more events than the limit; split it."""
+
+    code = "batch_too_large"
+
+
+class BodyTooLarge(InputError):
+    """A request body is larger than the limit; split it."""
+
+    code = "body_too_large"
+    http_status = 413
+
+
+class MalformedJson(InputError):
+    """Text is not JSON, or holds duplicate keys or non-finite numbers."""
+
+    code = "malformed_json"
+
+
+class CursorInvalid(InputError):
+    """A cursor was not made here, or belongs to another query."""
+
+    code = "cursor_invalid"
+
+
+class CursorExpired(InputError):
+    """A cursor is older than its lifetime; ask again without it."""
+
+    code = "cursor_expired"
+
+
+class NotFoundError(MyriaError):
+    """What was asked for does not exist, or not for these participants: the two look alike."""
+
+    exit_status = 3
+    http_status = 404
+
+
+class EventNotFound(NotFoundError):
+    """No such event is visible to these participants."""
+
+    code = "event_not_found"
+
+
+class TopicNotFound(NotFoundError):
+    """No such topic or node is visible to these participants in this snapshot."""
+
+    code = "topic_not_found"
+
+
+class SnapshotNotFound(NotFoundError):
+    """No such snapshot is kept for this tenant."""
+
+    code = "snapshot_not_found"
+
+
+class BuildNotFound(NotFoundError):
+    """No such build is known for this tenant."""
+
+    code = "build_not_found"
+
+
+class ConflictError(MyriaError):
+    """The present state of the memory forbids the operation."""
+
+    exit_status = 4
+    http_status = 409
+
+
+class StaleParent(ConflictError):
+    """The snapshot's parent is no longer the active one; rebuild instead of publishing it."""
+
+    code = "stale_parent"
+
+
+class SnapshotNotHeld(ConflictError):
+    """Only a held snapshot can be published."""
+
+    code = "snapshot_not_held"
+
+
+class SnapshotNotRestorable(ConflictError):
+    """Only a snapshot that was active once, and is still kept, can be rolled back to."""
+
+    code = "snapshot_not_restorable"
+
+
+class NoPreviousSnapshot(ConflictError):
+    """The active snapshot has no parent to roll back to."""
+
+    code = "no_previous_snapshot"
+
+
+class EventIdConflict(ConflictError):
+    """An imported event_id exists already with other content."""
+
+    code = "event_id_conflict"
+
+
+class ManualTriggerDisabled(ConflictError):
+    """Manual rebuilds are switched off by builder.allow_manual_trigger."""
+
+    code = "manual_trigger_disabled"
+
+
+class ToolNotEnabled(ConflictError):
+    """The tool belongs to a profile that this server does not offer."""
+
+    code = "tool_not_enabled"
+    http_status = 403
+
+
+class UnavailableError(MyriaError):
+    """The service cannot answer now; the same request may succeed later."""
+
+    retryable = True
+    exit_status = 5
+    http_status = 503
+
+
+class DatabaseUnavailable(UnavailableError):
+    """PostgreSQL cannot be reached or is restarting."""
+
+    code = "database_unavailable"
+
+
+class DeadlineExceeded(UnavailableError):
+    """The request did not finish within its deadline."""
+
+    code = "deadline_exceeded"
+
+
+class Overloaded(UnavailableError):
+    """Too many requests wait; slow down and retry."""
+
+    code = "overloaded"
+
+
+class DiskFull(UnavailableError):
+    """The database has no room left; nothing was written."""
+
+    code = "disk_full"
+
+
+class OperationalError(MyriaError):
+    """The process cannot work until a person changes something."""
+
+    exit_status = 6
+
+
+class ConfigurationError(OperationalError):
+    """A setting is unknown, malformed or contradicts another."""
+
+    code = "configuration_error"
+
+
+class SchemaOutdated(OperationalError):
+    """The database schema is older than this program; run `myria migrate`."""
+
+    code = "schema_outdated"
+
+
+class SchemaTooNew(OperationalError):
+    """The database schema is newer than this program; upgrade the program."""
+
+    code = "schema_too_new"
+
+
+class DataDirInUse(OperationalError):
+    """Another `myria up` uses this data directory."""
+
+    code = "data_dir_in_use"
+
+
+class DataDirUnusable(OperationalError):
+    """The data directory cannot be written or has no room."""
+
+    code = "data_dir_unusable"
+
+
+class PortInUse(OperationalError):
+    """Another program listens on the port."""
+
+    code = "port_in_use"
+
+
+class EmbeddedPostgresFailed(OperationalError):
+    """The embedded PostgreSQL did not start; the message quotes its log."""
+
+    code = "embedded_postgres_failed"
+
+
+class BuildError(MyriaError):
+    """A build could not reach a published snapshot."""
+
+    exit_status = 7
+
+
+class BuildInvalid(BuildError):
+    """A staged snapshot broke a validation rule (§12); the details list rule and message."""
+
+    code = "build_invalid"
+
+
+class BuildSuperseded(BuildError):
+    """The active snapshot moved while the build ran."""
+
+    code = "build_superseded"
+
+
+class LeaseLost(BuildError):
+    """Another worker took the task over; this one's work is discarded."""
+
+    code = "lease_lost"
+
+
+class InternalError(MyriaError):
+    """A bug in Myria; the log holds the trace."""
+
+    code = "internal_error"

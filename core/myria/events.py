@@ -1,0 +1,90 @@
+"""Stored events and what the other layers read out of their opaque payloads (§5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SEARCHABLE_BYTES = 64 * 1024
+"""How much of an event's text is searched, in UTF-8 bytes."""
+
+_SPEAKER_FIELDS = ("speaker", "sender", "author", "from", "agent", "tool", "role")
+_TASK_FIELDS = ("task_id", "task")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicHint:
+    """An emitter's guess at a topic: a weak signal, never truth (§17)."""
+
+    hint: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One stored event.
+
+    `timestamp` and `ingested_at` are microseconds since 1970-01-01 UTC (negative before it); `participants` are
+    canonical (see `myria.scopes`); `internal` is the effective flag after ingest policy.
+    """
+
+    event_seq: int
+    event_id: str
+    timestamp: int
+    channel: str
+    participants: tuple[str, ...]
+    payload: dict[str, Any]
+    type: str | None = None
+    context_id: str | None = None
+    source_event_key: str | None = None
+    topic_hints: tuple[TopicHint, ...] = ()
+    internal: bool = False
+    ingested_at: int = 0
+    text: str = field(default="", compare=False)
+
+
+def searchable_text(payload: dict[str, Any]) -> str:
+    """Return `payload.text`, else every string value in document order, cut at 64 KiB of UTF-8."""
+    text = payload.get("text")
+    if not isinstance(text, str):
+        parts: list[str] = []
+        _strings(payload, parts)
+        text = "\n".join(parts)
+    if len(text) * 4 <= SEARCHABLE_BYTES:
+        return text
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= SEARCHABLE_BYTES:
+        return text
+    return raw[:SEARCHABLE_BYTES].decode("utf-8", "ignore")
+
+
+def speaker_of(payload: dict[str, Any]) -> str | None:
+    """Return who said it, as far as the payload tells: speaker, sender, author, from, agent, tool or role."""
+    for name in _SPEAKER_FIELDS:
+        value = payload.get(name)
+        if isinstance(value, str) and value.strip():
+            return value.strip()[:200]
+    return None
+
+
+def task_of(payload: dict[str, Any]) -> str | None:
+    """Return the task an event belongs to, as far as the payload tells: task_id, or task when it is text."""
+    for name in _TASK_FIELDS:
+        value = payload.get(name)
+        if isinstance(value, str) and value.strip():
+            return value.strip()[:200]
+    return None
+
+
+def _strings(value: Any, parts: list[str]) -> None:
+    stack = [value]
+    size = 0
+    while stack and size < SEARCHABLE_BYTES:
+        item = stack.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            size += len(item)
+        elif isinstance(item, dict):
+            stack.extend(reversed(list(item.values())))
+        elif isinstance(item, list):
+            stack.extend(reversed(item))

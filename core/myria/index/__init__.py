@@ -1,0 +1,1 @@
+"""Search blocks: immutable, content-addressed postings over the events of one part of a scope's tree."""

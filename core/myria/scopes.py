@@ -1,0 +1,71 @@
+"""Scopes: one exact participant set within a tenant, and the rule of who sees it (§18)."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from myria.canonical import canonical_json
+from myria.errors import InvalidParticipants
+
+MAX_PARTICIPANTS = 64
+MAX_PARTICIPANT_CHARACTERS = 200
+
+
+def canonical_participants(names: Any, *, field: str = "participants") -> tuple[str, ...]:
+    """Return the canonical participant set: NFC, trimmed, unique, in code-point order, case-sensitive.
+
+    Raises:
+        InvalidParticipants: not a list of 1..64 texts of 1..200 characters without control characters,
+            lone surrogates or NUL. Duplicates after normalisation collapse into one.
+    """
+    if not isinstance(names, list | tuple):
+        raise InvalidParticipants(f"{field} must be a list of names", field=field)
+    if not names:
+        raise InvalidParticipants(
+            f"{field} must not be empty: an empty set would see everything; name who asks", field=field
+        )
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        seen.add(_canonical_name(name, f"{field}[{position}]"))
+        if len(seen) > MAX_PARTICIPANTS:
+            raise InvalidParticipants(
+                f"{field} may name at most {MAX_PARTICIPANTS} participants", field=field, limit=MAX_PARTICIPANTS
+            )
+    return tuple(sorted(seen))
+
+
+def scope_key(participants: Iterable[str]) -> bytes:
+    """Return the 32-byte identity of a canonical participant set."""
+    return hashlib.sha256(b"myria.scope.v1\n" + canonical_json(list(participants))).digest()
+
+
+def visible(query: Iterable[str], scope: Iterable[str]) -> bool:
+    """Tell whether a query by `query` may see a scope: query is a non-empty subset of it (§14.3)."""
+    asked = set(query)
+    return bool(asked) and asked <= set(scope)
+
+
+def _canonical_name(name: Any, field: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidParticipants(f"{field} must be text", field=field)
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidParticipants(f"{field} holds a lone surrogate; send valid Unicode", field=field) from error
+    if len(name) > 16 * MAX_PARTICIPANT_CHARACTERS:
+        raise InvalidParticipants(
+            f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters", field=field, limit=MAX_PARTICIPANT_CHARACTERS
+        )
+    canonical = unicodedata.normalize("NFC", name).strip()
+    if not canonical:
+        raise InvalidParticipants(f"{field} is empty", field=field)
+    if len(canonical) > MAX_PARTICIPANT_CHARACTERS:
+        raise InvalidParticipants(
+            f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters", field=field, limit=MAX_PARTICIPANT_CHARACTERS
+        )
+    if not canonical.isprintable() and any(unicodedata.category(c) == "Cc" for c in canonical):
+        raise InvalidParticipants(f"{field} holds a control character; remove it", field=field)
+    return canonical

@@ -1,0 +1,1 @@
+"""The PostgreSQL edge: connections, named SQL, and one module per subject."""

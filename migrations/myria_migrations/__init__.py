@@ -1,0 +1,1 @@
+"""The database schema: ordered, forward-only SQL files, read through importlib.resources."""

@@ -1,0 +1,1 @@
+"""The serving plane: MCP tools over Streamable HTTP and stdio, health and metrics."""
