@@ -1,1 +1,43 @@
 """The database schema: ordered, forward-only SQL files, read through importlib.resources."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib import resources
+
+_NAME = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One step of the schema: its number, its purpose, its SQL and the SHA-256 of that SQL."""
+
+    version: int
+    name: str
+    sql: str
+    checksum: str
+
+
+def migrations() -> list[Migration]:
+    """Return every migration, in order."""
+    found = []
+    for entry in resources.files(__name__).iterdir():
+        match = _NAME.match(entry.name)
+        if match:
+            sql = entry.read_text(encoding="utf-8")
+            found.append(
+                Migration(
+                    version=int(match[1]),
+                    name=match[2],
+                    sql=sql,
+                    checksum=hashlib.sha256(sql.encode()).hexdigest(),
+                )
+            )
+    return sorted(found, key=lambda migration: migration.version)
+
+
+def roles_sql() -> str:
+    """Return the SQL that an administrator runs to create the planes' roles and their grants."""
+    return (resources.files(__name__) / "roles.sql").read_text(encoding="utf-8")

@@ -1,0 +1,16 @@
+"""Advisory lock keys: one per tenant and purpose. Two tenants whose keys collide only wait for each other."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import Literal
+
+Purpose = Literal["append", "publish", "build"]
+
+
+@lru_cache(maxsize=65536)
+def lock_key(purpose: Purpose, tenant: str) -> int:
+    """Return the signed 64-bit advisory lock key of a tenant for a purpose."""
+    raw = hashlib.sha256(f"myria.{purpose}:{tenant}".encode()).digest()[:8]
+    return int.from_bytes(raw, "big", signed=True)

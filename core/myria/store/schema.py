@@ -1,0 +1,108 @@
+"""The schema's version: migrate it, or check that this program and the database agree."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from myria import errors
+from myria.store.database import Connection, Database, connect, translated
+from myria.store.queries import sql
+from myria_migrations import Migration, migrations
+
+MINIMUM_SERVER_VERSION = 150000
+
+
+async def migrate(dsn: str) -> list[str]:
+    """Apply every missing migration under one lock, each in a transaction of its own; return their names.
+
+    Raises:
+        SchemaTooNew: the database knows migrations that this program does not.
+        ConfigurationError: PostgreSQL is older than 15, or an applied migration has other content.
+    """
+    connection = await connect(dsn)
+    try:
+        with translated():
+            await _check_server(connection)
+            done: list[str] = []
+            while True:
+                async with connection.transaction():
+                    await connection.execute(sql("schema.own_migration_lock"))
+                    if not await connection.fetchval(sql("schema.present")):
+                        await connection.execute(sql("schema.create_register"))
+                        await connection.execute(sql("schema.create_register_table"))
+                    missing = await _missing(connection)
+                    if not missing:
+                        return done
+                    step = missing[0]
+                    await connection.execute(step.sql)
+                    await connection.execute(sql("schema.register"), step.version, step.name, step.checksum)
+                    done.append(f"{step.version:04d}_{step.name}")
+    finally:
+        await connection.close()
+
+
+async def pending(dsn: str) -> list[str]:
+    """Return the names of the migrations that `migrate` would apply; empty when the schema is current.
+
+    Raises:
+        SchemaTooNew: the database knows migrations that this program does not.
+    """
+    connection = await connect(dsn)
+    try:
+        with translated():
+            await _check_server(connection)
+            if not await connection.fetchval(sql("schema.present")):
+                return [f"{step.version:04d}_{step.name}" for step in migrations()]
+            return [f"{step.version:04d}_{step.name}" for step in await _missing(connection)]
+    finally:
+        await connection.close()
+
+
+async def check(database: Database) -> None:
+    """Return when the database's schema is exactly this program's.
+
+    Raises:
+        SchemaOutdated: run `myria migrate`.
+        SchemaTooNew: upgrade this program.
+        DatabaseUnavailable: PostgreSQL cannot be reached.
+    """
+    async with database.connection() as connection:
+        try:
+            present = await connection.fetchval(sql("schema.present"))
+            missing = await _missing(connection) if present else migrations()
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise errors.ConfigurationError(
+                "the database role may not read the schema myria; run the SQL of `myria migrate --print-roles`"
+            ) from error
+    if missing:
+        raise errors.SchemaOutdated(
+            "the database schema is older than this program; run `myria migrate`",
+            missing=[f"{step.version:04d}_{step.name}" for step in missing],
+        )
+
+
+async def _check_server(connection: Connection) -> None:
+    version = await connection.fetchval(sql("schema.server_version"))
+    if version < MINIMUM_SERVER_VERSION:
+        raise errors.ConfigurationError(f"PostgreSQL 15 or newer is needed, this one is {version // 10000}")
+
+
+async def _missing(connection: Connection) -> list[Migration]:
+    known = {step.version: step for step in migrations()}
+    applied = await connection.fetch(sql("schema.applied"))
+    for row in applied:
+        step = known.get(row["version"])
+        if step is None:
+            raise errors.SchemaTooNew(
+                f"the database schema has migration {row['version']:04d}_{row['name']}, which this program does not "
+                "know; upgrade the program",
+                version=row["version"],
+            )
+        if step.checksum != row["checksum"]:
+            raise errors.ConfigurationError(
+                f"migration {row['version']:04d}_{row['name']} was applied with other content; "
+                "this database was made by another build of Myria",
+                version=row["version"],
+            )
+    done = {row["version"] for row in applied}
+    return [step for version, step in sorted(known.items()) if version not in done]

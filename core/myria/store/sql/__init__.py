@@ -1,0 +1,1 @@
+"""Named SQL statements, one file per subject."""

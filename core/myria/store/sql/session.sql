@@ -1,0 +1,22 @@
+-- name: name_tenant
+-- Names the tenant of this transaction for row-level security, and bounds its statements.
+SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true);
+
+-- name: share_append_lock
+-- Taken by every append before it allocates sequence numbers (trap 1).
+SELECT pg_advisory_xact_lock_shared($1::bigint);
+
+-- name: bound_append
+-- An append that hangs must not hold back the cutoff.
+SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true);
+
+-- name: own_append_lock
+-- Taken by a build for the instant in which it reads its cutoff: no append of the tenant is in flight.
+SELECT pg_advisory_xact_lock($1::bigint);
+
+-- name: bound_lock_wait
+SELECT set_config('lock_timeout', $1, true);
+
+-- name: own_publish_lock
+-- Publishes, rollbacks and aborts of a tenant are serialised by it.
+SELECT pg_advisory_xact_lock($1::bigint);

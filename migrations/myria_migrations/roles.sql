@@ -1,0 +1,47 @@
+-- Roles for Myria's planes. Migrations never create roles: run this once as an administrator, give each role its
+-- own way to log in, and run it again after an upgrade (it is idempotent).
+
+DO $$
+DECLARE
+    role text;
+    name text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['myria_server', 'myria_builder', 'myria_operator'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+        END IF;
+        EXECUTE format('GRANT USAGE ON SCHEMA myria TO %I', role);
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA myria TO %I', role);
+        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA myria TO %I', role);
+    END LOOP;
+    -- Serving and building name one tenant at a time; only the control plane may name '*'.
+    FOREACH role IN ARRAY ARRAY['myria_server', 'myria_builder'] LOOP
+        FOR name IN SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE n.nspname = 'myria' AND c.relkind = 'r' AND c.relforcerowsecurity LOOP
+            IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'myria' AND tablename = name AND policyname = role || '_one_tenant') THEN
+                EXECUTE format('CREATE POLICY %I ON myria.%I AS RESTRICTIVE TO %I USING (tenant_id = current_setting(''myria.tenant'', true))',
+                    role || '_one_tenant', name, role);
+            END IF;
+        END LOOP;
+    END LOOP;
+END $$;
+
+-- Serving appends to the log, asks for builds, and moves the pointer when an administrator says so.
+GRANT INSERT ON myria.tenants, myria.scopes, myria.scope_members, myria.events, myria.rebuild_requests, myria.pointer_moves TO myria_server;
+GRANT UPDATE (status, activated_at, archived_at) ON myria.snapshots TO myria_server;
+GRANT INSERT, UPDATE ON myria.active_snapshots TO myria_server;
+GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_server;
+GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
+GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
+
+-- Building writes what it compiled and publishes it; it never writes the log.
+GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
+    myria.renderings, myria.search_blocks, myria.active_snapshots TO myria_builder;
+GRANT INSERT, UPDATE ON myria.tenants, myria.topics TO myria_builder;
+GRANT INSERT ON myria.pointer_moves TO myria_builder;
+
+-- The control plane starts builds, fails dead ones and collects garbage.
+GRANT INSERT, UPDATE, DELETE ON myria.builds, myria.build_tasks, myria.rebuild_requests, myria.snapshots, myria.scope_roots,
+    myria.nodes, myria.renderings, myria.search_blocks TO myria_operator;
+GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
+GRANT INSERT ON myria.pointer_moves TO myria_operator;
