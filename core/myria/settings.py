@@ -1,0 +1,513 @@
+"""Every setting of Myria, in one object.
+
+A value comes from the first of these that has it:
+
+1. an override given by the program (a command-line option),
+2. the environment variable `MYRIA_<SECTION>_<FIELD>`,
+3. the YAML file named by `--config` or `MYRIA_CONFIG`, as `section: {field: value}`,
+4. the default below.
+
+An unknown key or variable is an error that names the nearest known one: a typo never means a default.
+Each field is followed by one docstring with its reason and unit; docs/settings.md is generated from them
+(`make docs`). Times are in seconds and sizes in bytes unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import yaml
+
+from myria._configuration import (
+    FieldType,
+    Range,
+    Section,
+    field_docs,
+    field_types,
+    from_text,
+    from_value,
+    nearest,
+)
+from myria.errors import ConfigurationError
+
+_DAY_S = 86_400.0
+
+Profile = Literal["core", "observe", "admin"]
+
+RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT"})
+"""Variables read by the command line itself, beside the settings."""
+
+_TEST_PREFIX = "MYRIA_TEST_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings(Section):
+    """What the process calls itself, and how it logs."""
+
+    section_name: ClassVar[str] = "service"
+
+    name: str = "myria"
+    """Name in log lines, metrics and the MCP server's identity; change it when several installations share a
+    log."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged. `debug` adds one line per request and per build task."""
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """`json` gives one object per line for machines, `text` is for people; `auto` is text on a terminal, else
+    json."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpSettings(Section):
+    """The serving plane: where MCP listens and what one request may cost."""
+
+    section_name: ClassVar[str] = "mcp"
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Loopback by default, because there is no authentication before you add it."""
+    port: Annotated[int, Range(0, 65535)] = 8321
+    """TCP port; 0 lets the system choose a free one (it is printed)."""
+    tool_names: Literal["dotted", "plain"] = "dotted"
+    """Advertised style: `myria.append_event`, or `myria_append_event` for hosts that refuse dots. Both are
+    accepted."""
+    profiles: tuple[Profile, ...] = ("core", "observe", "admin")
+    """Groups of tools that are offered: `core` (append and query), `observe` (snapshots, status), `admin`
+    (trigger a build, publish, roll back). Leave `admin` out where agents must not steer builds."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further Host header values to accept beside loopback names, against DNS rebinding; needed behind a
+    Service or an Ingress."""
+    body_bytes: Annotated[int, Range(1024, 1024 * 1024 * 1024)] = 16 * 1024 * 1024
+    """Largest request body, in bytes. Far below 500 events of the largest payload on purpose (that would be
+    128 MB in memory per request): a full batch of events up to 32 KiB fits, bigger ones go in smaller
+    batches."""
+    request_deadline_s: Annotated[float, Range(0.1, 3600)] = 30.0
+    """Time after which a read is given up with `deadline_exceeded`, in seconds."""
+    append_deadline_s: Annotated[float, Range(0.1, 3600)] = 10.0
+    """Time after which an append is given up with `deadline_exceeded`, in seconds. Retry with the same
+    source_event_key: the first attempt may still have been committed."""
+    max_in_flight: Annotated[int, Range(1, 100_000)] = 256
+    """Requests worked on at once; the next is answered `overloaded` (retryable) instead of queueing without
+    bound."""
+    drain_s: Annotated[float, Range(0, 3600)] = 10.0
+    """Time that open requests get to finish after a stop signal, in seconds; open streams end then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSettings(Section):
+    """How to reach PostgreSQL (15 or newer)."""
+
+    section_name: ClassVar[str] = "postgres"
+
+    dsn: str | None = field(default=None, repr=False)
+    """Connection string, `postgresql://user:password@host:port/database`. Unset: the data directory's
+    embedded server. It may hold a password, so it is never logged or printed."""
+    pool_size: Annotated[int, Range(1, 1000)] = 10
+    """Connections per process. More than two per database core rarely helps."""
+    connect_timeout_s: Annotated[float, Range(0.1, 300)] = 5.0
+    """Time to wait for a new connection, in seconds, before the database counts as unavailable."""
+    statement_timeout_s: Annotated[float, Range(0.1, 86_400)] = 30.0
+    """Time after which PostgreSQL itself cancels a serving statement, in seconds, so that an abandoned
+    request does not keep a connection."""
+    pgbouncer: bool = False
+    """True behind PgBouncer in transaction mode: no statement cache, no session state on a connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings(Section):
+    """What an event may hold, and how appends share commits."""
+
+    section_name: ClassVar[str] = "ingest"
+
+    payload_bytes: Annotated[int, Range(2, 64 * 1024 * 1024)] = 256 * 1024
+    """Largest payload as compact UTF-8 JSON, in bytes. Blobs belong elsewhere; keep a reference here."""
+    payload_depth: Annotated[int, Range(1, 256)] = 32
+    """Deepest nesting of a payload, in levels; guards every reader's recursion."""
+    batch_events: Annotated[int, Range(1, 500)] = 500
+    """Most events in one `append_events`, at most the contract's 500. A batch is one transaction."""
+    future_limit_s: Annotated[float | None, Range(0, None)] = None
+    """How far an event's timestamp may lie ahead of the server's clock, in seconds. Unset: no limit, because
+    imported calendars do lie ahead."""
+    internal_types: tuple[str, ...] = ()
+    """Event types that are always internal (kept, but never in topics), whatever the caller's flag says
+    (§6)."""
+    group_commit_events: Annotated[int, Range(1, 10_000)] = 256
+    """Most events of concurrent appends that share one commit. 1 gives every append its own."""
+    group_commit_writers: Annotated[int, Range(1, 64)] = 2
+    """Commits in flight at once per process: the second fills while the first waits for the disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuilderSettings(Section):
+    """When a build starts, how it works, what happens with its result (§11)."""
+
+    section_name: ClassVar[str] = "builder"
+
+    inactivity_timeout_s: Annotated[float, Range(0, 86_400 * 365)] = 30.0
+    """Quiet time on the database's clock after which waiting events are built, in seconds; 0 switches this
+    trigger off."""
+    max_unindexed_events: Annotated[int, Range(0, 1_000_000_000)] = 100
+    """Events past the active cutoff (internal ones not counted) that start a build; 0 switches this trigger
+    off."""
+    auto_publish: bool = True
+    """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
+    allow_manual_trigger: bool = True
+    """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
+    workers: Annotated[int, Range(1, 64)] = 1
+    """Build tasks worked on at once in one builder process; each task is one scope."""
+    task_lease_s: Annotated[float, Range(1, 3600)] = 15.0
+    """Time after which a silent worker's task may be taken over, in seconds. It is renewed every third of
+    it."""
+    max_task_attempts: Annotated[int, Range(1, 1000)] = 20
+    """Times a task may be taken up before its build fails; counts killed workers too."""
+    backoff_base_s: Annotated[float, Range(0.1, 3600)] = 5.0
+    """Wait after the first failed build before a trigger may start the next, in seconds; doubles each
+    time."""
+    backoff_max_s: Annotated[float, Range(0.1, 86_400)] = 600.0
+    """Longest such wait, in seconds."""
+    poll_s: Annotated[float, Range(0.05, 60)] = 0.5
+    """Time between two looks for due triggers and waiting requests, in seconds; a trigger is found within
+    two."""
+
+    def rules(self) -> None:
+        """The backoff's base must not exceed its maximum."""
+        if self.backoff_base_s > self.backoff_max_s:
+            raise ConfigurationError(
+                f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s "
+                f"({self.backoff_max_s}).",
+                field="builder.backoff_base_s",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerSettings(Section):
+    """How a scope's events become topics. A change replans every scope at the next build."""
+
+    section_name: ClassVar[str] = "planner"
+
+    gap_s: Annotated[int, Range(1, 86_400 * 365)] = 1800
+    """Silence between two events that always begins a new stretch, in whole seconds."""
+    marker_types: tuple[str, ...] = (
+        "topic_marker",
+        "marker",
+        "task_start",
+        "task_boundary",
+        "session_start",
+    )
+    """Event types that begin a new stretch (§6.2: explicit markers and task boundaries)."""
+    leaf_min: Annotated[int, Range(2, 64)] = 2
+    """Fewest events of a leaf topic wherever a merge is possible (§12)."""
+    leaf_target: Annotated[int, Range(2, 256)] = 5
+    """Events of a typical leaf topic: about one exchange on one subject."""
+    leaf_max: Annotated[int, Range(2, 1024)] = 12
+    """Most events of a leaf topic."""
+    max_children: Annotated[int, Range(2, 256)] = 16
+    """Most children of an internal topic; beyond it a level is added, so there is no giant root (§25)."""
+
+    def rules(self) -> None:
+        """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
+        if not self.leaf_min <= self.leaf_target <= self.leaf_max:
+            raise ConfigurationError(
+                f"planner.leaf_target must lie between leaf_min and leaf_max: "
+                f"{self.leaf_min} <= {self.leaf_target} <= {self.leaf_max} does not hold.",
+                field="planner.leaf_target",
+            )
+        if self.leaf_max < 2 * self.leaf_min - 1:
+            raise ConfigurationError(
+                f"planner.leaf_max ({self.leaf_max}) must be at least 2 * leaf_min - 1 "
+                f"({2 * self.leaf_min - 1}), or some numbers of events cannot be divided.",
+                field="planner.leaf_max",
+            )
+
+    @property
+    def gap_us(self) -> int:
+        """`gap_s` in microseconds, the unit of every timestamp inside."""
+        return self.gap_s * 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalSettings(Section):
+    """What reading may use."""
+
+    section_name: ClassVar[str] = "retrieval"
+
+    cache_bytes: Annotated[int, Range(0, 1 << 40)] = 256 * 1024 * 1024
+    """Memory for cached immutable parts of snapshots per process, in bytes; least recently used ones go
+    first."""
+    cursor_lifetime_s: Annotated[float, Range(1, 86_400 * 30)] = 3600.0
+    """Age after which a cursor answers `cursor_expired`, in seconds. Keep retention.min_archived_s at least
+    as long, or a cursor may end early because its snapshot is gone."""
+    ranking_threads: Annotated[int, Range(1, 64)] = 2
+    """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings(Section):
+    """When a topic's state changes, measured against the tenant's newest event (§6.1)."""
+
+    section_name: ClassVar[str] = "topics"
+
+    dormant_after_s: Annotated[float, Range(0, None)] = 14 * _DAY_S
+    """Silence after which an active topic is shown as dormant, in seconds."""
+    archived_after_s: Annotated[float, Range(0, None)] = 90 * _DAY_S
+    """Silence after which a topic is shown as archived, in seconds; merged topics are archived at once."""
+
+    def rules(self) -> None:
+        """A topic is dormant before it is archived."""
+        if self.dormant_after_s > self.archived_after_s:
+            raise ConfigurationError(
+                "topics.dormant_after_s must not exceed topics.archived_after_s.",
+                field="topics.dormant_after_s",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSettings(Section):
+    """Which snapshots are kept. The event log is never trimmed."""
+
+    section_name: ClassVar[str] = "retention"
+
+    keep_snapshots: Annotated[int, Range(1, 1_000_000)] = 20
+    """Archived snapshots kept for rollback, newest first, beside the active one."""
+    min_archived_s: Annotated[float, Range(0, 86_400 * 3650)] = 3600.0
+    """Time a snapshot stays after it stopped being active, in seconds, even when there are more than
+    keep_snapshots: requests and cursors may still be pinned to it."""
+    keep_failed: Annotated[int, Range(0, 1_000_000)] = 20
+    """Failed builds kept with their reasons, newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDescription:
+    """One row of the settings reference."""
+
+    key: str
+    """`section.field`, as in the YAML file."""
+    variable: str
+    """The environment variable."""
+    type: str
+    """What it accepts, in words."""
+    default: Any
+    """The default; lists are tuples."""
+    doc: str
+    """Reason and unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings, checked. Make one with `Settings.load`, or directly for tests (`Settings()` is all
+    defaults)."""
+
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
+    postgres: PostgresSettings = field(default_factory=PostgresSettings)
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    builder: BuilderSettings = field(default_factory=BuilderSettings)
+    planner: PlannerSettings = field(default_factory=PlannerSettings)
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
+    topics: TopicSettings = field(default_factory=TopicSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+
+    def __post_init__(self) -> None:
+        if self.ingest.payload_bytes > self.mcp.body_bytes:
+            raise ConfigurationError(
+                f"ingest.payload_bytes ({self.ingest.payload_bytes}) exceeds mcp.body_bytes "
+                f"({self.mcp.body_bytes}): such a payload could never arrive.",
+                field="ingest.payload_bytes",
+            )
+
+    @classmethod
+    def load(
+        cls,
+        config_path: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> Settings:
+        """Return the settings from defaults, YAML file, environment and overrides, later ones winning.
+
+        Args:
+            config_path: the YAML file; without it `MYRIA_CONFIG` names one, or there is none.
+            environ: the environment; without it the process's own.
+            overrides: values by `section.field`, from the command line. `None` means "not given".
+
+        Raises:
+            ConfigurationError: the file cannot be read or is no YAML mapping; a key or variable is unknown; a
+                value is of a wrong type or out of range. The message names the field and
+                where the value came from.
+        """
+        variables = os.environ if environ is None else environ
+        path = config_path or variables.get("MYRIA_CONFIG") or None
+        values: dict[str, Any] = {}
+        if path is not None:
+            values.update(_from_file(Path(path)))
+        values.update(_from_environment(variables))
+        values.update(_from_overrides(overrides or {}))
+        sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+        for key, value in values.items():
+            section, name = key.split(".", 1)
+            sections[section][name] = value
+        made: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
+        return cls(**made)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Return every value as JSON types, with the password-bearing `postgres.dsn` replaced by `***`."""
+        out = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS}
+        if out["postgres"]["dsn"] is not None:
+            out["postgres"]["dsn"] = "***"
+        return {
+            name: {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
+            for name, fields in out.items()
+        }
+
+    @staticmethod
+    def describe() -> list[SettingDescription]:
+        """Return one description per setting, in the order they are written."""
+        return [
+            SettingDescription(
+                key=key,
+                variable=variable_of(key),
+                type=str(field_type),
+                default=getattr(_DEFAULTS[section], name),
+                doc=field_docs(SECTIONS[section])[name],
+            )
+            for key, section, name, field_type in _fields()
+        ]
+
+
+SECTIONS: Mapping[str, type[Section]] = {
+    section.section_name: section
+    for section in (
+        ServiceSettings,
+        McpSettings,
+        PostgresSettings,
+        IngestSettings,
+        BuilderSettings,
+        PlannerSettings,
+        RetrievalSettings,
+        TopicSettings,
+        RetentionSettings,
+    )
+}
+"""Every section by the name it has in the YAML file."""
+
+_DEFAULTS: Mapping[str, Section] = {name: section() for name, section in SECTIONS.items()}
+
+
+def variable_of(key: str) -> str:
+    """Return the environment variable of a setting: `mcp.port` -> `MYRIA_MCP_PORT`."""
+    return "MYRIA_" + key.replace(".", "_").upper()
+
+
+def _fields() -> Iterator[tuple[str, str, str, FieldType]]:
+    for section_name, section in SECTIONS.items():
+        for name, field_type in field_types(section).items():
+            yield f"{section_name}.{name}", section_name, name, field_type
+
+
+_BY_KEY: Mapping[str, FieldType] = {key: field_type for key, _, _, field_type in _fields()}
+_BY_VARIABLE: Mapping[str, str] = {variable_of(key): key for key in _BY_KEY}
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML without duplicate keys: PyYAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands there twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
+    except OSError as error:
+        raise ConfigurationError(
+            f"The configuration file {path} cannot be read: {error.strerror}."
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+        raise ConfigurationError(
+            f"The configuration file {path} is not valid YAML: {_yaml_problem(error)}."
+        ) from None
+    values: dict[str, Any] = {}
+    for section_name, fields in _mapping(document, f"The configuration file {path}").items():
+        if section_name not in SECTIONS:
+            raise _unknown(str(path), "section", str(section_name), SECTIONS)
+        for name, value in _mapping(fields, f"{path}: {section_name}").items():
+            key = f"{section_name}.{name}"
+            if key not in _BY_KEY:
+                raise _unknown(str(path), "setting", key, _BY_KEY)
+            values[key] = from_value(f"{path}: {key}", _BY_KEY[key], value)
+    return values
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Return what is wrong and where, without quoting the file: a line of it may hold a password."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{error.problem} (line {mark.line + 1}, column {mark.column + 1})"
+    return type(error).__name__
+
+
+def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
+    """Return a YAML mapping; an empty file or an empty section counts as one."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{where} must be a mapping of names to values.")
+    return value
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for variable in sorted(environ):
+        if not variable.startswith("MYRIA_") or variable in RESERVED_VARIABLES:
+            continue
+        if variable.startswith(_TEST_PREFIX) or _is_service_link(variable, environ):
+            continue
+        key = _BY_VARIABLE.get(variable)
+        if key is None:
+            raise _unknown("environment", "variable", variable, [*_BY_VARIABLE, *RESERVED_VARIABLES])
+        values[key] = from_text(f"{variable} ({key})", _BY_KEY[key], environ[variable])
+    return values
+
+
+_SERVICE_LINK = re.compile(
+    r"(?P<prefix>MYRIA(?:_[A-Z0-9_]+)??)_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?"
+    r"|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
+)
+
+
+def _is_service_link(variable: str, environ: Mapping[str, str]) -> bool:
+    """Tell whether Kubernetes set the variable for a Service named `myria` or `myria-...` beside the pod."""
+    match = _SERVICE_LINK.fullmatch(variable)
+    if match is None or f"{match['prefix']}_SERVICE_HOST" not in environ:
+        return False
+    return variable not in _BY_VARIABLE or "://" in environ[variable]
+
+
+def _from_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in overrides.items():
+        if value is None:
+            continue
+        if key not in _BY_KEY:
+            raise _unknown("override", "setting", key, _BY_KEY)
+        values[key] = from_value(key, _BY_KEY[key], value)
+    return values
+
+
+def _unknown(where: str, what: str, name: str, known: Any) -> ConfigurationError:
+    hint = nearest(name, known)
+    return ConfigurationError(
+        f"{where}: unknown {what} {name!r}; did you mean {hint!r}?", field=name, nearest=hint
+    )
