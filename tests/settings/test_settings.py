@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria._configuration import nearest
+from myria.errors import ConfigurationError
+from myria.settings import (
+    BuilderSettings,
+    IngestSettings,
+    McpSettings,
+    PlannerSettings,
+    PostgresSettings,
+    Settings,
+    TopicSettings,
+    variable_of,
+)
+
+KEYS = [setting.key for setting in Settings.describe()]
+
+
+def config_file(folder: Path, text: str) -> Path:
+    path = folder / "myria.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    """Without file, environment and overrides, loading gives the written defaults."""
+    assert Settings.load(environ={}) == Settings()
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    """A file overrides a default, the environment the file, and an override the environment."""
+    path = config_file(tmp_path, "mcp: {port: 1, host: file}\nbuilder: {workers: 3}\n")
+    settings = Settings.load(path, {"MYRIA_MCP_PORT": "2", "MYRIA_MCP_HOST": "env"}, {"mcp.port": 3})
+    assert (settings.mcp.port, settings.mcp.host, settings.builder.workers) == (3, "env", 3)
+
+
+def test_the_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    """`MYRIA_CONFIG` names the file; an explicit path wins over it."""
+    named = config_file(tmp_path, "service: {name: from-variable}\n")
+    other = tmp_path / "other.yaml"
+    other.write_text("service: {name: from-option}\n")
+    environ = {"MYRIA_CONFIG": str(named)}
+    assert Settings.load(environ=environ).service.name == "from-variable"
+    assert Settings.load(other, environ).service.name == "from-option"
+
+
+def test_an_option_that_was_not_given_changes_nothing() -> None:
+    """An override of None leaves the value of the source below."""
+    assert Settings.load(environ={"MYRIA_MCP_PORT": "7"}, overrides={"mcp.port": None}).mcp.port == 7
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "expected"),
+    [
+        ("mcp.profiles", "core, observe", ("core", "observe")),
+        ("mcp.profiles", '["core"]', ("core",)),
+        ("ingest.internal_types", "", ()),
+        ("ingest.future_limit_s", "60", 60.0),
+        ("ingest.future_limit_s", "", None),
+        ("builder.auto_publish", "No", False),
+        ("builder.poll_s", "0.25", 0.25),
+        ("postgres.dsn", "postgresql://h/d", "postgresql://h/d"),
+    ],
+)
+def test_environment_text_becomes_a_typed_value(key: str, text: str, expected: object) -> None:
+    """Lists, booleans, numbers and unset values can all be written as environment text."""
+    settings = Settings.load(environ={variable_of(key): text})
+    section, name = key.split(".")
+    assert getattr(getattr(settings, section), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"MYRIA_MCP_PRT": "1"}, "MYRIA_MCP_PORT"),
+        ({"MYRIA_BUILDER_AUTOPUBLISH": "1"}, "MYRIA_BUILDER_AUTO_PUBLISH"),
+        ({"MYRIA_CONFG": "x"}, "MYRIA_CONFIG"),
+    ],
+)
+def test_an_unknown_variable_names_the_nearest_known_one(environ: dict[str, str], named: str) -> None:
+    """A misspelt variable is refused, and the message says which one was meant."""
+    with pytest.raises(ConfigurationError, match=named) as caught:
+        Settings.load(environ=environ)
+    assert caught.value.details["nearest"] == named
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("mpc: {port: 1}", "'mcp'"),
+        ("mcp: {prot: 1}", "'mcp.port'"),
+        ("builder: {max_unindexed: 1}", "'builder.max_unindexed_events'"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_known_one(tmp_path: Path, text: str, named: str) -> None:
+    """A misspelt section or field of the file is refused, and the message says which one was meant."""
+    with pytest.raises(ConfigurationError, match=named):
+        Settings.load(config_file(tmp_path, text), {})
+
+
+def test_an_unknown_override_is_refused() -> None:
+    """A program cannot set what does not exist."""
+    with pytest.raises(ConfigurationError, match=r"mcp\.port"):
+        Settings.load(environ={}, overrides={"mcp.ports": 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("mcp.port", "eight"),
+        ("mcp.port", "70000"),
+        ("mcp.port", "-1"),
+        ("mcp.port", "1.5"),
+        ("mcp.request_deadline_s", "nan"),
+        ("mcp.request_deadline_s", "inf"),
+        ("mcp.profiles", "core,root"),
+        ("mcp.profiles", '["core", 3]'),
+        ("mcp.profiles", "[core"),
+        ("mcp.tool_names", "Dotted"),
+        ("builder.auto_publish", "maybe"),
+        ("builder.auto_publish", ""),
+        ("planner.leaf_min", "1"),
+        ("service.name", "a\x00b"),
+    ],
+)
+def test_a_bad_environment_value_names_the_field_and_the_variable(key: str, text: str) -> None:
+    """A value of a wrong type or out of range says which field, and which variable, is wrong."""
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load(environ={variable_of(key): text})
+    assert key in caught.value.message
+    assert variable_of(key) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("mcp: {port: '8321'}", "mcp.port"),
+        ("mcp: {port: true}", "mcp.port"),
+        ("mcp: {profiles: core}", "mcp.profiles"),
+        ("service: {name: }", "service.name"),
+        ("builder: {auto_publish: 1}", "builder.auto_publish"),
+        ("builder: {poll_s: .nan}", "builder.poll_s"),
+        ("ingest: {payload_depth: 1000}", "ingest.payload_depth"),
+    ],
+)
+def test_a_bad_file_value_names_the_field_and_the_file(tmp_path: Path, text: str, field: str) -> None:
+    """The file is as strict about types as the contract: no text for numbers, no number for truth."""
+    path = config_file(tmp_path, text)
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load(path, {})
+    assert field in caught.value.message
+    assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "mcp:\n", "{}"])
+def test_an_empty_file_or_section_means_the_defaults(tmp_path: Path, text: str) -> None:
+    """A file with nothing in it, or with an empty section, is valid."""
+    assert Settings.load(config_file(tmp_path, text), {}) == Settings()
+
+
+@pytest.mark.parametrize("text", ["- a\n", "mcp: 3\n", "just text", "3"])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    """The file holds sections, and a section holds fields."""
+    with pytest.raises(ConfigurationError, match="mapping"):
+        Settings.load(config_file(tmp_path, text), {})
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    """The second of two equal keys does not silently win."""
+    with pytest.raises(ConfigurationError, match="twice"):
+        Settings.load(config_file(tmp_path, "mcp: {port: 1}\nmcp: {port: 2}\n"), {})
+
+
+def test_broken_yaml_is_named_without_quoting_the_file(tmp_path: Path) -> None:
+    """The message gives file and line, but no text of the file: it may hold a password."""
+    path = config_file(tmp_path, 'postgres:\n  dsn: "postgresql://u:hunter2@h/d\n')
+    with pytest.raises(ConfigurationError, match="line") as caught:
+        Settings.load(path, {})
+    assert str(path) in caught.value.message
+    assert "hunter2" not in caught.value.message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A file that cannot be read is an error, not an empty file."""
+    with pytest.raises(ConfigurationError, match=r"absent\.yaml"):
+        Settings.load(tmp_path / "absent.yaml", {})
+
+
+def test_the_variables_of_kubernetes_service_links_are_no_settings() -> None:
+    """What Kubernetes sets for a Service named `myria` or `myria-mcp` beside the pod is passed over."""
+    environ = {
+        "MYRIA_SERVICE_HOST": "10.0.0.7",
+        "MYRIA_SERVICE_PORT": "8321",
+        "MYRIA_SERVICE_PORT_HTTP": "8321",
+        "MYRIA_PORT": "tcp://10.0.0.7:8321",
+        "MYRIA_PORT_8321_TCP": "tcp://10.0.0.7:8321",
+        "MYRIA_PORT_8321_TCP_ADDR": "10.0.0.7",
+        "MYRIA_MCP_SERVICE_HOST": "10.0.0.8",
+        "MYRIA_MCP_PORT": "tcp://10.0.0.8:8321",
+    }
+    assert Settings.load(environ=environ) == Settings()
+    with pytest.raises(ConfigurationError):
+        Settings.load(environ={"MYRIA_PORT": "8321"})
+
+
+def test_the_password_is_never_shown() -> None:
+    """Neither repr nor the printable form holds the connection string."""
+    settings = Settings(postgres=PostgresSettings(dsn="postgresql://u:hunter2@h/d"))
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in str(settings.to_dict())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BuilderSettings(backoff_base_s=10, backoff_max_s=5),
+        lambda: PlannerSettings(leaf_target=20),
+        lambda: PlannerSettings(leaf_min=5, leaf_target=5, leaf_max=8),
+        lambda: TopicSettings(dormant_after_s=2, archived_after_s=1),
+        lambda: Settings(mcp=McpSettings(body_bytes=2000)),
+        lambda: IngestSettings(batch_events=501),
+        lambda: McpSettings(port="8321"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_made_in_code_are_checked_too(make: object) -> None:
+    """A contradiction cannot be made, wherever the values come from."""
+    with pytest.raises(ConfigurationError):
+        make()  # type: ignore[operator]
+
+
+def test_settings_cannot_be_changed() -> None:
+    """One object serves a whole process: it is frozen at every level."""
+    settings = Settings()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.mcp.port = 1  # type: ignore[misc]
+
+
+def test_every_setting_is_documented_with_a_default_and_its_own_variable() -> None:
+    """Each field has a docstring, and no two settings share an environment variable."""
+    described = Settings.describe()
+    assert all(setting.doc.endswith(".") for setting in described)
+    assert len({setting.variable for setting in described}) == len(described)
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key.endswith("_s")])
+def test_every_time_says_its_unit(key: str) -> None:
+    """A field named in seconds says so in its documentation."""
+    doc = next(setting.doc for setting in Settings.describe() if setting.key == key)
+    assert "second" in doc or doc.startswith("Longest such wait")
+
+
+def test_the_printable_form_can_be_loaded_again(tmp_path: Path) -> None:
+    """Writing the settings to a file and loading it gives the same settings."""
+    import yaml
+
+    settings = Settings(planner=PlannerSettings(gap_s=60), ingest=IngestSettings(future_limit_s=1.5))
+    path = config_file(tmp_path, yaml.safe_dump(settings.to_dict()))
+    assert Settings.load(path, {}) == settings
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+def test_the_nearest_name_of_a_known_name_is_itself(name: str) -> None:
+    """The suggestion is stable, and exact when the name is known."""
+    assert nearest(name, [*KEYS, name]) == name
+    assert nearest(name, KEYS) == nearest(name, list(reversed(KEYS)))
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an explicit environment, the process's own is read."""
+    for variable in [name for name in os.environ if name.startswith("MYRIA_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("MYRIA_SERVICE_NAME", "mine")
+    assert Settings.load().service.name == "mine"
