@@ -10,14 +10,19 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from myria import errors
 from myria.store.queries import sql
 
-Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+    Connection = PoolConnectionProxy[asyncpg.Record] | asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = Any
 
 ALL_TENANTS = "*"
 """The tenant name of the control plane: row-level security shows it every tenant."""
@@ -33,7 +38,8 @@ def checked_tenant(name: str) -> str:
     """
     if not isinstance(name, str) or not _TENANT.fullmatch(name):
         raise errors.InvalidArgument(
-            "tenant must be 1..63 letters, digits, '.', '_' or '-', starting with a letter or digit", field="tenant"
+            "tenant must be 1..63 letters, digits, '.', '_' or '-', starting with a letter or digit",
+            field="tenant",
         )
     return name
 
@@ -106,7 +112,10 @@ class Database:
     @asynccontextmanager
     async def read(self, tenant: str) -> AsyncIterator[Connection]:
         """Lend a connection inside one REPEATABLE READ, READ ONLY transaction of `tenant`."""
-        async with self.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        async with (
+            self.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
             await connection.execute(sql("session.name_tenant"), tenant, self._statement_timeout())
             yield connection
 
@@ -136,7 +145,9 @@ class Database:
         return self._pool
 
 
-async def connect(dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False) -> asyncpg.Connection[asyncpg.Record]:
+async def connect(
+    dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False
+) -> asyncpg.Connection[asyncpg.Record]:
     """Open one connection of its own (locks that outlive a transaction, migrations)."""
     with translated():
         return await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=0 if pgbouncer else 100)
@@ -162,7 +173,9 @@ def translated() -> Iterator[None]:
     except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise errors.ConfigurationError(f"the database refuses the connection: {error}") from error
     except _UNREACHABLE as error:
-        raise errors.DatabaseUnavailable(f"the database cannot be reached: {error or type(error).__name__}") from error
+        raise errors.DatabaseUnavailable(
+            f"the database cannot be reached: {error or type(error).__name__}"
+        ) from error
     except asyncpg.InterfaceError as error:
         if "clos" in str(error):
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
