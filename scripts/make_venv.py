@@ -1,0 +1,173 @@
+"""Make or repair .venv: the locked packages with hashes checked, then this project itself.
+
+Usage: make_venv.py {run,dev}
+
+`run` is what the demo and a service need, `dev` adds the tools of `make lint` and `make test`. A stamp inside .venv
+says what it was made from (the lock file, pyproject.toml, the Python, the place), so a second start does nothing, and
+a half-made or moved one is noticed and made again. Standard library only; needs a network the first time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "myria-stamp"
+PROFILES = ("run", "dev")
+STEPS = 3
+
+
+def main(arguments: list[str]) -> int:
+    """Bring .venv up to the asked profile; return the exit status."""
+    if len(arguments) != 1 or arguments[0] not in PROFILES:
+        print(__doc__, file=sys.stderr)
+        return 2
+    (profile,) = arguments
+    try:
+        with only_one():
+            if installed_profile() not in PROFILES[PROFILES.index(profile) :]:
+                install(profile)
+    except OSError as error:
+        print(f"Cannot write {error.filename or VENV}: {error.strerror}.", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"\nSetting up .venv failed. The last lines of pip:\n{error.output}", file=sys.stderr)
+        print("Run the same command again: it goes on from here.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def installed_profile() -> str | None:
+    """Return the profile a sound .venv holds, or None when it must be made."""
+    try:
+        profile, stamped = STAMP.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return None
+    return profile if profile in PROFILES and stamped == digest(profile) and runs() else None
+
+
+def digest(profile: str) -> str:
+    """Return what a .venv of `profile` would be made from, as a SHA-256."""
+    sha = hashlib.sha256(f"{ROOT}\0{base_python()}\0".encode())
+    for path in (lock_file(profile), ROOT / "pyproject.toml", Path(__file__)):
+        sha.update(path.read_bytes() + b"\0")
+    return sha.hexdigest()
+
+
+def base_python() -> str:
+    """Return version and place of the interpreter that .venv stands on."""
+    return f"{sys.version_info[:3]} {Path(sys._base_executable).resolve()}"  # type: ignore[attr-defined]
+
+
+def lock_file(profile: str) -> Path:
+    """Return the lock file of a profile."""
+    return ROOT / "requirements" / f"{profile}.txt"
+
+
+def runs() -> bool:
+    """Tell whether .venv's interpreter starts and has pip."""
+    if not PYTHON.exists():
+        return False
+    probe = subprocess.run([PYTHON, "-c", "import pip"], capture_output=True, check=False)
+    return probe.returncode == 0
+
+
+def install(profile: str) -> None:
+    """Make .venv if there is no sound one, then install the lock and the project."""
+    started = time.monotonic()
+    STAMP.unlink(missing_ok=True)
+    if not (runs() and belongs_here()):
+        say(1, f"making .venv with Python {sys.version.split()[0]}")
+        shutil.rmtree(VENV, ignore_errors=True)
+        pip_free = [sys.executable, "-m", "venv", str(VENV)]
+        subprocess.run(pip_free, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lock = lock_file(profile)
+    total = len(re.findall(r"^\S+==", lock.read_text(encoding="utf-8"), re.MULTILINE))
+    say(2, f"installing up to {total} locked packages (hashes checked)")
+    pip("install", "--require-hashes", "--requirement", str(lock), total=total)
+    say(3, "installing Myria itself")
+    pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    STAMP.write_text(f"{profile} {digest(profile)}\n", encoding="utf-8")
+    print(f"Set up in {time.monotonic() - started:.0f} s.", flush=True)
+
+
+def belongs_here() -> bool:
+    """Tell whether .venv was made at this place, by this interpreter: its scripts hold both."""
+    try:
+        configuration = (VENV / "pyvenv.cfg").read_text(encoding="utf-8")
+        first_line = (VENV / "bin" / "pip").read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError):
+        return False
+    version = re.search(r"^version\s*=\s*(\S+)", configuration, re.MULTILINE)
+    return version is not None and version[1] == sys.version.split()[0] and str(VENV) in first_line
+
+
+def pip(*arguments: str, total: int = 0) -> None:
+    """Run .venv's pip, showing one line of progress instead of its output.
+
+    Raises:
+        subprocess.CalledProcessError: pip failed; `output` holds its last lines.
+    """
+    command = [str(PYTHON), "-m", "pip", *arguments, "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+    tail: deque[str] = deque(maxlen=15)
+    done = 0
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail.append(line)
+            if total and (match := re.match(r"(Collecting|Requirement already satisfied:) ([^\s=<>;(\[]+)", line)):
+                done += 1
+                progress(done, total, match[2])
+            elif line.startswith("Installing collected"):
+                progress(total, total, "unpacking")
+    if total and sys.stdout.isatty():
+        print("\r\x1b[2K", end="", flush=True)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command, output="".join(tail))
+
+
+def progress(done: int, total: int, name: str) -> None:
+    """Show how far it is: one moving line on a terminal, now and then a line elsewhere."""
+    if sys.stdout.isatty():
+        print(f"\r\x1b[2K      {min(done, total):>3}/{total}  {name}", end="", flush=True)
+    elif done % 20 == 0 or done == total:
+        print(f"      {min(done, total):>3}/{total}  {name}", flush=True)
+
+
+def say(step: int, what: str) -> None:
+    """Announce a step."""
+    print(f"[{step}/{STEPS}] {what}", flush=True)
+
+
+@contextmanager
+def only_one() -> Iterator[None]:
+    """Let one set-up at a time work on .venv; a second one waits."""
+    with (ROOT / "requirements" / "build.in").open("rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another set-up is at work; waiting for it.", flush=True)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    # A new .venv must not inherit a running one's packages or options.
+    for name in ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"):
+        os.environ.pop(name, None)
+    raise SystemExit(main(sys.argv[1:]))
