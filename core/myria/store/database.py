@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -199,10 +199,8 @@ _UNREACHABLE = (
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Giving back a broken connection cannot fail what was already answered; the pool replaces it."""
-    try:
+    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-        pass
 
 
 async def _no_session_state(_: Any) -> None:

@@ -1,0 +1,358 @@
+"""Appending: concurrent appends of a tenant share commits, and nothing is acknowledged before its commit.
+
+Traps 1 and 2. A commit takes the tenant's append lock shared, allocates sequence numbers in input order, inserts in
+dedupe-key order, and reads what stood already in a statement of its own. One caller's events stay together: they
+commit or fail as one, and a group refused by the database is tried alone, so that it never fails another caller's.
+Events get their event_id before the first attempt, so an attempt whose outcome is unknown is simply made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from myria import errors
+from myria.contract.event import NewEvent
+from myria.contract.memory import AppendResult
+from myria.ids import new_id
+from myria.scopes import scope_key
+from myria.store.clock import to_datetime
+from myria.store.database import Connection, Database
+from myria.store.locks import lock_key
+from myria.store.queries import sql
+
+MAX_WAITING_EVENTS = 20_000
+"""Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
+
+_KNOWN_SCOPES = 100_000
+_RETRIED = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    errors.DatabaseUnavailable,
+    errors.DeadlineExceeded,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    event: NewEvent
+    event_id: str
+    scope_id: int
+    dedupe_key: bytes | None
+    occurred_at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """One caller's events: atomic."""
+
+    rows: list[_Row]
+    importing: bool
+    deadline: float
+    outcome: asyncio.Future[list[AppendResult]]
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One tenant's waiting groups and the number of commits under way."""
+
+    waiting: deque[_Group] = field(default_factory=deque)
+    writers: int = 0
+
+
+class Ingest:
+    """The write path of one process.
+
+    Args:
+        events_per_commit: how many events may share a commit.
+        writers: commits of one tenant under way at once.
+        deadline: seconds until an append is answered as failed (and may be retried by its caller).
+        on_commit: told the number of events of each commit, for metrics.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        events_per_commit: int = 256,
+        writers: int = 2,
+        deadline: float = 10.0,
+        on_commit: Callable[[int], None] | None = None,
+    ) -> None:
+        self._database = database
+        self._events_per_commit = events_per_commit
+        self._writers = writers
+        self._deadline = deadline
+        self._on_commit = on_commit or (lambda _: None)
+        self._lanes: dict[str, _Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._scopes: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()
+        self._waiting_events = 0
+
+    async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+        """Append events as one atomic group; return their results in input order, after the commit.
+
+        Raises:
+            Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
+                events without a key may have been stored when the deadline passed during the commit.
+        """
+        return await self._submit(tenant, events, importing=False)
+
+    async def import_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+        """Append events that may bring their event_id, as one atomic group.
+
+        Raises:
+            EventIdConflict: an event_id, or a source key, exists already with other content.
+        """
+        return await self._submit(tenant, events, importing=True)
+
+    async def close(self) -> None:
+        """Wait for the commits under way."""
+        while self._tasks:
+            await asyncio.gather(*list(self._tasks), return_exceptions=True)
+
+    async def _submit(self, tenant: str, events: Sequence[NewEvent], *, importing: bool) -> list[AppendResult]:
+        if not events:
+            return []
+        if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
+            raise errors.Overloaded("too many appends wait for the database; slow down and retry")
+        deadline = time.monotonic() + self._deadline
+        self._waiting_events += len(events)
+        try:
+            rows = await self._rows(tenant, events, deadline)
+            outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
+            group = _Group(rows=rows, importing=importing, deadline=deadline, outcome=outcome)
+            lane = self._lanes.get(tenant)
+            if lane is None:
+                lane = self._lanes[tenant] = _Lane()
+            lane.waiting.append(group)
+            if lane.writers < self._writers:
+                lane.writers += 1
+                task = asyncio.create_task(self._drain(tenant, lane))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            return await outcome
+        finally:
+            self._waiting_events -= len(events)
+
+    async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float) -> list[_Row]:
+        rows = []
+        for event in events:
+            scope_id = self._scopes.get((tenant, event.participants))
+            if scope_id is None:
+                scope_id = await self._make_scope(tenant, event.participants, deadline)
+            rows.append(
+                _Row(
+                    event=event,
+                    event_id=event.event_id or new_id("evt"),
+                    scope_id=scope_id,
+                    dedupe_key=event.dedupe_key,
+                    occurred_at=to_datetime(event.timestamp),
+                )
+            )
+        return rows
+
+    async def _make_scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> int:
+        attempt = 0
+        while True:
+            try:
+                async with self._database.write(tenant) as connection:
+                    await connection.execute(sql("scopes.ensure_tenant"), tenant)
+                    scope_id: int | None = await connection.fetchval(
+                        sql("scopes.ensure"), tenant, scope_key(participants), list(participants)
+                    )
+            except _RETRIED as error:
+                attempt += 1
+                await _back_off(attempt, deadline, error)
+                continue
+            if scope_id is not None:
+                self._scopes[tenant, participants] = scope_id
+                if len(self._scopes) > _KNOWN_SCOPES:
+                    self._scopes.popitem(last=False)
+                return scope_id
+
+    async def _drain(self, tenant: str, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                groups = [lane.waiting.popleft()]
+                size = len(groups[0].rows)
+                importing = groups[0].importing
+                while (
+                    lane.waiting
+                    and lane.waiting[0].importing == importing
+                    and size + len(lane.waiting[0].rows) <= self._events_per_commit
+                ):
+                    group = lane.waiting.popleft()
+                    groups.append(group)
+                    size += len(group.rows)
+                await self._commit(tenant, groups)
+        finally:
+            lane.writers -= 1
+            if not lane.writers and not lane.waiting:
+                self._lanes.pop(tenant, None)
+
+    async def _commit(self, tenant: str, groups: list[_Group]) -> None:
+        """Commit groups together; when the database refuses the lot, each alone."""
+        try:
+            results = await self._attempt(tenant, groups)
+        except asyncio.CancelledError:
+            for group in groups:
+                _fail(group, errors.DatabaseUnavailable("the server is stopping; retry"))
+            raise
+        except Exception as error:  # noqa: BLE001 - every waiting caller must get an answer
+            if len(groups) > 1 and isinstance(error, asyncpg.PostgresError | errors.EventIdConflict):
+                for group in groups:
+                    await self._commit(tenant, [group])
+                return
+            for group in groups:
+                _fail(group, _refusal(error))
+            return
+        position = 0
+        for group in groups:
+            if not group.outcome.done():
+                group.outcome.set_result(results[position : position + len(group.rows)])
+            position += len(group.rows)
+
+    async def _attempt(self, tenant: str, groups: list[_Group]) -> list[AppendResult]:
+        rows = [row for group in groups for row in group.rows]
+        deadline = min(group.deadline for group in groups)
+        attempt = 0
+        while True:
+            try:
+                async with asyncio.timeout(max(0.05, deadline - time.monotonic())):
+                    return await self._transaction(tenant, rows, importing=groups[0].importing)
+            except TimeoutError as error:
+                raise errors.DeadlineExceeded(
+                    "the append was not confirmed within its deadline; retry (with a source_event_key it cannot duplicate)"
+                ) from error
+            except _RETRIED as error:
+                attempt += 1
+                await _back_off(attempt, deadline, error)
+
+    async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("session.share_append_lock"), lock_key("append", tenant))
+            sequence = [record[0] for record in await connection.fetch(sql("events.allocate"), len(rows))]
+            inserted = await _insert(connection, tenant, rows, sequence)
+            known: dict[int, asyncpg.Record] = {}
+            skipped = [position for position, seq in enumerate(sequence) if seq not in inserted]
+            if skipped:
+                known = await _find_duplicates(connection, tenant, rows, skipped)
+            results = [
+                _result(row, sequence[position], known.get(position), importing=importing)
+                for position, row in enumerate(rows)
+            ]
+        self._on_commit(len(rows))
+        return results
+
+
+async def _insert(connection: Connection, tenant: str, rows: list[_Row], sequence: list[int]) -> set[int]:
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
+    columns: tuple[list[Any], ...] = tuple([] for _ in range(12))
+    for i in order:
+        row = rows[i]
+        event = row.event
+        for column, value in zip(
+            columns,
+            (
+                sequence[i],
+                row.event_id,
+                row.scope_id,
+                row.occurred_at,
+                event.channel,
+                event.type,
+                event.context_id,
+                event.source_event_key,
+                row.dedupe_key,
+                event.internal,
+                event.payload_json,
+                event.topic_hints_json,
+            ),
+            strict=True,
+        ):
+            column.append(value)
+    return {record[0] for record in await connection.fetch(sql("events.insert"), tenant, *columns)}
+
+
+async def _find_duplicates(
+    connection: Connection, tenant: str, rows: list[_Row], skipped: list[int]
+) -> dict[int, asyncpg.Record]:
+    chosen = [rows[position] for position in skipped]
+    found: dict[int, asyncpg.Record] = {}
+    for record in await connection.fetch(
+        sql("events.find_duplicates"),
+        tenant,
+        [row.event_id for row in chosen],
+        [row.dedupe_key for row in chosen],
+        [row.scope_id for row in chosen],
+        [row.occurred_at for row in chosen],
+        [row.event.payload_json for row in chosen],
+        [row.event.channel for row in chosen],
+        [row.event.type for row in chosen],
+        [row.event.context_id for row in chosen],
+        [row.event.source_event_key for row in chosen],
+        [row.event.internal for row in chosen],
+        [row.event.topic_hints_json for row in chosen],
+    ):
+        position = skipped[record["position"] - 1]
+        found.setdefault(position, record)
+    return found
+
+
+def _result(row: _Row, event_seq: int, known: asyncpg.Record | None, *, importing: bool) -> AppendResult:
+    participants = row.event.participants
+    if known is None:
+        return AppendResult(
+            event_id=row.event_id,
+            event_seq=event_seq,
+            participants=participants,
+            deduplicated=False,
+            payload_differs=False,
+        )
+    differs: bool = known["payload_differs"]
+    own = known["event_id"] == row.event_id
+    if importing and row.event.event_id is not None and (not own or differs or known["annotations_differ"]):
+        what = "with other content" if own else "under another event_id"
+        raise errors.EventIdConflict(
+            f"event {row.event.event_id} exists already {what}; it was not imported",
+            event_id=row.event.event_id,
+            existing_event_id=known["event_id"],
+        )
+    return AppendResult(
+        event_id=known["event_id"],
+        event_seq=known["event_seq"],
+        participants=participants,
+        # Our own event_id found again is this very append, whose first attempt had committed unseen.
+        deduplicated=not own or importing,
+        payload_differs=differs,
+    )
+
+
+async def _back_off(attempt: int, deadline: float, error: Exception) -> None:
+    delay = min(0.02 * 2**attempt, 0.5) * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
+    if time.monotonic() + delay >= deadline:
+        raise _refusal(error) from error
+    await asyncio.sleep(delay)
+
+
+def _refusal(error: Exception) -> errors.MyriaError:
+    if isinstance(error, errors.MyriaError):
+        return error
+    if isinstance(error, asyncpg.DataError | asyncpg.IntegrityConstraintViolationError | asyncpg.ProgramLimitExceededError):
+        return errors.InvalidPayload(f"the database refuses this event: {error}")
+    if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError):
+        return errors.DatabaseUnavailable(f"the database refused the append: {error}; retry")
+    return errors.InternalError("the append failed unexpectedly; the log holds the trace")
+
+
+def _fail(group: _Group, error: errors.MyriaError) -> None:
+    if not group.outcome.done():
+        group.outcome.set_exception(error)

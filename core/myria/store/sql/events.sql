@@ -1,0 +1,75 @@
+-- name: allocate
+-- Sequence numbers in input order; the append lock is held since the statement before (trap 1).
+SELECT nextval('myria.event_seq') AS event_seq FROM generate_series(1, $1::integer);
+
+-- name: insert
+-- Rows arrive in dedupe-key order, so that two batches never wait for each other crosswise (trap 2).
+INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
+                          source_event_key, dedupe_key, internal, payload, topic_hints)
+SELECT $1, i.event_seq, i.event_id, i.scope_id, i.occurred_at, i.channel, i.type, i.context_id,
+       i.source_event_key, i.dedupe_key, i.internal, i.payload, i.topic_hints
+FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[], $7::text[], $8::text[],
+            $9::text[], $10::bytea[], $11::boolean[], $12::jsonb[], $13::jsonb[])
+     WITH ORDINALITY AS i (event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
+                           source_event_key, dedupe_key, internal, payload, topic_hints, position)
+ORDER BY i.position
+ON CONFLICT DO NOTHING
+RETURNING event_seq;
+
+-- name: find_duplicates
+-- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import).
+SELECT i.position, e.event_id, e.event_seq,
+       e.payload <> i.payload OR e.scope_id <> i.scope_id OR e.occurred_at <> i.occurred_at AS payload_differs,
+       e.channel <> i.channel OR e.type IS DISTINCT FROM i.type OR e.context_id IS DISTINCT FROM i.context_id
+           OR e.source_event_key IS DISTINCT FROM i.source_event_key OR e.internal <> i.internal
+           OR e.topic_hints <> i.topic_hints AS annotations_differ
+FROM unnest($2::text[], $3::bytea[], $4::bigint[], $5::timestamptz[], $6::jsonb[], $7::text[], $8::text[],
+            $9::text[], $10::text[], $11::boolean[], $12::jsonb[])
+     WITH ORDINALITY AS i (event_id, dedupe_key, scope_id, occurred_at, payload, channel, type, context_id,
+                           source_event_key, internal, topic_hints, position)
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_id = i.event_id
+    UNION ALL
+    SELECT * FROM myria.events x
+    WHERE x.tenant_id = $1 AND x.dedupe_key = i.dedupe_key AND x.event_id <> i.event_id
+) e
+ORDER BY i.position;
+
+-- name: by_seqs
+-- Whole events of the scopes given, for answers; the caller's mask is applied again here.
+SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, e.context_id, e.source_event_key,
+       e.internal, e.payload, e.topic_hints
+FROM unnest($2::bigint[]) AS wanted
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted
+WHERE e.scope_id = ANY ($3::bigint[]);
+
+-- name: by_id
+SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.ingested_at, e.channel, e.type, e.context_id,
+       e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants
+FROM myria.events e
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+WHERE e.tenant_id = $1 AND e.event_id = $2;
+
+-- name: tail
+-- The fresh tail of scopes: non-internal events past the cutoff. Each scope has a lower bound of xid, a bound for
+-- the index scan only: the snapshot's tail_xid at first, later the oldest transaction in flight at the last look.
+SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
+       e.payload, e.topic_hints
+FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.events x
+    WHERE x.tenant_id = $1 AND x.scope_id = wanted.scope_id AND x.xid >= wanted.xid::text::xid8
+      AND x.event_seq > $4 AND NOT x.internal
+    OFFSET 0
+) e;
+
+-- name: internal
+-- The internal events of scopes, below or above the cutoff (trap 7).
+SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
+       e.payload, e.topic_hints
+FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.events x
+    WHERE x.tenant_id = $1 AND x.scope_id = wanted.scope_id AND x.xid >= wanted.xid::text::xid8 AND x.internal
+    OFFSET 0
+) e;
