@@ -69,7 +69,7 @@ def digest(profile: str) -> str:
 
 def base_python() -> str:
     """Return version and place of the interpreter that .venv stands on."""
-    return f"{sys.version_info[:3]} {Path(sys._base_executable).resolve()}"  # type: ignore[attr-defined]
+    return f"{sys.version_info[:3]} {Path(sys.executable).resolve()}"
 
 
 def lock_file(profile: str) -> Path:
@@ -92,8 +92,8 @@ def install(profile: str) -> None:
     if not (runs() and belongs_here()):
         say(1, f"making .venv with Python {sys.version.split()[0]}")
         shutil.rmtree(VENV, ignore_errors=True)
-        pip_free = [sys.executable, "-m", "venv", str(VENV)]
-        subprocess.run(pip_free, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        make = [sys.executable, "-m", "venv", str(VENV)]
+        subprocess.run(make, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lock = lock_file(profile)
     total = len(re.findall(r"^\S+==", lock.read_text(encoding="utf-8"), re.MULTILINE))
     say(2, f"installing up to {total} locked packages (hashes checked)")
@@ -133,8 +133,8 @@ def pip(*arguments: str, total: int = 0) -> None:
             if total and (match := re.match(r"(Collecting|Requirement already satisfied:) ([^\s=<>;(\[]+)", line)):
                 done += 1
                 progress(done, total, match[2])
-            elif line.startswith("Installing collected"):
-                progress(total, total, "unpacking")
+            elif total and line.startswith("Installing collected"):
+                progress(total, total, "unpacking all")
     if total and sys.stdout.isatty():
         print("\r\x1b[2K", end="", flush=True)
     if process.returncode != 0:

@@ -1,0 +1,69 @@
+# Myria: every command a person needs. `make help` lists them; each is one or two lines on purpose.
+#
+#   PORT=9000 DATA_DIR=/some/folder DSN=postgresql://... make up
+#   make test ARGS="tests/planning -x"
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help venv venv-dev up demo test soak lint format bench lock docs clean
+
+PYTHON ?=
+PORT ?=
+DATA_DIR ?=
+DSN ?=
+ONCE ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(DSN),--dsn "$(DSN)")
+CODE := core server operator builder_job cli migrations
+# Two workers for the two cores of a small machine; one test that hangs fails alone.
+PYTEST = $(BIN)/python -m pytest --durations=15 --timeout=600
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "  Variables: PORT, DATA_DIR, DSN (up, demo), ONCE=1 (demo), ARGS (passed on), PYTHON (venv)."
+
+venv: ## Make or repair .venv with what Myria needs to run (nothing to do when it is current).
+	@python=$$(PYTHON="$(PYTHON)" sh scripts/find-python) && "$$python" scripts/make_venv.py run
+
+venv-dev: ## The same with the tools for lint and test.
+	@python=$$(PYTHON="$(PYTHON)" sh scripts/find-python) && "$$python" scripts/make_venv.py dev
+
+up: venv ## Serve on this machine: embedded PostgreSQL, MCP, triggers and builder, until Ctrl-C.
+	@exec $(BIN)/myria up $(PLACE) $(ARGS)
+
+demo: venv ## The same with a sample conversation, three questions and their answer trees (ONCE=1 ends after them).
+	@exec $(BIN)/myria demo $(PLACE) $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
+
+test: venv-dev ## Run the whole suite (the long checks with a tenth of their counts), slowest tests last.
+	$(PYTEST) $(ARGS)
+
+soak: venv-dev ## Run the long checks with their full counts (hours of load; not part of CI).
+	MYRIA_TEST_SOAK=1 $(PYTEST) --timeout=14400 -m soak $(ARGS)
+
+lint: venv-dev ## Check style, types, import direction and the rules of the house.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_house.py
+
+format: venv-dev ## Rewrite the code in the house style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS chooses sizes and parts).
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
+	@sh scripts/lock $(ARGS)
+
+docs: venv ## Write the generated pages of docs/ anew: settings and errors.
+	$(BIN)/python scripts/generate_docs.py
+
+clean: ## Remove .venv and every cache (no data: that lives in the data directory).
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find $(CODE) tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
