@@ -1,0 +1,222 @@
+"""From the arguments of an append to an event that can be stored (§5).
+
+This is the hottest path of the service, so it is written by hand; `contract.inputs` describes the same rules as a
+model for JSON Schema, and a test holds the two together.
+
+Optional fields may be null, which is as good as absent. Empty text is refused: an empty source_event_key would
+quietly switch idempotency off. Texts other than participants are stored exactly as given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from myria.contract.fields import check_flag, check_text, parse_hints, parse_timestamp, refuse_unknown, required
+from myria.contract.limits import (
+    MAX_CHANNEL,
+    MAX_CONTEXT_ID,
+    MAX_HINT,
+    MAX_ID,
+    MAX_SOURCE_EVENT_KEY,
+    MAX_TOPIC_HINTS,
+    MAX_TYPE,
+    Limits,
+)
+from myria.errors import (
+    BatchTooLarge,
+    InvalidArgument,
+    InvalidPayload,
+    InvalidTimestamp,
+    MalformedJson,
+    MyriaError,
+    PayloadTooDeep,
+    PayloadTooLarge,
+)
+from myria.events import TopicHint
+from myria.jsontext import check_storable
+from myria.scopes import canonical_participants
+
+REQUIRED = ("timestamp", "channel", "participants", "payload")
+FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic_hints", "internal"}
+_IMPORT_FIELDS = FIELDS | {"event_id"}
+_CANONICAL = orjson.OPT_SORT_KEYS
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event on its way into the log, checked and normalised.
+
+    `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
+    canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared; `payload` is the same
+    with the caller's key order. `internal` is the effective flag. Only an import sets `event_id`.
+    """
+
+    timestamp: int
+    channel: str
+    participants: tuple[str, ...]
+    payload: dict[str, Any]
+    payload_json: bytes
+    source_event_key: str | None = None
+    context_id: str | None = None
+    type: str | None = None
+    topic_hints: tuple[TopicHint, ...] = ()
+    internal: bool = False
+    event_id: str | None = None
+
+
+def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> NewEvent:
+    """Return the event that the arguments of append_event describe.
+
+    Args:
+        arguments: a decoded JSON object.
+        importing: whether the arguments may name an event_id (a line of an export does).
+
+    Raises:
+        InputError: coded, with the path of the field as detail `field`.
+    """
+    if not isinstance(arguments, dict):
+        raise InvalidArgument("an event must be an object", field="")
+    known = _IMPORT_FIELDS if importing else FIELDS
+    if not arguments.keys() <= known:
+        refuse_unknown(arguments, known)
+    get = arguments.get
+    at, channel, names, payload = get("timestamp"), get("channel"), get("participants"), get("payload")
+    if at is None or channel is None or names is None or payload is None:
+        raise required(arguments, REQUIRED)
+    timestamp = parse_timestamp(at)
+    if limits.future_seconds is not None:
+        _refuse_future(timestamp, limits.future_seconds)
+    check_text(channel, "channel", MAX_CHANNEL)
+    participants = canonical_participants(names)
+    payload_json = _payload_json(payload, limits)
+    source_event_key, context_id, kind = get("source_event_key"), get("context_id"), get("type")
+    if source_event_key is not None:
+        check_text(source_event_key, "source_event_key", MAX_SOURCE_EVENT_KEY)
+    if context_id is not None:
+        check_text(context_id, "context_id", MAX_CONTEXT_ID)
+    if kind is not None:
+        check_text(kind, "type", MAX_TYPE)
+    hints, flag, event_id = get("topic_hints"), get("internal"), get("event_id")
+    if event_id is not None:
+        check_text(event_id, "event_id", MAX_ID)
+    return NewEvent(
+        timestamp=timestamp,
+        channel=channel,
+        participants=participants,
+        payload=payload,
+        payload_json=payload_json,
+        source_event_key=source_event_key,
+        context_id=context_id,
+        type=kind,
+        topic_hints=() if hints is None else _hints(hints),
+        internal=(flag is not None and check_flag(flag, "internal")) or kind in limits.internal_types,
+        event_id=event_id,
+    )
+
+
+def parse_events(arguments: Mapping[str, Any], limits: Limits) -> list[NewEvent]:
+    """Return the events that the arguments of append_events describe.
+
+    Raises:
+        BatchTooLarge: more than `limits.batch_events`.
+        InputError: of the first refused event, its index in message and details.
+    """
+    if not isinstance(arguments, dict):
+        raise InvalidArgument("the arguments must be an object", field="")
+    refuse_unknown(arguments, ("events",))
+    items = arguments.get("events")
+    if items is None:
+        raise InvalidArgument("events is required", field="events")
+    if not isinstance(items, list):
+        raise InvalidArgument("events must be a list of events", field="events")
+    if not items:
+        raise InvalidArgument("events is empty; send at least one event", field="events")
+    if len(items) > limits.batch_events:
+        raise BatchTooLarge(
+            f"events holds {len(items)} events; send at most {limits.batch_events} at once",
+            field="events",
+            limit=limits.batch_events,
+        )
+    events = []
+    for index, item in enumerate(items):
+        try:
+            events.append(parse_event(item, limits))
+        except MyriaError as error:
+            raise error.at_index(index) from error
+    return events
+
+
+def _hints(hints: Any) -> tuple[TopicHint, ...]:
+    return parse_hints(hints, "topic_hints", limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=False)
+
+
+def _refuse_future(timestamp: int, seconds: float) -> None:
+    if timestamp > time.time_ns() // 1000 + int(seconds * _MICROSECONDS):
+        raise InvalidTimestamp(
+            f"timestamp lies more than {seconds:g} s in the future; check the clock", field="timestamp", limit=seconds
+        )
+
+
+def _payload_json(payload: Any, limits: Limits) -> bytes:
+    if type(payload) is not dict:
+        raise InvalidPayload("payload must be a JSON object", field="payload")
+    try:
+        written = orjson.dumps(payload, option=_CANONICAL)
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise _unwritable(payload, limits, error) from error
+    if len(written) > limits.payload_bytes:
+        raise PayloadTooLarge(
+            f"payload is {len(written)} bytes of JSON; at most {limits.payload_bytes} are stored: "
+            "keep the blob elsewhere and send a reference",
+            field="payload",
+            limit=limits.payload_bytes,
+        )
+    if written.count(b"{") + written.count(b"[") > limits.payload_depth and _deeper(payload, limits.payload_depth):
+        raise _too_deep(limits)
+    # orjson writes NaN as null: a value that did not come through `jsontext.decode` is looked at closely.
+    if b"\\u0000" in written or b"null" in written:
+        try:
+            check_storable(payload, "payload")
+        except MalformedJson as error:
+            raise InvalidPayload(error.message, field="payload") from error
+    return written
+
+
+def _unwritable(payload: Any, limits: Limits, error: Exception) -> MyriaError:
+    if _deeper(payload, limits.payload_depth):
+        return _too_deep(limits)
+    try:
+        check_storable(payload, "payload")
+    except MalformedJson as cause:
+        return InvalidPayload(cause.message, field="payload")
+    except MyriaError as cause:
+        return cause
+    return InvalidPayload(f"payload is not JSON: {error}", field="payload")
+
+
+def _too_deep(limits: Limits) -> MyriaError:
+    return PayloadTooDeep(
+        f"payload nests deeper than {limits.payload_depth} levels; flatten it",
+        field="payload",
+        limit=limits.payload_depth,
+    )
+
+
+def _deeper(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,41 @@
+"""What one request may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_CHANNEL = MAX_CONTEXT_ID = MAX_TYPE = MAX_HINT = 200
+"""Characters (code points)."""
+
+MAX_SOURCE_EVENT_KEY = 512
+MAX_TOPIC_HINTS = 32
+MAX_TYPES = 32
+MAX_QUERY = 10_000
+MAX_ID = 200
+MAX_CURSOR = 8_192
+MAX_REASON = 1_000
+
+DEFAULT_LIMIT, MAX_LIMIT = 20, 200
+DEFAULT_NODES, MAX_NODES = 60, 500
+MAX_TREE_DEPTH = 64
+MAX_TOKENS = 1_000_000
+DEFAULT_SNAPSHOTS, MAX_SNAPSHOTS = 50, 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits and ingest policy an operator may set (settings section `ingest`).
+
+    Args:
+        payload_bytes: largest payload, measured on its canonical JSON.
+        payload_depth: deepest payload; `{}` has depth 1.
+        batch_events: most events in one append_events.
+        future_seconds: how far a timestamp may lie ahead of the server's clock; None for any distance.
+        internal_types: event types stored as internal whatever their flag says (§5.2, §6).
+    """
+
+    payload_bytes: int = 256 * 1024
+    payload_depth: int = 32
+    batch_events: int = 500
+    future_seconds: float | None = None
+    internal_types: frozenset[str] = frozenset()

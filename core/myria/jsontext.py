@@ -1,0 +1,274 @@
+"""Strict JSON decoding: what is accepted here means the same to every reader.
+
+RFC 8259 leaves duplicate keys, numbers beyond double or 64 bits and lone surrogates to the reader's taste, and
+Python's reader accepts NaN besides. All of them are refused, so that what was acknowledged is what is stored.
+
+orjson does the reading. It keeps the last of duplicate keys and turns integers beyond 64 bits into floats without
+a word, so two cheap checks on the bytes prove that neither happened:
+
+- a JSON text holds one colon per key and value outside its strings. Written back without duplicates it holds as
+  many as before exactly when no pair was dropped (unless a string spells its colon as an escape);
+- an integer beyond 64 bits has 20 digits in a row, or 19 behind a minus.
+
+Where the proof fails, a slow reader decides and names the path of what is wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+
+from myria.errors import InvalidText, MalformedJson, MyriaError, PayloadTooDeep
+
+MAX_DEPTH = 254
+"""How deep any JSON text may nest; payloads have their own, smaller limit. (orjson writes no more.)"""
+
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_WALK_LIMIT = 200_000
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_TWENTY_DIGITS = b"0" * 20
+_MINUS_NINETEEN_DIGITS = b"-" + b"0" * 19
+_LONG_INTEGER = re.compile(rb"(?:^|[\[:,\s])(-?[0-9]{19,})(?![0-9.eE])")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_PAIR = re.compile(rb"\\.", re.DOTALL)
+
+
+def decode(data: bytes) -> Any:
+    """Return the value a JSON text stands for.
+
+    Args:
+        data: UTF-8 without a byte order mark.
+
+    Raises:
+        MalformedJson: not JSON, or duplicate keys, NaN, Infinity, numbers beyond double or integers beyond 64 bits.
+        InvalidText: a lone surrogate. (NUL is legal JSON: `check_storable` refuses it where it would be stored.)
+        PayloadTooDeep: nested deeper than `MAX_DEPTH`.
+        The details hold the JSON path as `path` where there is one.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise _refusal(data, f"not JSON: {error}") from error
+    try:
+        written = orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise _too_deep(data) from error
+    escaped = b"\\" in data and (b"\\u003a" in data or b"\\u003A" in data)
+    if (escaped and _has_duplicates(data)) or (not escaped and data.count(b":") != written.count(b":")):
+        raise _refusal(data, "an object has the same key twice; keep one")
+    zeros = data.translate(_DIGITS_TO_ZERO)
+    if (_TWENTY_DIGITS in zeros or _MINUS_NINETEEN_DIGITS in zeros) and _has_long_integer(data):
+        raise _refusal(data, "an integer does not fit 64 bits; send it as text")
+    return value
+
+
+def check_storable(value: Any, path: str) -> None:
+    """Raise for the first thing in a decoded value that cannot be stored, naming its path below `path`.
+
+    Raises:
+        InvalidText: NUL or a lone surrogate, in a key or a value.
+        MalformedJson: NaN, Infinity or an integer beyond 64 bits (values that did not come through `decode`).
+    """
+    for where, item in _walk(value, path):
+        if isinstance(item, str):
+            if "\x00" in item:
+                raise InvalidText(f"{where} holds NUL (\\u0000), which cannot be stored; remove it", field=where)
+            if _SURROGATE.search(item):
+                raise _surrogate(where)
+        else:
+            _check(item, where)
+
+
+def outline(data: bytes) -> Any:
+    """Return what a refused text seems to say, or None: only to tell which request a refusal belongs to.
+
+    Takes Python's lenient reading (last duplicate wins, NaN allowed) and cuts away whatever nests deeper than
+    `MAX_DEPTH`.
+    """
+    try:
+        return json.loads(_prune(data), parse_int=_integer)
+    except (ValueError, RecursionError):
+        return None
+
+
+class _Duplicate:
+    """Stands where an object had one key twice."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+class _NotANumber:
+    """Stands where NaN, Infinity or -Infinity was written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _refusal(data: bytes, otherwise: str) -> MyriaError:
+    """Read a text that will be refused again, slowly, to say what is wrong and where."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return _not_utf8(data, error)
+    if text.startswith("\ufeff"):
+        return MalformedJson("JSON text must not begin with a byte order mark; remove it")
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_NotANumber, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        return MalformedJson(
+            f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
+            line=error.lineno,
+            column=error.colno,
+        )
+    except RecursionError:
+        return _too_deep(data)
+    try:
+        for where, item in itertools.islice(_walk(value, ""), _WALK_LIMIT):
+            _check(item, where)
+    except MyriaError as error:
+        return error
+    return MalformedJson(otherwise)
+
+
+def _check(item: Any, where: str) -> None:
+    if isinstance(item, str):
+        if _SURROGATE.search(item):
+            raise _surrogate(where)
+    elif isinstance(item, _Duplicate):
+        path = f"{where}.{item.key}" if where else item.key
+        raise MalformedJson(f"the key {_shown(path)} appears twice in one object; keep one", path=_shown(path))
+    elif isinstance(item, _NotANumber):
+        raise MalformedJson(f"{item.text} at {_shown(where)} is not JSON; send a finite number", path=_shown(where))
+    elif isinstance(item, float) and not math.isfinite(item):
+        raise MalformedJson(f"the number at {_shown(where)} is not finite; send it as text", path=_shown(where))
+    elif isinstance(item, int) and not _INT_MIN <= item <= _INT_MAX:
+        raise MalformedJson(f"the integer at {_shown(where)} does not fit 64 bits; send it as text", path=_shown(where))
+
+
+def _has_duplicates(data: bytes) -> bool:
+    found: list[bool] = []
+
+    def pairs_hook(pairs: list[tuple[str, Any]]) -> None:
+        if len(pairs) != len({key for key, _ in pairs}):
+            found.append(True)
+
+    try:
+        json.loads(data, object_pairs_hook=pairs_hook)
+    except RecursionError:
+        return True
+    return bool(found)
+
+
+def _has_long_integer(data: bytes) -> bool:
+    if all(_fits(match[1]) for match in _LONG_INTEGER.finditer(data)):
+        return False
+    found: list[bool] = []
+
+    def integer_hook(text: str) -> None:
+        if not _fits(text):
+            found.append(True)
+
+    json.loads(data, parse_int=integer_hook)
+    return bool(found)
+
+
+def _fits(text: str | bytes) -> bool:
+    return len(text) <= 20 and _INT_MIN <= int(text) <= _INT_MAX
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return _Duplicate(key)
+        seen.add(key)
+    raise AssertionError("unreachable")
+
+
+def _integer(text: str) -> int:
+    return int(text[:21])
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield (path, item) for every key, scalar and marker, in document order."""
+    stack: list[tuple[str, Any]] = [(path, value)]
+    while stack:
+        where, item = stack.pop()
+        if isinstance(item, dict):
+            children = []
+            for key, child in item.items():
+                below = f"{where}.{key}" if where else key
+                if "\x00" in key or _SURROGATE.search(key):
+                    yield below, key
+                children.append((below, child))
+            stack.extend(reversed(children))
+        elif isinstance(item, list):
+            stack.extend((f"{where}[{position}]", item[position]) for position in range(len(item) - 1, -1, -1))
+        else:
+            yield where, item
+
+
+def _byte_depths(data: bytes) -> Any:
+    """Return the nesting depth behind each byte, brackets inside strings not counted."""
+    raw = np.frombuffer(_ESCAPED_PAIR.sub(b"__", data), dtype=np.uint8)
+    inside = np.cumsum(raw == ord('"'), dtype=np.int32) & 1
+    step = np.isin(raw, (ord("{"), ord("["))).astype(np.int32) - np.isin(raw, (ord("}"), ord("]")))
+    return np.cumsum(np.where(inside, 0, step), dtype=np.int32)
+
+
+def _prune(data: bytes) -> bytes:
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return data
+    depths = _byte_depths(data)
+    before = np.concatenate((depths[:1] * 0, depths[:-1]))
+    kept: bytes = np.frombuffer(data, dtype=np.uint8)[np.minimum(depths, before) <= MAX_DEPTH].tobytes()
+    return kept
+
+
+def _too_deep(data: bytes) -> MyriaError:
+    """Say where a text nests deepest, following the first container at the limit."""
+    stack: list[tuple[str, Any, int]] = [("", outline(data), 1)]
+    path = ""
+    while stack:
+        path, item, depth = stack.pop()
+        if depth >= MAX_DEPTH:
+            break
+        if isinstance(item, dict):
+            stack.extend((f"{path}.{key}" if path else key, child, depth + 1) for key, child in item.items())
+        elif isinstance(item, list):
+            stack.extend((f"{path}[{position}]", child, depth + 1) for position, child in enumerate(item))
+    return PayloadTooDeep(
+        f"the JSON text nests deeper than {MAX_DEPTH} levels at {_shown(path)}; flatten it",
+        path=_shown(path),
+        limit=MAX_DEPTH,
+    )
+
+
+def _not_utf8(data: bytes, error: UnicodeDecodeError) -> MyriaError:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return MalformedJson(f"JSON text must be UTF-8; byte {error.start} is not", offset=error.start)
+    return InvalidText(f"a lone surrogate is encoded at byte {error.start}; send valid Unicode", offset=error.start)
+
+
+def _surrogate(where: str) -> MyriaError:
+    return InvalidText(
+        f"{_shown(where)} holds a lone surrogate; send valid Unicode", field=_shown(where), path=_shown(where)
+    )
+
+
+def _shown(path: str) -> str:
+    text = path.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\u0000")
+    return (text if len(text) <= 120 else text[:117] + "...") or "the top level"
