@@ -1,0 +1,97 @@
+"""Create the database cluster of a data directory, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from myria.errors import EmbeddedPostgresFailed
+from myria_cli.embedded import data_dir as folders
+from myria_cli.embedded.account import Account, give
+from myria_cli.embedded.children import as_seen_by, end_group, private_file, spawn
+from myria_cli.embedded.credentials import SUPERUSER
+from myria_cli.embedded.find import Binaries
+from myria_cli.embedded.log import tail
+
+POLL_S = 0.02
+_ASIDE = ".creating-"
+
+
+async def create_cluster(
+    data_dir: Path, cluster: Path, *, binaries: Binaries, account: Account, password: str, durable: bool
+) -> None:
+    """Make the cluster in a folder aside, then rename it to `cluster`: cut off anywhere, there is none.
+
+    Raises:
+        DataDirUnusable: the disk is full or read-only.
+        EmbeddedPostgresFailed: initdb failed; the message quotes it.
+    """
+    folders.require_room(data_dir)
+    aside = _make_aside(data_dir, account)
+    try:
+        for locale in _locales(binaries):
+            problem = await _initdb(aside, binaries, account, password, (*locale, *(() if durable else ("--no-sync",))))
+            if problem is None or "invalid locale" not in problem:
+                break
+        if problem is not None:
+            raise folders.refusal_in(problem, data_dir) or EmbeddedPostgresFailed(
+                f"PostgreSQL could not create its database in {data_dir}:\n{tail(problem)}", log=tail(problem)
+            )
+        _move(aside, cluster)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _locales(binaries: Binaries) -> Sequence[Sequence[str]]:
+    """Code-point order and Unicode classes, the same on every machine; PostgreSQL's own from version 17."""
+    if binaries.major >= 17:
+        return [("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")]
+    return [("--locale=C.UTF-8",), ("--locale=C",)]
+
+
+async def _initdb(
+    target: Path, binaries: Binaries, account: Account, password: str, options: Sequence[str]
+) -> str | None:
+    """Run initdb on an empty folder; return what it printed if it failed."""
+    with (
+        tempfile.TemporaryFile() as output,
+        private_file(password, account) as password_file,
+        as_seen_by(account, target) as (path, descriptors),
+    ):
+        command = [
+            *(binaries["initdb"], "-D", path, "-U", SUPERUSER, "-E", "UTF8", "--no-instructions"),
+            # These make a pg_hba.conf of the socket, 127.0.0.1 and ::1 alone, none of them without a password.
+            *("--auth-local=scram-sha-256", "--auth-host=scram-sha-256", f"--pwfile={password_file}"),
+            *options,
+        ]
+        child = spawn(command, account, output, descriptors)
+        try:
+            while child.poll() is None:  # noqa: ASYNC110 - not every event loop can start a child as another user
+                await asyncio.sleep(POLL_S)
+        finally:
+            end_group(child)
+        output.seek(0)
+        return None if child.returncode == 0 else output.read().decode("utf-8", "replace")
+
+
+def _make_aside(data_dir: Path, account: Account) -> Path:
+    with folders.usable(data_dir):
+        for remains in data_dir.glob(_ASIDE + "*"):
+            shutil.rmtree(remains, ignore_errors=True)
+        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=data_dir))
+        give(aside, account)
+    return aside
+
+
+def _move(aside: Path, cluster: Path) -> None:
+    with folders.usable(cluster.parent):
+        aside.rename(cluster)
+        descriptor = os.open(cluster.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

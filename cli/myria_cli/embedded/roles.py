@@ -1,0 +1,75 @@
+"""The roles that Myria's planes log in as, and the database they share.
+
+Nothing in daily use runs as superuser: row-level security binds everybody else, the owner included (it is forced).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import resources
+
+import asyncpg
+
+from myria_cli.embedded.credentials import Credential
+from myria_cli.embedded.server import EmbeddedPostgres
+from myria_migrations import roles_sql
+
+DATABASE = "myria"
+OWNER = "myria_owner"
+SERVER = "myria_server"
+BUILDER = "myria_builder"
+OPERATOR = "myria_operator"
+
+_STATEMENTS = (resources.files("myria_cli.embedded") / "roles.sql").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleDsns:
+    """How each plane connects to one database. They hold passwords: never log or print them."""
+
+    owner: str
+    server: str
+    builder: str
+    operator: str
+    superuser: str
+
+
+async def ensure_roles(server: EmbeddedPostgres) -> RoleDsns:
+    """Create the database `myria` and the planes' roles where they are missing; return how to connect.
+
+    Idempotent. Passwords are generated once and kept in the data directory (0600). Run `grant_roles` after migrating.
+    """
+    credentials = server.credentials.of(OWNER, SERVER, BUILDER, OPERATOR)
+    connection = await asyncpg.connect(server.dsn)
+    try:
+        names, verifiers = [one.role for one in credentials], [one.verifier for one in credentials]
+        for row in await connection.fetch(_STATEMENTS, names, verifiers, DATABASE, OWNER):
+            await connection.execute(row["statement"])
+    finally:
+        await connection.close()
+    return role_dsns(server)
+
+
+async def grant_roles(server: EmbeddedPostgres, database: str = DATABASE) -> None:
+    """Give the planes' roles what `migrations/` says they may do in a migrated `database`; idempotent."""
+    connection = await asyncpg.connect(server.superuser_dsn(database))
+    try:
+        await connection.execute(roles_sql())
+    finally:
+        await connection.close()
+
+
+def role_dsns(server: EmbeddedPostgres, database: str = DATABASE, *, tcp: bool = False) -> RoleDsns:
+    """Return how each role connects to `database`."""
+
+    def dsn(one: Credential) -> str:
+        return server.dsn_as(one.role, one.password, database=database, tcp=tcp)
+
+    owner, serving, builder, operator = server.credentials.of(OWNER, SERVER, BUILDER, OPERATOR)
+    return RoleDsns(
+        owner=dsn(owner),
+        server=dsn(serving),
+        builder=dsn(builder),
+        operator=dsn(operator),
+        superuser=server.superuser_dsn(database, tcp=tcp),
+    )

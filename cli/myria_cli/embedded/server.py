@@ -1,0 +1,458 @@
+"""One PostgreSQL on one machine, for one data directory.
+
+A process that needs the database finds the server of its data directory running, or starts it. Who started it stops it,
+unless others still use it: then the last of them does. A `myria up` (`exclusive=True`) owns the directory: it stops the
+server when it ends, whoever else uses it. A server that somebody started without Myria is left alone.
+
+What this does not do: it is no cluster manager. One machine, one server, no replicas, no upgrade to another major
+version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode
+
+import asyncpg
+
+from myria.errors import DataDirInUse, EmbeddedPostgresFailed, OperationalError
+from myria_cli.embedded import configuration, processes
+from myria_cli.embedded import data_dir as folders
+from myria_cli.embedded.account import Account, give, server_account
+from myria_cli.embedded.children import Child, as_seen_by, end_server, spawn
+from myria_cli.embedded.creation import create_cluster
+from myria_cli.embedded.credentials import SUPERUSER, Credentials
+from myria_cli.embedded.endpoint import HOST, Postmaster, free_port, is_free, make_socket_folder
+from myria_cli.embedded.find import Binaries, find_binaries
+from myria_cli.embedded.locks import FileLock
+from myria_cli.embedded.log import ServerLog, tail
+
+Progress = Callable[[str, bool], None]
+"""Called as `(step, done)`: once when a step that takes noticeable time begins, once when it has ended."""
+
+POLL_S = 0.02
+WATCH_S = 0.2
+START_WAIT_S = 180.0
+"""How long to wait for another process that is starting or stopping the same server."""
+READY_WAIT_S = 300.0
+"""How long a started server may take to accept connections; recovery after a crash replays up to 1 GB."""
+RETRY_WAIT_S = 30.0
+"""How long to go on trying while remains of a killed server hold its shared memory, or others its port."""
+STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+"""Fast shutdown, immediate shutdown, force; and the seconds each is given."""
+RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Back-off of the supervisor; it starts over once the server has lived for a minute."""
+
+_PASSING = ("shared memory block", "lock file", "could not create any TCP/IP sockets", "Unix-domain sockets")
+"""What the log says of a start that may succeed a moment later."""
+
+_log = logging.getLogger("myria.embedded")
+
+
+def _silent(step: str, done: bool) -> None:
+    """Report nothing."""
+
+
+class EmbeddedPostgres:
+    """The server of one data directory, found running or started.
+
+        async with EmbeddedPostgres(data_dir) as server:
+            connection = await asyncpg.connect(server.dsn)
+
+    Args:
+        data_dir: where everything is kept; made when it is not there. Default: `default_data_dir()`.
+        exclusive: be the directory's one owner (`myria up`): refuse when another process is, and stop the server on
+            leaving whoever else uses it.
+        settings: PostgreSQL settings on top of `configuration.DEFAULTS`, for a server started here.
+        progress: told about steps that take noticeable time.
+        durable_creation: wait for the disk after creating the cluster; False only for throw-away servers.
+
+    Not bound to an event loop. Not for concurrent use, except `supervise()` beside everything else.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        exclusive: bool = False,
+        settings: Mapping[str, str] | None = None,
+        progress: Progress = _silent,
+        durable_creation: bool = True,
+    ) -> None:
+        self.data_dir = folders.default_data_dir() if data_dir is None else Path(data_dir).expanduser().absolute()
+        self.cluster = self.data_dir / "postgres"
+        self.credentials = Credentials(self.data_dir / "passwords.json")
+        self.exclusive = exclusive
+        self._settings = {**configuration.DEFAULTS, **(settings or {})}
+        self._progress = progress
+        self._durable_creation = durable_creation
+        self._log_files = ServerLog(self.data_dir, self.cluster)
+        self._owner = FileLock(self.data_dir / "up.lock")
+        self._using = FileLock(self.data_dir / "users.lock")
+        self._binaries: Binaries | None = None
+        self._child: Child | None = None
+        self._port: int | None = None
+        self._socket_folder: str | None = None
+        self._leaving = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the directory's running server, or create and start it; return when it accepts connections.
+
+        Raises:
+            DataDirInUse: exclusive, and another process is the owner (`details["pid"]`).
+            DataDirUnusable: the directory cannot be written, or its disk is full.
+            EmbeddedPostgresFailed: no programs, a cluster of another major version, or a server that does not start.
+        """
+        folders.prepare(self.data_dir)
+        self._leaving = False
+        try:
+            with folders.usable(self.data_dir):
+                self._become_owner()
+            async with self._alone():
+                with folders.usable(self.data_dir):
+                    self._using.try_acquire(shared=True)
+                await self._join_or_launch()
+        except BaseException:
+            self._using.release()
+            self._owner.release()
+            raise
+
+    async def stop(self) -> None:
+        """Leave the server, and stop it if that falls to us: fast, then immediately, then by force."""
+        self._leaving = True
+        try:
+            if self._port is not None and self.cluster.is_dir():
+                async with self._alone():
+                    if self._falls_to_us():
+                        await self._shut_down()
+        finally:
+            if self._child is not None and self._child.poll() is None:
+                self._child.returncode = 0  # left to its other users: nothing to wait for, nothing to warn about
+            self._child = self._port = self._socket_folder = None
+            self._using.release()
+            self._owner.release()
+
+    def is_running(self) -> bool:
+        """Whether a living server serves this data directory, whoever started it."""
+        return self._postmaster() is not None
+
+    async def wait_ready(self, timeout_s: float = READY_WAIT_S) -> None:
+        """Return when the server accepts connections with our password.
+
+        Raises:
+            EmbeddedPostgresFailed: there is no server, or it took longer than `timeout_s` seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not await self._answers():
+            if not self.is_running():
+                raise self._failure("PostgreSQL does not run")
+            if time.monotonic() > deadline:
+                raise self._failure(f"PostgreSQL did not accept connections within {timeout_s:.0f} seconds")
+            await asyncio.sleep(POLL_S)
+
+    async def supervise(self) -> None:
+        """Bring the server back whenever it dies, on the same port and socket, with back-off; until `stop()`.
+
+        A restart that fails (a full disk, say) is logged and tried again: the cause may pass.
+        """
+        failures = 0
+        alive_since = time.monotonic()
+        while not self._leaving:
+            if self.is_running():
+                if time.monotonic() - alive_since > 60:
+                    failures = 0
+                await asyncio.sleep(WATCH_S)
+                continue
+            delay = RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S) - 1)]
+            failures += 1
+            _log.warning("PostgreSQL died", extra={"action": "postgres_died", "restart_in_s": delay})
+            await asyncio.sleep(delay)
+            try:
+                async with self._alone():
+                    await self._join_or_launch()
+            except OperationalError as problem:
+                _log.warning("%s", problem.message, extra={"action": "postgres_restart_failed"})
+            else:
+                _log.warning("PostgreSQL is back", extra={"action": "postgres_restarted"})
+            alive_since = time.monotonic()
+
+    # -- addresses ----------------------------------------------------------------------------------------------------
+
+    @property
+    def dsn(self) -> str:
+        """The superuser's connection string to the database `postgres`."""
+        return self.superuser_dsn("postgres")
+
+    def superuser_dsn(self, database: str, *, tcp: bool = False) -> str:
+        """Return the superuser's connection string to `database`."""
+        return self.dsn_as(SUPERUSER, self.credentials.of(SUPERUSER)[0].password, database=database, tcp=tcp)
+
+    def dsn_as(self, role: str, password: str, *, database: str = "myria", tcp: bool = False) -> str:
+        """Return a connection string for `role`: through the Unix socket, or over loopback TCP for other tools.
+
+        It stays valid while the supervisor restarts the server.
+
+        Raises:
+            EmbeddedPostgresFailed: the server was not started or joined.
+        """
+        port = self.port
+        who = f"postgresql://{quote(role, safe='')}:{quote(password, safe='')}@"
+        where = quote(database, safe="")
+        if tcp or not self._socket_folder:
+            return f"{who}{HOST}:{port}/{where}"
+        return f"{who}/{where}?{urlencode({'host': self._socket_folder, 'port': port})}"
+
+    @property
+    def port(self) -> int:
+        """The loopback TCP port, which also names the Unix socket."""
+        if self._port is None:
+            raise EmbeddedPostgresFailed("The embedded PostgreSQL has not been started")
+        return self._port
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster's process id, if it lives."""
+        found = self._postmaster()
+        return found.pid if found else None
+
+    # -- starting -----------------------------------------------------------------------------------------------------
+
+    def _become_owner(self) -> None:
+        if not self.exclusive:
+            return
+        if not self._owner.try_acquire():
+            pid = self._owner.read_pid()
+            raise DataDirInUse(
+                f"Another `myria up` (process {pid or 'unknown'}) uses the data folder {self.data_dir}. "
+                "Stop it, or choose another folder with --data-dir",
+                data_dir=str(self.data_dir),
+                pid=pid,
+            )
+        self._owner.write_pid()
+
+    def _alone(self) -> AbstractAsyncContextManager[None]:
+        # A lock of its own each time: flock would let two holders of one descriptor in.
+        return FileLock(self.data_dir / "start.lock").held(START_WAIT_S)
+
+    async def _join_or_launch(self) -> None:
+        """Have a running server. The start lock is held."""
+        if not self.cluster.is_dir():
+            await self._create()
+        elif not self.credentials.exist():
+            raise EmbeddedPostgresFailed(
+                f"{self.data_dir / 'passwords.json'} is gone, and with it the passwords of the database beside it: "
+                "restore it from a backup"
+            )
+        if (found := self._postmaster()) is not None:
+            # The socket's folder may have been cleared away under the living server.
+            self._port, self._socket_folder = found.port, found.socket_folder
+            if found.listens and not found.socket.exists():
+                self._socket_folder = ""
+            try:
+                await self.wait_ready()
+            except EmbeddedPostgresFailed:
+                if self.is_running():
+                    raise
+            else:
+                return
+        await self._launch()
+
+    async def _create(self) -> None:
+        account = server_account(self.cluster)
+        self._progress("find PostgreSQL", False)
+        self._binaries = await asyncio.to_thread(find_binaries, account)
+        self._progress("find PostgreSQL", True)
+        self._progress("create the database", False)
+        with folders.usable(self.data_dir):
+            password = self.credentials.of(SUPERUSER)[0].password
+        await create_cluster(
+            self.data_dir,
+            self.cluster,
+            binaries=self._binaries,
+            account=account,
+            password=password,
+            durable=self._durable_creation,
+        )
+        self._progress("create the database", True)
+
+    async def _launch(self) -> None:
+        """Start the server. A port and socket known already are kept: connection strings were handed out."""
+        account, binaries = await self._prepare_launch()
+        restart = self._port is not None and bool(self._socket_folder)
+        listen = True
+        deadline = time.monotonic() + RETRY_WAIT_S
+        self._progress("start PostgreSQL", False)
+        while True:
+            with folders.usable(self.data_dir):
+                await asyncio.to_thread(processes.end_remains, self.cluster)
+                (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # nobody alive stands behind it
+                self._log_files.prune()
+            self._socket_folder = make_socket_folder(self.cluster, account, self._socket_folder)
+            if restart:
+                listen = listen and is_free(self.port)
+            else:
+                self._port = free_port(self._port or self._last_port())
+            text = await self._try_launch(account, binaries, listen=listen)
+            if text is None:
+                break
+            if refusal := folders.refusal_in(text, self.data_dir):
+                raise refusal
+            if time.monotonic() > deadline or not any(phrase in text for phrase in _PASSING):
+                raise self._failure("PostgreSQL does not start", text)
+            listen = listen and not (restart and "could not create any TCP/IP sockets" in text)
+            await asyncio.sleep(10 * POLL_S)
+        self._progress("start PostgreSQL", True)
+
+    async def _prepare_launch(self) -> tuple[Account, Binaries]:
+        account = server_account(self.cluster)
+        with folders.usable(self.data_dir):
+            if self.cluster.stat().st_uid != account.uid:
+                give(self.cluster, account)  # restored by root from a backup, say
+        try:
+            major = int((self.cluster / "PG_VERSION").read_text(encoding="ascii"))
+        except (OSError, ValueError) as problem:
+            raise EmbeddedPostgresFailed(
+                f"{self.cluster} is no PostgreSQL database (its PG_VERSION cannot be read): restore it from a backup"
+            ) from problem
+        if self._binaries is None or self._binaries.major != major:
+            self._binaries = await asyncio.to_thread(find_binaries, account, major=major)
+        return account, self._binaries
+
+    async def _try_launch(self, account: Account, binaries: Binaries, *, listen: bool) -> str | None:
+        """Start one postmaster; return None once it accepts connections, or what it logged before it gave up."""
+        settings = {
+            **self._settings,
+            "listen_addresses": HOST if listen else "",
+            "port": str(self.port),
+            "unix_socket_directories": str(self._socket_folder),
+            "unix_socket_permissions": "0700",
+            "cluster_name": processes.cluster_tag(self.cluster),
+        }
+        marks = self._log_files.marks()
+        with folders.usable(self.data_dir):
+            self._log_files.first.unlink(missing_ok=True)
+            output = self._log_files.first.open("xb")
+        with output, as_seen_by(account, self.cluster) as (path, descriptors):
+            self._log_files.first.chmod(0o600)
+            command = [binaries["postgres"], "-D", path, *configuration.arguments(settings)]
+            child = self._child = spawn(command, account, output, descriptors)
+        deadline = time.monotonic() + READY_WAIT_S
+        try:
+            while child.poll() is None:
+                if await self._answers():
+                    self._remember()
+                    return None
+                if time.monotonic() > deadline:
+                    raise self._failure(f"PostgreSQL did not accept connections within {READY_WAIT_S:.0f} seconds")
+                await asyncio.sleep(POLL_S)
+        except BaseException:
+            end_server(child)
+            raise
+        return self._log_files.since(marks)
+
+    async def _answers(self) -> bool:
+        """Whether the server lets us in now.
+
+        Raises:
+            EmbeddedPostgresFailed: it never will: the password is another one.
+        """
+        try:
+            connection = await asyncpg.connect(self.dsn, timeout=5)
+        except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as problem:
+            raise EmbeddedPostgresFailed(
+                f"The passwords in {self.data_dir / 'passwords.json'} are not those of the database beside it: "
+                "restore both from one backup"
+            ) from problem
+        except asyncpg.PostgresError as problem:
+            return not str(problem.sqlstate).startswith("57P")  # starting up or shutting down; else merely busy
+        except (OSError, asyncpg.InterfaceError):
+            return False
+        await connection.close()
+        return True
+
+    # -- what is known of the running server --------------------------------------------------------------------------
+
+    def _postmaster(self) -> Postmaster | None:
+        if self._child is not None:
+            self._child.poll()  # else our own zombie would keep its process id, and the next postmaster refuse to start
+        return Postmaster.of(self.cluster) if self.cluster.is_dir() else None
+
+    def _remember(self) -> None:
+        """Note which server is Myria's to stop, and the port to ask for next time."""
+        if (found := self._postmaster()) is not None:
+            with folders.usable(self.data_dir):
+                (self.data_dir / "managed").write_text(f"{found.pid} {found.started} {found.port}\n", encoding="ascii")
+
+    def _managed(self) -> list[str]:
+        try:
+            words = (self.data_dir / "managed").read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            return []
+        return words if len(words) == 3 and words[2].isdecimal() else []
+
+    def _last_port(self) -> int | None:
+        managed = self._managed()
+        return int(managed[2]) if managed else None
+
+    def _failure(self, sentence: str, text: str | None = None) -> EmbeddedPostgresFailed:
+        quoted = tail(self._log_files.since({}) if text is None else text)
+        return EmbeddedPostgresFailed(f"{sentence} on {self.data_dir}. Its log ends with:\n{quoted}", log=quoted)
+
+    # -- stopping -----------------------------------------------------------------------------------------------------
+
+    def _falls_to_us(self) -> bool:
+        """Whether nobody else needs the server. The start lock is held, so nobody joins meanwhile."""
+        found = self._postmaster()
+        if found is not None and self._managed()[:2] != [str(found.pid), found.started]:
+            return False
+        return self.exclusive or self._using.try_acquire()
+
+    async def _shut_down(self) -> None:
+        found = self._postmaster()
+        for number, patience_s in STOP_STEPS:
+            if found is None:
+                break
+            _signal(found.pid, number)
+            try:
+                async with asyncio.timeout(patience_s):
+                    while self.is_running():  # noqa: ASYNC110 - it may be another process's child
+                        await asyncio.sleep(POLL_S)
+            except TimeoutError:
+                continue
+            except asyncio.CancelledError:
+                _signal(found.pid, signal.SIGQUIT)  # asked twice: no time for a checkpoint, and nothing is lost
+                raise
+            break
+        if self._child is not None:
+            end_server(self._child)
+        processes.end_remains(self.cluster)
+        if self._socket_folder:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
