@@ -1,1 +1,15 @@
-"""Text analysis: the pinned tokenizer and stemmer; integers and strings only, the same on every machine."""
+"""Text analysis: pinned tokenizer and stemmer, so that indexes and plans are equal on every machine (trap
+11).
+"""
+
+from myria.analysis.tokens import (
+    ANALYSIS_VERSION,
+    MAX_TERM_CHARACTERS,
+    Token,
+    is_stopword,
+    term_id,
+    terms,
+    tokens,
+)
+
+__all__ = ["ANALYSIS_VERSION", "MAX_TERM_CHARACTERS", "Token", "is_stopword", "term_id", "terms", "tokens"]

@@ -1,0 +1,128 @@
+"""Text to terms: any language, any string, linear time, the same result on every machine (trap 11).
+
+Words are folded (case, compatibility forms, Latin, Greek and Cyrillic accents) and, where they are plain
+a-z, stemmed as English. Scripts without spaces give overlapping pairs of characters, and Han ideographs also
+stand alone: single characters and pairs together serve such languages well (Nie, Gao, Zhang, Zhou, 2000).
+Emoji and punctuation give nothing. A term has at most 64 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import pairwise
+from unicodedata import ucd_3_2_0
+
+from myria.analysis._characters import ClassTable, FoldTable
+from myria.analysis._porter2 import porter2
+from myria.analysis._stopwords import ENGLISH
+
+ANALYSIS_VERSION = 1
+"""Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
+
+MAX_TERM_CHARACTERS = 64
+
+_CACHED_WORDS = 65_536
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
+_RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
+_CLUSTER = re.compile(r"[ch]m{0,7}")
+_TYPOGRAPHIC = (
+    ("\u2019", "'"),
+    ("\u2018", "'"),
+    ("\u201c", '"'),
+    ("\u201d", '"'),
+    ("\u2013", "-"),
+    ("\u2014", "-"),
+    ("\u2026", "."),
+)
+"""What editors put into plain English: turned back, most such texts take the quick way."""
+_CLASSES = ClassTable()
+_FOLDS = FoldTable()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One term where it stands: `text[start:end]` is its surface form, `term` what it is indexed as."""
+
+    surface: str
+    term: str
+    start: int
+    end: int
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of a text in document order, stop words included; never raises for any string."""
+    if not text.isascii():
+        for typographic, plain in _TYPOGRAPHIC:
+            text = text.replace(typographic, plain)
+        if not text.isascii():
+            return [token.term for token in tokens(text)]
+    return [_term(word) for word in _ASCII_WORD.findall(text.lower())]
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the terms of a text with their surface forms and offsets, in document order."""
+    if text.isascii():
+        return [
+            Token(text[start:end], _term(word), start, end)
+            for word, start, end in (
+                (found.group(), found.start(), found.end()) for found in _ASCII_WORD.finditer(text.lower())
+            )
+        ]
+    classes = text.translate(_CLASSES)
+    found_tokens: list[Token] = []
+    for run in _RUN.finditer(classes):
+        start, end = run.span()
+        if classes[start] == "w":
+            folded = text[start:end].translate(_FOLDS)
+            if folded:
+                found_tokens.append(Token(text[start:end], _term(folded), start, end))
+        else:
+            _clusters(text, classes, start, end, found_tokens)
+    return found_tokens
+
+
+def is_stopword(term: str) -> bool:
+    """Tell whether a term (as returned by `terms`) carries structure and no subject."""
+    return term in _STOP_TERMS
+
+
+@lru_cache(maxsize=_CACHED_WORDS)
+def term_id(term: str) -> int:
+    """Return the signed 64-bit identity of a term, from BLAKE2b."""
+    raw = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(raw, "big", signed=True)
+
+
+@lru_cache(maxsize=_CACHED_WORDS)
+def _stem(word: str) -> str:
+    return porter2(word)
+
+
+def _term(word: str) -> str:
+    if len(word) <= MAX_TERM_CHARACTERS:
+        return _stem(word)
+    mark = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{word[:47]}~{mark}"
+
+
+def _clusters(text: str, classes: str, start: int, end: int, into: list[Token]) -> None:
+    spans = [found.span() for found in _CLUSTER.finditer(classes, start, end)]
+    parts = [_composed(text[first:last]) for first, last in spans]
+    if len(spans) == 1:
+        into.append(Token(text[start:end], parts[0], start, end))
+        return
+    for (first, last), part in zip(spans, parts, strict=True):
+        if classes[first] == "h":
+            into.append(Token(text[first:last], part, first, last))
+    for at, ((first, _), (_, last)) in enumerate(pairwise(spans)):
+        into.append(Token(text[first:last], parts[at] + parts[at + 1], first, last))
+
+
+def _composed(cluster: str) -> str:
+    return ucd_3_2_0.normalize("NFC", cluster.translate(_FOLDS)) if len(cluster) > 1 else cluster.translate(_FOLDS)
+
+
+_STOP_TERMS = frozenset(term for word in ENGLISH for term in terms(word))
