@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
+
+from myria.canonical import canonical_json
 
 SEARCHABLE_BYTES = 64 * 1024
 """How much of an event's text is searched, in UTF-8 bytes."""
@@ -41,6 +44,11 @@ class Event:
     internal: bool = False
     ingested_at: int = 0
     text: str = field(default="", compare=False)
+
+
+def dedupe_key(channel: str, source_event_key: str) -> bytes:
+    """Return the 32-byte idempotency key of (channel, source_event_key) (§5.2)."""
+    return hashlib.sha256(canonical_json([channel, source_event_key])).digest()
 
 
 def searchable_text(payload: dict[str, Any]) -> str:

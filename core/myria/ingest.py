@@ -18,10 +18,12 @@ from datetime import datetime
 from typing import Any
 
 import asyncpg
+import orjson
 
 from myria import errors
 from myria.contract.event import NewEvent
 from myria.contract.memory import AppendResult
+from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
 from myria.scopes import scope_key
 from myria.store.clock import to_datetime
@@ -40,6 +42,12 @@ _RETRIED = (
     errors.DeadlineExceeded,
 )
 
+_REFUSED_CONTENT = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
@@ -48,6 +56,8 @@ class _Row:
     scope_id: int
     dedupe_key: bytes | None
     occurred_at: datetime
+    payload: str
+    topic_hints: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,9 +149,18 @@ class Ingest:
                 task = asyncio.create_task(self._drain(tenant, lane))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            return await outcome
+            return await self._answer(outcome, deadline)
         finally:
             self._waiting_events -= len(events)
+
+    async def _answer(self, outcome: asyncio.Future[list[AppendResult]], deadline: float) -> list[AppendResult]:
+        try:
+            async with asyncio.timeout(max(0.05, deadline - time.monotonic())):
+                return await asyncio.shield(outcome)
+        except TimeoutError as error:
+            raise errors.DeadlineExceeded(
+                "the append was not confirmed within its deadline; retry (with a source_event_key it cannot duplicate)"
+            ) from error
 
     async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float) -> list[_Row]:
         rows = []
@@ -154,8 +173,10 @@ class Ingest:
                     event=event,
                     event_id=event.event_id or new_id("evt"),
                     scope_id=scope_id,
-                    dedupe_key=event.dedupe_key,
+                    dedupe_key=_dedupe_key(event),
                     occurred_at=to_datetime(event.timestamp),
+                    payload=event.payload_json.decode(),
+                    topic_hints=_hints_json(event.topic_hints),
                 )
             )
         return rows
@@ -223,16 +244,14 @@ class Ingest:
 
     async def _attempt(self, tenant: str, groups: list[_Group]) -> list[AppendResult]:
         rows = [row for group in groups for row in group.rows]
-        deadline = min(group.deadline for group in groups)
+        deadline = max(group.deadline for group in groups)
         attempt = 0
         while True:
             try:
                 async with asyncio.timeout(max(0.05, deadline - time.monotonic())):
                     return await self._transaction(tenant, rows, importing=groups[0].importing)
             except TimeoutError as error:
-                raise errors.DeadlineExceeded(
-                    "the append was not confirmed within its deadline; retry (with a source_event_key it cannot duplicate)"
-                ) from error
+                raise errors.DeadlineExceeded("the database did not confirm the append in time; retry") from error
             except _RETRIED as error:
                 attempt += 1
                 await _back_off(attempt, deadline, error)
@@ -247,11 +266,23 @@ class Ingest:
             if skipped:
                 known = await _find_duplicates(connection, tenant, rows, skipped)
             results = [
-                _result(row, sequence[position], known.get(position), importing=importing)
+                _new(row, sequence[position])
+                if sequence[position] in inserted
+                else _existing(row, known[position], importing=importing)
                 for position, row in enumerate(rows)
             ]
         self._on_commit(len(rows))
         return results
+
+
+def _dedupe_key(event: NewEvent) -> bytes | None:
+    return None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
+
+
+def _hints_json(hints: tuple[TopicHint, ...]) -> str:
+    if not hints:
+        return "[]"
+    return orjson.dumps([{"hint": h.hint, "confidence": h.confidence} for h in hints]).decode()
 
 
 async def _insert(connection: Connection, tenant: str, rows: list[_Row], sequence: list[int]) -> set[int]:
@@ -273,8 +304,8 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row], sequenc
                 event.source_event_key,
                 row.dedupe_key,
                 event.internal,
-                event.payload_json,
-                event.topic_hints_json,
+                row.payload,
+                row.topic_hints,
             ),
             strict=True,
         ):
@@ -294,29 +325,30 @@ async def _find_duplicates(
         [row.dedupe_key for row in chosen],
         [row.scope_id for row in chosen],
         [row.occurred_at for row in chosen],
-        [row.event.payload_json for row in chosen],
+        [row.payload for row in chosen],
         [row.event.channel for row in chosen],
         [row.event.type for row in chosen],
         [row.event.context_id for row in chosen],
         [row.event.source_event_key for row in chosen],
         [row.event.internal for row in chosen],
-        [row.event.topic_hints_json for row in chosen],
+        [row.topic_hints for row in chosen],
     ):
         position = skipped[record["position"] - 1]
         found.setdefault(position, record)
     return found
 
 
-def _result(row: _Row, event_seq: int, known: asyncpg.Record | None, *, importing: bool) -> AppendResult:
-    participants = row.event.participants
-    if known is None:
-        return AppendResult(
-            event_id=row.event_id,
-            event_seq=event_seq,
-            participants=participants,
-            deduplicated=False,
-            payload_differs=False,
-        )
+def _new(row: _Row, event_seq: int) -> AppendResult:
+    return AppendResult(
+        event_id=row.event_id,
+        event_seq=event_seq,
+        participants=row.event.participants,
+        deduplicated=False,
+        payload_differs=False,
+    )
+
+
+def _existing(row: _Row, known: asyncpg.Record, *, importing: bool) -> AppendResult:
     differs: bool = known["payload_differs"]
     own = known["event_id"] == row.event_id
     if importing and row.event.event_id is not None and (not own or differs or known["annotations_differ"]):
@@ -329,8 +361,8 @@ def _result(row: _Row, event_seq: int, known: asyncpg.Record | None, *, importin
     return AppendResult(
         event_id=known["event_id"],
         event_seq=known["event_seq"],
-        participants=participants,
-        # Our own event_id found again is this very append, whose first attempt had committed unseen.
+        participants=row.event.participants,
+        # Our own fresh event_id found again is this very append, whose first attempt had committed unseen.
         deduplicated=not own or importing,
         payload_differs=differs,
     )
@@ -346,7 +378,9 @@ async def _back_off(attempt: int, deadline: float, error: Exception) -> None:
 def _refusal(error: Exception) -> errors.MyriaError:
     if isinstance(error, errors.MyriaError):
         return error
-    if isinstance(error, asyncpg.DataError | asyncpg.IntegrityConstraintViolationError | asyncpg.ProgramLimitExceededError):
+    if isinstance(
+        error, asyncpg.DataError | asyncpg.IntegrityConstraintViolationError | asyncpg.ProgramLimitExceededError
+    ):
         return errors.InvalidPayload(f"the database refuses this event: {error}")
     if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError):
         return errors.DatabaseUnavailable(f"the database refused the append: {error}; retry")

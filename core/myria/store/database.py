@@ -145,9 +145,7 @@ class Database:
         return self._pool
 
 
-async def connect(
-    dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False
-) -> asyncpg.Connection[asyncpg.Record]:
+async def connect(dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False) -> asyncpg.Connection[asyncpg.Record]:
     """Open one connection of its own (locks that outlive a transaction, migrations)."""
     with translated():
         return await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=0 if pgbouncer else 100)
@@ -173,9 +171,7 @@ def translated() -> Iterator[None]:
     except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise errors.ConfigurationError(f"the database refuses the connection: {error}") from error
     except _UNREACHABLE as error:
-        raise errors.DatabaseUnavailable(
-            f"the database cannot be reached: {error or type(error).__name__}"
-        ) from error
+        raise errors.DatabaseUnavailable(f"the database cannot be reached: {error or type(error).__name__}") from error
     except asyncpg.InterfaceError as error:
         if "clos" in str(error):
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error

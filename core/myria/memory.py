@@ -1,0 +1,145 @@
+"""Everything the serving plane may do with one database: the composition of ingest, retrieval and registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from myria import errors
+from myria.contract.event import NewEvent
+from myria.contract.memory import AppendResult
+from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.ingest import Ingest
+from myria.registry import Registry
+from myria.retrieval.service import Retrieval
+from myria.settings import Settings
+from myria.store import schema
+from myria.store.database import Database, PoolOptions
+
+
+def pool_options(settings: Settings) -> PoolOptions:
+    """Return how to connect, from the settings."""
+    postgres = settings.postgres
+    return PoolOptions(
+        size=postgres.pool_size,
+        connect_timeout=postgres.connect_timeout_s,
+        acquire_timeout=min(postgres.statement_timeout_s, settings.mcp.request_deadline_s),
+        statement_timeout=postgres.statement_timeout_s,
+        pgbouncer=postgres.pgbouncer,
+    )
+
+
+class Memory:
+    """The memory of every tenant of one database; implements `myria.contract.memory.MemoryApi`.
+
+    Use as an async context manager. Opening never waits for the database: what cannot be reached yet answers
+    `database_unavailable` until it can.
+    """
+
+    def __init__(self, dsn: str, settings: Settings, *, on_commit: Callable[[int], None] | None = None) -> None:
+        self.settings = settings
+        self.database = Database(dsn, pool_options(settings))
+        self.ingest = Ingest(
+            self.database,
+            events_per_commit=settings.ingest.group_commit_events,
+            writers=settings.ingest.group_commit_writers,
+            deadline=settings.mcp.append_deadline_s,
+            on_commit=on_commit,
+        )
+        self.retrieval = Retrieval(self.database, settings)
+        self.registry = Registry(self.database, settings)
+        self._schema_checked = False
+
+    async def __aenter__(self) -> Memory:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish the commits under way and close the connections."""
+        await self.ingest.close()
+        await self.retrieval.close()
+        await self.database.close()
+
+    async def ready(self) -> None:
+        """Return when the database answers and has this program's schema.
+
+        Raises:
+            DatabaseUnavailable, SchemaOutdated, SchemaTooNew, ConfigurationError.
+        """
+        await schema.check(self.database)
+        self._schema_checked = True
+
+    async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+        """Append events atomically; see `Ingest.append_events`."""
+        await self._check_schema_once()
+        return await self.ingest.append_events(tenant, events)
+
+    async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
+        """Answer raw events, best first; see `Retrieval.query_event_nodes`."""
+        await self._check_schema_once()
+        return await self.retrieval.query_event_nodes(tenant, query)
+
+    async def query_references(self, tenant: str, query: ReferencesQuery) -> dict[str, Any]:
+        """Answer a tree of topics and references; see `Retrieval.query_references`."""
+        await self._check_schema_once()
+        return await self.retrieval.query_references(tenant, query)
+
+    async def get_event(
+        self, tenant: str, event_id: str, participants: tuple[str, ...], *, include_internal: bool = False
+    ) -> dict[str, Any]:
+        """Answer one event; see `Retrieval.get_event`."""
+        await self._check_schema_once()
+        return await self.retrieval.get_event(tenant, event_id, participants, include_internal=include_internal)
+
+    async def get_topic(self, tenant: str, topic_id: str, participants: tuple[str, ...]) -> dict[str, Any]:
+        """Answer one topic; see `Retrieval.get_topic`."""
+        await self._check_schema_once()
+        return await self.retrieval.get_topic(tenant, topic_id, participants)
+
+    async def get_active_snapshot(self, tenant: str) -> dict[str, Any]:
+        """Answer the active snapshot's metadata, or null."""
+        await self._check_schema_once()
+        return await self.registry.active_snapshot(tenant)
+
+    async def list_snapshots(self, tenant: str, *, limit: int, cursor: str | None) -> dict[str, Any]:
+        """Answer snapshots, newest first."""
+        await self._check_schema_once()
+        return await self.registry.list_snapshots(tenant, limit=limit, cursor=cursor)
+
+    async def get_snapshot_status(self, tenant: str) -> dict[str, Any]:
+        """Answer how fresh the memory is and what builds are doing."""
+        await self._check_schema_once()
+        return await self.registry.status(tenant)
+
+    async def trigger_build(
+        self, tenant: str, *, full: bool = False, hold: bool = False, reason: str | None = None, actor: str = "mcp"
+    ) -> dict[str, Any]:
+        """Ask for a build.
+
+        Raises:
+            ManualTriggerDisabled: builder.allow_manual_trigger is false.
+        """
+        await self._check_schema_once()
+        if not self.settings.builder.allow_manual_trigger:
+            raise errors.ManualTriggerDisabled("manual builds are switched off by builder.allow_manual_trigger")
+        return await self.registry.request_build(tenant, full=full, hold=hold, reason=reason, actor=actor)
+
+    async def publish_snapshot(
+        self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None
+    ) -> dict[str, Any]:
+        """Publish a held snapshot; see `Registry.publish`."""
+        await self._check_schema_once()
+        return await self.registry.publish(tenant, snapshot_id, actor=actor, reason=reason)
+
+    async def rollback(
+        self, tenant: str, to: str | None = None, *, actor: str = "mcp", reason: str | None = None
+    ) -> dict[str, Any]:
+        """Move the pointer back; see `Registry.rollback`."""
+        await self._check_schema_once()
+        return await self.registry.rollback(tenant, to, actor=actor, reason=reason)
+
+    async def _check_schema_once(self) -> None:
+        if not self._schema_checked:
+            await self.ready()

@@ -1,0 +1,88 @@
+"""Cursors: signed, and bound to one query, one snapshot, one view of the tail and one last key.
+
+A page is ranked again over exactly what its first page could see: the snapshot named here, and of the fresh tail
+the events that PostgreSQL's snapshot named here could see. So pages neither repeat nor omit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from myria import errors
+from myria.canonical import canonical_json
+
+_SIGNATURE_BYTES = 16
+_MAX_CHARACTERS = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """Where a next page starts.
+
+    `snapshot_id` is empty when no snapshot was active; `visible` is `pg_current_snapshot()` as text; `after` is the
+    last key of the page before; `issued_at` is in seconds since 1970, of the first page.
+    """
+
+    snapshot_id: str
+    visible: str
+    after: tuple[int, ...]
+    issued_at: int
+
+
+def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
+    """Return the digest that binds a cursor to its query: every argument but the cursor itself."""
+    body = {"tenant": tenant, "tool": tool, "arguments": {k: v for k, v in arguments.items() if k != "cursor"}}
+    return hashlib.sha256(canonical_json(body)).hexdigest()[:32]
+
+
+def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
+    """Return the signed text of a cursor."""
+    body = orjson.dumps([1, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.issued_at])
+    return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
+
+
+def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float | None = None) -> Cursor:
+    """Return the cursor behind `text`.
+
+    Args:
+        lifetime: seconds after its first page within which a cursor works.
+        now: seconds since 1970; the clock's by default.
+
+    Raises:
+        CursorInvalid: forged, damaged, or made for another query.
+        CursorExpired: older than its lifetime.
+    """
+    foreign = errors.CursorInvalid("the cursor was not made by this memory; ask again without it", field="cursor")
+    if len(text) > _MAX_CHARACTERS or not text.isascii():
+        raise foreign
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise foreign from error
+    signature, body = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(signature, _sign(body, secret)):
+        raise foreign
+    version, made_for, snapshot_id, visible, after, issued_at = orjson.loads(body)
+    if version != 1 or made_for != digest:
+        raise errors.CursorInvalid(
+            "the cursor belongs to another query; repeat every argument of the first page", field="cursor"
+        )
+    if (time.time() if now is None else now) > issued_at + lifetime:
+        raise expired()
+    return Cursor(snapshot_id=snapshot_id, visible=visible, after=tuple(after), issued_at=issued_at)
+
+
+def expired() -> errors.CursorExpired:
+    """Return the error for a cursor past its lifetime, or whose snapshot is gone."""
+    return errors.CursorExpired("the cursor has expired; ask again without it", field="cursor")
+
+
+def _sign(body: bytes, secret: bytes) -> bytes:
+    return hmac.new(secret, b"myria.cursor.v1\n" + body, hashlib.sha256).digest()[:_SIGNATURE_BYTES]

@@ -1,0 +1,90 @@
+-- name: pin
+-- The active snapshot, once per request, and what this transaction can see of the tail.
+SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible
+FROM (SELECT) AS request
+LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
+LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id;
+
+-- name: pin_again
+-- The snapshot a cursor names, while it is kept.
+SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid
+FROM myria.snapshots s
+WHERE s.tenant_id = $1 AND s.snapshot_id = $2 AND s.status IN ('active', 'archived');
+
+-- name: visible_trees
+-- The scopes everyone who asks belongs to, driven by the participant with the fewest scopes, each with its newest
+-- root within the lineage of the pinned snapshot: masked before anything is ranked.
+WITH asked AS (
+    SELECT p, (SELECT count(*) FROM (
+        SELECT FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = p LIMIT 1025) few) AS scopes
+    FROM unnest($2::text[]) AS p
+), driver AS (
+    SELECT p FROM asked ORDER BY scopes, p COLLATE "C" LIMIT 1
+), pinned AS (
+    SELECT lineage FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $3
+)
+SELECT s.scope_id, s.participants, root.root_rendering_id, root.blocks
+FROM myria.scope_members m
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+LEFT JOIN LATERAL (
+    SELECT x.root_rendering_id, x.blocks
+    FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = m.scope_id AND x.number::bigint <@ (SELECT lineage FROM pinned)
+    ORDER BY x.number DESC
+    LIMIT 1
+) root ON true
+WHERE m.tenant_id = $1
+  AND m.participant = (SELECT p FROM driver)
+  AND NOT EXISTS (
+      SELECT FROM unnest($2::text[]) AS other
+      WHERE NOT EXISTS (
+          SELECT FROM myria.scope_members x
+          WHERE x.tenant_id = $1 AND x.participant = other AND x.scope_id = m.scope_id))
+ORDER BY s.scope_id;
+
+-- name: blocks
+SELECT b.rendering_id, b.block
+FROM unnest($2::bytea[]) AS wanted
+JOIN myria.search_blocks b ON b.tenant_id = $1 AND b.rendering_id = wanted AND b.analyzer_version = $3;
+
+-- name: renderings
+SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.metadata, r.children,
+       r.events, r.leaves, r.first_at, r.last_at
+FROM unnest($2::bytea[]) AS wanted
+JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted;
+
+-- name: above_blocks
+-- The nodes between a scope's root and its search blocks, each with its parent.
+WITH RECURSIVE upper AS (
+    SELECT r.rendering_id, NULL::bytea AS parent_id, r.children
+    FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
+    UNION ALL
+    SELECT r.rendering_id, u.rendering_id, r.children
+    FROM upper u
+    CROSS JOIN LATERAL unnest(u.children) AS child
+    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child
+    WHERE NOT u.rendering_id = ANY ($3::bytea[])
+)
+SELECT rendering_id, parent_id FROM upper;
+
+-- name: topic
+SELECT t.topic_id, t.scope_id, t.node_type, t.level, t.anchor_seq, t.anchor_event_id, t.created_at, s.participants
+FROM myria.topics t
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = t.scope_id
+WHERE t.tenant_id = $1 AND t.topic_id = $2;
+
+-- name: node
+-- Any rendering of a node tells its scope and one member event.
+SELECT r.scope_id, r.node_type, r.level, r.anchor_seq, r.anchor_event_id, s.participants
+FROM myria.renderings r
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
+WHERE r.tenant_id = $1 AND r.node_id = $2
+LIMIT 1;
+
+-- name: newest_event
+-- The tenant's newest event in time, from which topics count as active or dormant.
+SELECT max(newest.occurred_at) FROM (
+    SELECT e.occurred_at FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1000) newest;
+
+-- name: cursor_secret
+SELECT cursor_secret FROM myria.installation;
