@@ -361,7 +361,7 @@ def _existing(row: _Row, known: asyncpg.Record, *, importing: bool) -> AppendRes
     return AppendResult(
         event_id=known["event_id"],
         event_seq=known["event_seq"],
-        participants=row.event.participants,
+        participants=tuple(known["participants"]),
         # Our own fresh event_id found again is this very append, whose first attempt had committed unseen.
         deduplicated=not own or importing,
         payload_differs=differs,

@@ -18,7 +18,7 @@ RETURNING event_seq;
 
 -- name: find_duplicates
 -- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import).
-SELECT i.position, e.event_id, e.event_seq,
+SELECT i.position, e.event_id, e.event_seq, s.participants,
        e.payload <> i.payload OR e.scope_id <> i.scope_id OR e.occurred_at <> i.occurred_at AS payload_differs,
        e.channel <> i.channel OR e.type IS DISTINCT FROM i.type OR e.context_id IS DISTINCT FROM i.context_id
            OR e.source_event_key IS DISTINCT FROM i.source_event_key OR e.internal <> i.internal
@@ -33,6 +33,7 @@ CROSS JOIN LATERAL (
     SELECT * FROM myria.events x
     WHERE x.tenant_id = $1 AND x.dedupe_key = i.dedupe_key AND x.event_id <> i.event_id
 ) e
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 ORDER BY i.position;
 
 -- name: by_seqs
