@@ -1,0 +1,46 @@
+"""Fixtures of the whole suite: a real PostgreSQL, a database per test, and programs that are sure to end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Tests import `tests.support`; with import mode importlib nobody else puts the root on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.support.postgres import Database, Databases
+from tests.support.processes import Guardian, Spawner
+
+
+@pytest.fixture(scope="session")
+def guardian() -> Iterator[Guardian]:
+    """The process that cleans up should this one be killed."""
+    one = Guardian()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="session")
+def databases(guardian: Guardian) -> Iterator[Databases]:
+    """The session's server (one per xdist worker): `create()`, `create_empty()`, `drop()`, `fresh()`."""
+    one = Databases(guardian)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def database(databases: Databases) -> Iterator[Database]:
+    """A migrated, empty database for one test."""
+    with databases.fresh() as one:
+        yield one
+
+
+@pytest.fixture
+def spawn(guardian: Guardian) -> Iterator[Spawner]:
+    """Start programs: `spawn("psql", ...)` or `spawn.python("-m", ...)`; they end with the test."""
+    one = Spawner(guardian)
+    yield one
+    one.end_all()
