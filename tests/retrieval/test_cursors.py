@@ -1,0 +1,56 @@
+"""Cursors are bound to their query and cannot be forged."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria import errors
+from myria.retrieval import cursors
+from myria.retrieval.cursors import Cursor
+
+SECRET = b"s" * 32
+CURSOR = Cursor(snapshot_id="snap_1", visible="10:20:11,12", after=(5, 7), issued_at=1000)
+
+
+def test_a_cursor_survives_the_round_trip() -> None:
+    """Decoding what was encoded gives the same cursor."""
+    text = cursors.encode(CURSOR, digest="d", secret=SECRET)
+
+    assert cursors.decode(text, digest="d", secret=SECRET, lifetime=60, now=1010) == CURSOR
+
+
+def test_a_cursor_of_another_query_is_refused() -> None:
+    """A cursor works only with the arguments it was made for."""
+    text = cursors.encode(CURSOR, digest="d", secret=SECRET)
+
+    with pytest.raises(errors.CursorInvalid, match="another query"):
+        cursors.decode(text, digest="e", secret=SECRET, lifetime=60, now=1010)
+
+
+def test_a_cursor_expires() -> None:
+    """Past its lifetime a cursor says so."""
+    text = cursors.encode(CURSOR, digest="d", secret=SECRET)
+
+    with pytest.raises(errors.CursorExpired):
+        cursors.decode(text, digest="d", secret=SECRET, lifetime=60, now=1061)
+
+
+@given(position=st.integers(0, 10_000), replacement=st.sampled_from("Ab0-_"))
+def test_a_changed_cursor_is_refused(position: int, replacement: str) -> None:
+    """Changing any character makes a cursor foreign."""
+    text = cursors.encode(CURSOR, digest="d", secret=SECRET)
+    position %= len(text) - 1
+    changed = text[:position] + replacement + text[position + 1 :]
+
+    if changed != text:
+        with pytest.raises(errors.CursorInvalid):
+            cursors.decode(changed, digest="d", secret=SECRET, lifetime=60, now=1010)
+
+
+@given(text=st.text())
+def test_no_text_at_all_breaks_decoding(text: str) -> None:
+    """Arbitrary text is refused with the same clear error."""
+    with pytest.raises(errors.CursorInvalid):
+        cursors.decode(text, digest="d", secret=SECRET, lifetime=60, now=1010)
