@@ -1,0 +1,89 @@
+"""UTC calendar of microsecond timestamps, years 1 to 9999, without clock, locale or time zone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_PARTS_OF_DAY = ("night", "morning", "afternoon", "evening")
+
+
+def moment(timestamp: int) -> datetime:
+    """Return a timestamp in microseconds since 1970 as a UTC datetime."""
+    return _EPOCH + timedelta(microseconds=timestamp)
+
+
+def digits(timestamp: int) -> bytes:
+    """Return a timestamp as calendar digits, one byte each, in an order that is the order of time.
+
+    Four of the year, month, week of the month (the fourth runs to its end), day of that week, part of the day, hour
+    of that part, ten minutes, minute, ten seconds, second, and six of the microseconds. No digit exceeds 15.
+    """
+    at = moment(timestamp)
+    week = min((at.day - 1) // 7, 3)
+    return bytes(
+        (
+            at.year // 1000,
+            at.year // 100 % 10,
+            at.year // 10 % 10,
+            at.year % 10,
+            at.month,
+            week,
+            at.day - 1 - 7 * week,
+            at.hour // 6,
+            at.hour % 6,
+            at.minute // 10,
+            at.minute % 10,
+            at.second // 10,
+            at.second % 10,
+            at.microsecond // 100_000,
+            at.microsecond // 10_000 % 10,
+            at.microsecond // 1_000 % 10,
+            at.microsecond // 100 % 10,
+            at.microsecond // 10 % 10,
+            at.microsecond % 10,
+        )
+    )
+
+
+def date_text(timestamp: int) -> str:
+    """Return a day as people write it: 8 May 2023."""
+    at = moment(timestamp)
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
+
+
+def span_text(first: int, last: int) -> str:
+    """Return a span of time, each part said once: 8 May 2023, 13:56–14:04 UTC."""
+    one, other = moment(first), moment(last)
+    if one.date() == other.date():
+        start, end = f"{one.hour:02}:{one.minute:02}", f"{other.hour:02}:{other.minute:02}"
+        clock = start if start == end else f"{start}–{end}"
+        return f"{date_text(first)}, {clock} UTC"
+    if (one.year, one.month) == (other.year, other.month):
+        return f"{one.day}–{date_text(last)}"
+    if one.year == other.year:
+        return f"{one.day} {_MONTHS[one.month - 1]} – {date_text(last)}"
+    return f"{date_text(first)} – {date_text(last)}"
+
+
+def group_text(name: str, first: int, last: int) -> str:
+    """Return how to call a group of units by its calendar prefix: May 2023, week of 8 May 2023, 8 May 2023, ..."""
+    at = moment(first)
+    month = f"{_MONTHS[at.month - 1]} {at.year}"
+    if name == "year":
+        return f"{at.year}"
+    if name == "month":
+        return month
+    if name == "week":
+        return span_text(first, last) if moment(last).date() != at.date() else date_text(first)
+    if name == "day":
+        return date_text(first)
+    if name == "part of day":
+        return f"{date_text(first)}, {_PARTS_OF_DAY[at.hour // 6]}"
+    if name == "hour":
+        return f"{date_text(first)}, {at.hour:02}:00–{at.hour:02}:59"
+    if moment(last).date() != at.date():
+        other = moment(last)
+        return f"{at.year}–{other.year}" if at.year != other.year else span_text(first, last)
+    return span_text(first, last).removesuffix(" UTC")

@@ -1,0 +1,160 @@
+"""Identities of nodes, renderings and topics, and the nodes that carry them (§7.3, trap 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from myria.canonical import canonical_json, digest
+from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, Node, NodeType, Outline, Participants, Ref
+from myria.scopes import scope_key
+
+SCHEMA = 1
+"""Version of the hashed bodies."""
+
+
+def leaf_node_id(participants: Participants, event_ids: Iterable[str]) -> bytes:
+    """Return the 32-byte identity of a leaf: its participants and its set of events, nothing else."""
+    return digest(
+        {
+            "schema": SCHEMA,
+            "node_type": LEAF,
+            "participants": list(participants),
+            "events": sorted(event_ids),
+        }
+    )
+
+
+def internal_node_id(participants: Participants, leaf_ids: Iterable[bytes]) -> bytes:
+    """Return the 32-byte identity of an internal node: its participants and its set of descendant leaves."""
+    # The canonical JSON of {"leaves", "node_type", "participants", "schema"}, written out: a long scope has
+    # hundreds of thousands of leaves.
+    body = sha256(b'{"leaves":["')
+    body.update('","'.join([leaf_id.hex() for leaf_id in sorted(leaf_ids)]).encode())
+    body.update(b'"],"node_type":"internal_topic","participants":')
+    body.update(canonical_json(list(participants)))
+    body.update(b',"schema":%d}' % SCHEMA)
+    return body.digest()
+
+
+def rendering_id(
+    *,
+    node_id: bytes,
+    level: int,
+    label: str,
+    summary: str,
+    metadata: Mapping[str, Any],
+    children: Sequence[bytes],
+) -> bytes:
+    """Return the 32-byte identity of a rendering: everything shown, and the renderings beneath it in order."""
+    return digest(
+        {
+            "schema": SCHEMA,
+            "node_id": node_id,
+            "level": level,
+            "label": label,
+            "summary": summary,
+            "metadata": metadata,
+            "children": list(children),
+        }
+    )
+
+
+def topic_id(participants: Participants, node_type: NodeType, level: int, anchor_event_id: str) -> str:
+    """Return the id of a topic: its scope, kind, height and the member event that arrived first.
+
+    On a split the part that holds the anchor keeps the id; on a merge the older topic's id remains.
+    """
+    body = digest({"scope": scope_key(participants), "node_type": node_type, "level": level, "anchor": anchor_event_id})
+    return f"top_{body.hex()[:32]}"
+
+
+def leaf_node(
+    participants: Participants,
+    *,
+    label: str,
+    summary: str,
+    metadata: Mapping[str, Any],
+    refs: tuple[Ref, ...],
+    first_at: int,
+    last_at: int,
+    is_unit: bool,
+) -> Node:
+    """Return the leaf over `refs` (in the order of their events) with all its identities."""
+    anchor = min(refs, key=lambda ref: ref.event_seq)
+    node_id = leaf_node_id(participants, [ref.event_id for ref in refs])
+    return Node(
+        rendering_id=rendering_id(
+            node_id=node_id,
+            level=LEAF_LEVEL,
+            label=label,
+            summary=summary,
+            metadata=metadata,
+            children=(),
+        ),
+        node_id=node_id,
+        node_type=LEAF,
+        level=LEAF_LEVEL,
+        topic_id=topic_id(participants, LEAF, LEAF_LEVEL, anchor.event_id),
+        anchor_seq=anchor.event_seq,
+        anchor_event_id=anchor.event_id,
+        label=label,
+        summary=summary,
+        metadata=metadata,
+        refs=refs,
+        events=len(refs),
+        leaves=1,
+        units=int(is_unit),
+        is_unit=is_unit,
+        key_timestamp=first_at,
+        key_event_id=refs[0].event_id,
+        first_at=first_at,
+        last_at=last_at,
+    )
+
+
+def internal_node(
+    participants: Participants,
+    *,
+    level: int,
+    label: str,
+    summary: str,
+    metadata: Mapping[str, Any],
+    children: Sequence[Outline],
+    leaf_ids: Iterable[bytes],
+    is_unit: bool = False,
+) -> Node:
+    """Return the internal node over `children` with all its identities; `leaf_ids` are its descendant leaves."""
+    anchor = min(children, key=lambda child: child.anchor_seq)
+    node_id = internal_node_id(participants, leaf_ids)
+    rendering_ids = tuple(child.rendering_id for child in children)
+    return Node(
+        rendering_id=rendering_id(
+            node_id=node_id,
+            level=level,
+            label=label,
+            summary=summary,
+            metadata=metadata,
+            children=rendering_ids,
+        ),
+        node_id=node_id,
+        node_type=INTERNAL,
+        level=level,
+        topic_id=topic_id(participants, INTERNAL, level, anchor.anchor_event_id),
+        anchor_seq=anchor.anchor_seq,
+        anchor_event_id=anchor.anchor_event_id,
+        label=label,
+        summary=summary,
+        metadata=metadata,
+        children=rendering_ids,
+        child_leaves=tuple(child.node_id if child.is_leaf else b"" for child in children),
+        events=sum(child.events for child in children),
+        leaves=sum(child.leaves for child in children),
+        units=int(is_unit) or sum(child.units for child in children),
+        is_unit=is_unit,
+        key_timestamp=children[0].key_timestamp,
+        key_event_id=children[0].key_event_id,
+        first_at=min(child.first_at for child in children),
+        last_at=max(child.last_at for child in children),
+    )

@@ -1,0 +1,132 @@
+"""Cuts a unit into leaves: an integer dynamic programme over lexical cohesion, hints, silences and boundaries.
+
+After Hearst's TextTiling (1997): text is cut where the words on both sides have least in common. The cost of a cut is
+what the two sides share; the cost of a leaf grows with its distance from the size wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from myria.analysis import is_stopword
+from myria.planning.model import PlanEvent
+from myria.planning.settings import PlannerSettings
+from myria.planning.stretches import stretch_starts
+
+_WORDS_PER_EVENT = 200
+_NEIGHBOURS = ((1, 1, 4), (1, 2, 2), (2, 1, 2), (2, 2, 1))
+"""Pairs of events across a cut (how far left, how far right, weight)."""
+
+_SIZE_COST = 28
+_COHESION_MOST = 1000
+_COHESION_WEIGHT = 2
+_STRETCH_BONUS = 900
+_ANSWER_COST = 300
+_HINT_COST = 400
+_SILENCES = ((10 * 60, 400), (5 * 60, 250), (2 * 60, 150), (60, 60))
+"""(seconds, how much cheaper a cut is after such a silence)."""
+
+_RESULT_TYPES = frozenset({"tool_result", "task_update"})
+_QUESTION_ENDS = ("?", "？", "؟")
+_TRAILING = " \t\r\n\"')”’"
+
+
+def leaf_spans(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[tuple[int, int]]:
+    """Return the leaves of one unit as (start, end) positions in `events`, contiguous and in order.
+
+    Each has `leaf_min`..`leaf_max` events; a unit smaller than `leaf_min` is one leaf.
+    """
+    count = len(events)
+    if count <= max(settings.leaf_min, min(3, settings.leaf_target)):
+        return [(0, count)]
+    cuts = _cut_costs(events, settings)
+    sizes = [
+        (size, _SIZE_COST * (size - settings.leaf_target) ** 2 * 25 // settings.leaf_target**2)
+        for size in range(settings.leaf_min, settings.leaf_max + 1)
+    ]
+    best: list[int | None] = [0] + [None] * count
+    came_from = [0] * (count + 1)
+    for end in range(settings.leaf_min, count + 1):
+        for size, size_cost in sizes:
+            start = end - size
+            if start < 0:
+                break
+            before = best[start]
+            if before is None:
+                continue
+            cost = before + size_cost + cuts[start]
+            now = best[end]
+            if now is None or cost < now:
+                best[end] = cost
+                came_from[end] = start
+    spans = []
+    end = count
+    while end > 0:
+        spans.append((came_from[end], end))
+        end = came_from[end]
+    spans.reverse()
+    return spans
+
+
+def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[int]:
+    """Return what it costs to begin a leaf at each position; the unit's own start is free."""
+    words = [_words(event) for event in events]
+    shared = [_cohesion(words, at) for at in range(len(events))]
+    costs = [0]
+    for at in range(1, len(events)):
+        before, event = events[at - 1], events[at]
+        # Cohesion counts against the highest around it: what is low in one talk is high in another.
+        around = max(shared[max(1, at - 2) : at + 3])
+        cost = _COHESION_WEIGHT * shared[at] - (around - shared[at])
+        if stretch_starts(before, event, settings):
+            cost -= _STRETCH_BONUS
+        elif _answers(before, event):
+            cost += _ANSWER_COST
+        cost += _hint_cost(before, event)
+        silence = (event.timestamp - before.timestamp) // 1_000_000
+        cost -= next((bonus for seconds, bonus in _SILENCES if silence >= seconds), 0)
+        costs.append(cost)
+    return costs
+
+
+def _words(event: PlanEvent) -> frozenset[str]:
+    found: dict[str, None] = {}
+    for token in event.tokens:
+        if not is_stopword(token.term):
+            found[token.term] = None
+            if len(found) == _WORDS_PER_EVENT:
+                break
+    return frozenset(found)
+
+
+def _cohesion(words: Sequence[frozenset[str]], at: int) -> int:
+    """Return how much the events on both sides of a position share, 0..1000."""
+    score = most = 0
+    for left, right, weight in _NEIGHBOURS:
+        if at - left < 0 or at + right - 1 >= len(words):
+            continue
+        one, other = words[at - left], words[at + right - 1]
+        smaller = min(len(one), len(other))
+        most += weight
+        if smaller:
+            # Short remarks share little by chance: three words count as if the shorter side had no fewer.
+            score += weight * 1000 * len(one & other) // max(3, smaller)
+    return min(_COHESION_MOST, 2 * score // most) if most else 0
+
+
+def _answers(before: PlanEvent, event: PlanEvent) -> bool:
+    return event.type in _RESULT_TYPES or (
+        before.speaker != event.speaker and before.text[-40:].rstrip(_TRAILING).endswith(_QUESTION_ENDS)
+    )
+
+
+def _hint_cost(before: PlanEvent, event: PlanEvent) -> int:
+    """Return what the emitters' hints say about keeping two events together: agreement costs, difference pays."""
+    if not before.hints or not event.hints:
+        return 0
+    weights = dict(before.hints)
+    overlap = sum(min(weights.get(hint, 0), permille) for hint, permille in event.hints)
+    if overlap:
+        return min(1000, overlap) * _HINT_COST // 1000
+    strongest = min(max(p for _, p in before.hints), max(p for _, p in event.hints))
+    return -strongest * _HINT_COST // 1000

@@ -1,0 +1,266 @@
+"""The values of a plan: events as the planner sees them, nodes, references, units, and the ladder of levels.
+
+The ladder numbers a node's height; a parent's number is always greater than its children's:
+
+    0            leaf: 2..12 events of one subject
+    1..7         part k: sub-groups inside a unit of more than 16 leaves
+    8            unit: the events that are planned together
+    9..91        group of units that share a calendar prefix; the shorter the prefix, the greater the number
+                 (91 everything, 87 year, 86 month, 85 week, 84 day, 83 part of the day, 82 hour, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from myria.analysis import Token, tokens
+
+NodeType = Literal["leaf_topic", "internal_topic"]
+LEAF: NodeType = "leaf_topic"
+INTERNAL: NodeType = "internal_topic"
+
+LEAF_LEVEL = 0
+MAX_PART_LEVEL = 7
+UNIT_LEVEL = 8
+
+CALENDAR_NAMES = (
+    "all",
+    "millennium",
+    "century",
+    "decade",
+    "year",
+    "month",
+    "week",
+    "day",
+    "part of day",
+    "hour",
+    "ten minutes",
+    "minute",
+    "ten seconds",
+    "second",
+)
+"""Name of a group whose units share the first k digits of their keys, by k; deeper ones are "instant"."""
+
+KEY_DIGITS = len(CALENDAR_NAMES) - 1 + 6 + 64
+"""Digits of a unit's key: calendar, microseconds, then the hash of its first event's id."""
+
+ANALYSED_CHARACTERS = 4096
+"""How much of an event's text the planner reads: subjects show early, and pasted files must not cost more."""
+
+UnitKey = tuple[int, str]
+"""(timestamp in microseconds, event_id) of a unit's first event."""
+
+Participants = tuple[str, ...]
+
+
+def group_level(shared_digits: int) -> int:
+    """Return the ladder number of a group whose units share exactly the first `shared_digits` digits."""
+    return UNIT_LEVEL + KEY_DIGITS - shared_digits
+
+
+def shared_digits(level: int) -> int:
+    """Return how many digits the units of a group of this ladder number share: `group_level` undone."""
+    return UNIT_LEVEL + KEY_DIGITS - level
+
+
+def level_name(level: int) -> str:
+    """Return the word a person reads for a ladder number."""
+    if level == LEAF_LEVEL:
+        return "leaf"
+    if level <= MAX_PART_LEVEL:
+        return "part"
+    if level == UNIT_LEVEL:
+        return "unit"
+    shared = shared_digits(level)
+    return CALENDAR_NAMES[shared] if shared < len(CALENDAR_NAMES) else "instant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEvent:
+    """One non-internal event as the planner sees it.
+
+    `timestamp` is microseconds since 1970 UTC; `task`, `text` and `speaker` are what `myria.events` reads out of
+    the payload; `hints` are (hint, confidence in permille).
+    """
+
+    event_seq: int
+    event_id: str
+    timestamp: int
+    type: str | None = None
+    context_id: str | None = None
+    task: str | None = None
+    text: str = ""
+    speaker: str | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    _tokens: list[Token] | None = field(default=None, init=False, repr=False, compare=False, hash=False)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The event's place in its scope: (timestamp, event_seq)."""
+        return (self.timestamp, self.event_seq)
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The words of the first 4,096 characters, analysed once."""
+        if self._tokens is None:
+            object.__setattr__(self, "_tokens", tokens(self.text[:ANALYSED_CHARACTERS]))
+        return self._tokens or []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ref:
+    """A leaf's reference to one event; `weight` (0..1000) says how central the event is to its leaf."""
+
+    event_seq: int
+    event_id: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One rendering with its identity (trap 3).
+
+    `rendering_id` fixes every field but `topic_id` and the anchor, which also depend on the order of arrival.
+    `child_leaves` gives, in the order of `children`, the node_id of a child that is a leaf, else b"".
+    `units` counts the units beneath (1 for the top node of a unit, 0 inside one).
+    `key_timestamp` and `key_event_id` belong to the first event: the key of a unit, or of a group's first unit.
+    """
+
+    rendering_id: bytes
+    node_id: bytes
+    node_type: NodeType
+    level: int
+    topic_id: str
+    anchor_seq: int
+    anchor_event_id: str
+    label: str
+    summary: str
+    metadata: Mapping[str, Any]
+    children: tuple[bytes, ...] = ()
+    child_leaves: tuple[bytes, ...] = ()
+    refs: tuple[Ref, ...] = ()
+    events: int
+    leaves: int
+    units: int
+    is_unit: bool
+    key_timestamp: int
+    key_event_id: str
+    first_at: int
+    last_at: int
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, event_id) of the first event."""
+        return (self.key_timestamp, self.key_event_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a parent needs to know of a child: small enough to keep one per unit of a long scope."""
+
+    rendering_id: bytes
+    node_id: bytes
+    node_type: NodeType
+    level: int
+    label: str
+    keywords: tuple[tuple[str, int], ...]
+    phrases: tuple[tuple[str, int], ...]
+    speakers: tuple[tuple[str, int], ...]
+    hints: tuple[tuple[str, int], ...]
+    events: int
+    leaves: int
+    units: int
+    is_unit: bool
+    key_timestamp: int
+    key_event_id: str
+    first_at: int
+    last_at: int
+    anchor_seq: int
+    anchor_event_id: str
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, event_id) of the first event."""
+        return (self.key_timestamp, self.key_event_id)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the child is a leaf."""
+        return self.node_type == LEAF
+
+    @classmethod
+    def of(cls, node: Node) -> Outline:
+        """Return the outline of a node."""
+        metadata = node.metadata
+        return cls(
+            rendering_id=node.rendering_id,
+            node_id=node.node_id,
+            node_type=node.node_type,
+            level=node.level,
+            label=node.label,
+            keywords=_pairs(metadata["keywords"]),
+            phrases=_pairs(metadata["phrases"]),
+            speakers=_pairs(metadata["speakers"]),
+            hints=_pairs(metadata["hints"]),
+            events=node.events,
+            leaves=node.leaves,
+            units=node.units,
+            is_unit=node.is_unit,
+            key_timestamp=node.key_timestamp,
+            key_event_id=node.key_event_id,
+            first_at=node.first_at,
+            last_at=node.last_at,
+            anchor_seq=node.anchor_seq,
+            anchor_event_id=node.anchor_event_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids."""
+
+    top: Outline
+    leaf_ids: tuple[bytes, ...]
+
+    @property
+    def key(self) -> UnitKey:
+        """(timestamp, event_id) of the unit's first event."""
+        return self.top.key
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> Unit:
+        """Return the unit that `plan_unit` planned; `nodes` is its result, the top node last."""
+        return cls(
+            top=Outline.of(nodes[-1]),
+            leaf_ids=tuple(node.node_id for node in nodes if node.node_type == LEAF),
+        )
+
+
+class TreeReader(Protocol):
+    """The old tree of one scope, in PostgreSQL or in memory."""
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, in this order."""
+        ...
+
+    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
+        """Return the node_id of every leaf under (or at) a rendering, in any order."""
+        ...
+
+
+class EventReader(Protocol):
+    """The events of one scope that a build may take: not internal, at or below its cutoff, old and new."""
+
+    async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
+        ...
+
+    async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
+        ...
+
+
+def _pairs(value: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, weight) for name, weight in value)

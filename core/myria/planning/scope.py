@@ -1,0 +1,283 @@
+"""From the events of a scope to units, and from late or new events to the units that change.
+
+`plan_unit` and `UnitSplitter` serve a full plan, page by page; `changed_units` an incremental one. Both give the same
+units, because unit boundaries are local (see `myria.planning.stretches`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from myria.errors import InternalError
+from myria.planning.describe import describe_inner, describe_leaf, quoted
+from myria.planning.identity import internal_node, leaf_node
+from myria.planning.leaves import leaf_spans
+from myria.planning.model import (
+    MAX_PART_LEVEL,
+    UNIT_LEVEL,
+    EventReader,
+    Node,
+    Outline,
+    Participants,
+    PlanEvent,
+    Ref,
+    Unit,
+    UnitKey,
+)
+from myria.planning.settings import PlannerSettings
+from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
+from myria.planning.trie import assemble
+
+__all__ = [
+    "PlanEvent",
+    "UnitChanges",
+    "UnitSplitter",
+    "changed_units",
+    "plan_scope",
+    "plan_unit",
+    "split_units",
+    "unit_starts",
+]
+
+_FIRST_PAGE = 64
+_MOST_PAGE = 2048
+
+_Child = tuple[Outline, tuple[bytes, ...]]
+
+
+def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: PlannerSettings) -> list[Node]:
+    """Plan one unit: its leaves, the parts over them if there are many, and its top node last.
+
+    A pure function of the unit's events and the settings (trap 11). A unit of one leaf is that leaf.
+    """
+    spans = leaf_spans(events, settings)
+    only = len(spans) == 1
+    nodes: list[Node] = []
+    best_score, best_quote = 0, None
+    for start, end in spans:
+        inside = events[start:end]
+        leaf = describe_leaf(inside, participants=scope, settings=settings, is_unit=only)
+        if leaf.quote is not None and leaf.quote.score > best_score:
+            best_score = leaf.quote.score
+            best_quote = quoted(inside[leaf.quote.position].speaker, leaf.quote.text)
+        nodes.append(
+            leaf_node(
+                scope,
+                label=leaf.description.label,
+                summary=leaf.description.summary,
+                metadata=leaf.description.metadata,
+                refs=tuple(
+                    Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
+                    for event, weight in zip(inside, leaf.weights, strict=True)
+                ),
+                first_at=inside[0].timestamp,
+                last_at=inside[-1].timestamp,
+                is_unit=only,
+            )
+        )
+    row: list[_Child] = [(Outline.of(node), (node.node_id,)) for node in nodes]
+    level = 0
+    while len(row) > 1:
+        level = level + 1 if len(row) > settings.max_fan_out else UNIT_LEVEL
+        if MAX_PART_LEVEL < level < UNIT_LEVEL:
+            raise InternalError("a unit is too long for the ladder of levels", events=len(events))
+        above: list[_Child] = []
+        for children in _balanced(row, settings.max_fan_out):
+            outlines = [outline for outline, _ in children]
+            leaf_ids = tuple(leaf_id for _, inner in children for leaf_id in inner)
+            is_unit = level == UNIT_LEVEL
+            description = describe_inner(outlines, is_unit=is_unit, quote=best_quote if is_unit else None)
+            node = internal_node(
+                scope,
+                level=level,
+                label=description.label,
+                summary=description.summary,
+                metadata=description.metadata,
+                children=outlines,
+                leaf_ids=leaf_ids,
+                is_unit=is_unit,
+            )
+            nodes.append(node)
+            above.append((Outline.of(node), leaf_ids))
+        row = above
+    return nodes
+
+
+async def plan_scope(
+    scope: Participants, events: Iterable[PlanEvent], settings: PlannerSettings
+) -> tuple[Outline | None, list[Node]]:
+    """Plan a whole scope in memory: the root's outline (None without events) and every node, children first.
+
+    A builder streams instead: `UnitSplitter`, `plan_unit`, `Unit.of` per unit, then `assemble` without an old root.
+    """
+    nodes: list[Node] = []
+    units: list[Unit] = []
+    for unit_events in split_units(events, settings):
+        planned = plan_unit(scope, unit_events, settings)
+        nodes.extend(planned)
+        units.append(Unit.of(planned))
+    root, groups = await assemble(None, set(), units, _NoTree(), participants=scope, settings=settings)
+    return root, nodes + groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitChanges:
+    """A step of an incremental plan: keys of old units that are gone or changed, and the events of new ones."""
+
+    removed: tuple[UnitKey, ...]
+    added: tuple[tuple[PlanEvent, ...], ...]
+
+
+async def changed_units(
+    new: Iterable[PlanEvent], reader: EventReader, settings: PlannerSettings
+) -> AsyncIterator[UnitChanges]:
+    """Yield the units that new events change, reading only the units around them.
+
+    Args:
+        new: every event that the old tree does not cover, in any order; only their positions are kept.
+        reader: all the events of the scope, old and new.
+        settings: the planner's settings, the same as for the old tree.
+
+    Yields:
+        Steps that together give all removed keys and all added units, each once; memory is bounded by the longest
+        unit and the positions of the new events.
+    """
+    positions = sorted(event.position for event in new)
+    late = set(positions)
+    at = 0
+    while at < len(positions):
+        region = await _Region.begin(positions[at], reader, settings)
+        async for changes in region.run(late):
+            yield changes
+        while at < len(positions) and positions[at] <= region.reached:
+            at += 1
+
+
+class _Region:
+    """Neighbouring events split twice, with and without the new ones, until both agree again."""
+
+    def __init__(
+        self,
+        *,
+        context: Sequence[PlanEvent],
+        events: Sequence[PlanEvent],
+        cursor: tuple[int, int],
+        reader: EventReader,
+        settings: PlannerSettings,
+    ) -> None:
+        self._events = list(events)
+        self._cursor = cursor
+        self._reader = reader
+        self._old = UnitSplitter(settings, context)
+        self._new = UnitSplitter(settings, context)
+        self._old_units: deque[tuple[PlanEvent, ...]] = deque()
+        self._new_units: deque[tuple[PlanEvent, ...]] = deque()
+        self.reached = cursor
+
+    @classmethod
+    async def begin(cls, position: tuple[int, int], reader: EventReader, settings: PlannerSettings) -> _Region:
+        """Return the region that starts at the nearest unit boundary that an event at `position` cannot move."""
+        size = _FIRST_PAGE
+        while True:
+            before = await reader.before(position, size)
+            at_start = len(before) < size
+            starts = unit_starts(before, settings, at_start=at_start, at_end=False)
+            found = next((at for at in reversed(range(len(starts))) if starts[at]), 0 if at_start else None)
+            if found is not None:
+                return cls(
+                    context=before[max(0, found - BEFORE) : found],
+                    events=before[found:],
+                    cursor=before[-1].position if before else (position[0], position[1] - 1),
+                    reader=reader,
+                    settings=settings,
+                )
+            size *= 4
+
+    async def run(self, late: AbstractSet[tuple[int, int]]) -> AsyncIterator[UnitChanges]:
+        """Yield the changes of the region; `reached` is then the last position it has seen."""
+        old_since_new: int | None = None
+        size = _FIRST_PAGE
+        more = True
+        while True:
+            for event in self._events:
+                self.reached = event.position
+                new_cut = self._feed(self._new, event, self._new_units)
+                if event.position in late:
+                    old_since_new = 0
+                    old_cut = False
+                else:
+                    old_cut = self._feed(self._old, event, self._old_units)
+                    if old_since_new is not None:
+                        old_since_new += 1
+                if (new_cut and self._new_units) or old_cut:
+                    for changes in self._settled(late):
+                        yield changes
+                # Both cut before the same event, whose whole window is old: from there on nothing differs.
+                if new_cut and old_cut and old_since_new is not None and old_since_new > BEFORE + AFTER:
+                    return
+            if not more:
+                break
+            self._events = await self._reader.after(self._cursor, size)
+            more = len(self._events) == size
+            if self._events:
+                self._cursor = self._events[-1].position
+            size = min(size * 2, _MOST_PAGE)
+        self._old_units.extend(self._old.finish())
+        self._new_units.extend(self._new.finish())
+        for changes in self._settled(late):
+            yield changes
+
+    @staticmethod
+    def _feed(splitter: UnitSplitter, event: PlanEvent, units: deque[tuple[PlanEvent, ...]]) -> bool:
+        before = len(units)
+        units.extend(splitter.feed(event))
+        return len(units) > before
+
+    def _settled(self, late: AbstractSet[tuple[int, int]]) -> list[UnitChanges]:
+        """Return the changes that are certain by now, comparing old and new units in their order."""
+        removed: list[UnitKey] = []
+        fresh = [any(event.position in late for event in unit) for unit in self._new_units]
+        added = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if is_fresh]
+        if added:
+            kept = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if not is_fresh]
+            self._new_units = deque(kept)
+        old, new = self._old_units, self._new_units
+        while old or new:
+            old_at = old[0][0].position if old else self._old.open_at
+            new_at = new[0][0].position if new else self._new.open_at
+            if old and new and old_at == new_at:
+                was, now = old.popleft(), new.popleft()
+                if len(was) != len(now):
+                    removed.append(_key(was))
+                    added.append(now)
+            elif old and (new_at is None or (old_at is not None and old_at < new_at)):
+                removed.append(_key(old.popleft()))
+            elif new and (old_at is None or (new_at is not None and new_at < old_at)):
+                added.append(new.popleft())
+            else:
+                break
+        return [UnitChanges(removed=tuple(removed), added=tuple(added))] if removed or added else []
+
+
+def _balanced(row: list[_Child], most: int) -> Iterator[list[_Child]]:
+    """Yield runs of neighbours, no longer than `most`, whose lengths differ by one at most."""
+    groups = -(-len(row) // most)
+    for index in range(groups):
+        yield row[index * len(row) // groups : (index + 1) * len(row) // groups]
+
+
+def _key(events: Sequence[PlanEvent]) -> UnitKey:
+    return (events[0].timestamp, events[0].event_id)
+
+
+class _NoTree:
+    """The old tree of a scope that has none."""
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        raise InternalError("a scope without a tree was read", nodes=len(rendering_ids))
+
+    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
+        raise InternalError("a scope without a tree was read", rendering_id=rendering_id.hex())
