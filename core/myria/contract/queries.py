@@ -47,7 +47,7 @@ class EventNodesQuery(_Selection):
 class ReferencesQuery(_Selection):
     """Arguments of query_references (§14.2).
 
-    `max_nodes` counts every node of the answer but its root; `max_depth` counts levels below the root (None: no
+    `max_nodes` counts all nodes of the answer, its root included; `max_depth` counts levels below the root (None: no
     bound of its own); `root` is the topic_id or node_id whose subtree is asked for.
     """
 

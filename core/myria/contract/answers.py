@@ -1,0 +1,266 @@
+"""What the tools answer, as models: for the output schemas and for tests, never for serialising at run time.
+
+Timestamps are RFC 3339 in UTC. Every model is closed: a field that is not here is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field
+
+
+class Answer(BaseModel):
+    """Base of everything answered: strict, and closed."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+
+class Hint(Answer):
+    """A topic hint as stored."""
+
+    hint: str
+    confidence: float
+
+
+class Appended(Answer):
+    """append_event."""
+
+    event_id: str
+    event_seq: int
+    participants: list[str]
+    deduplicated: bool = Field(description="This channel and source_event_key was stored before")
+    payload_differs: bool = Field(description="And its payload, participants or timestamp differ from these")
+
+
+class AppendedBatch(Answer):
+    """append_events."""
+
+    results: list[Appended]
+
+
+class EventBody(Answer):
+    """One stored event."""
+
+    event_id: str
+    event_seq: int
+    source_event_key: str | None
+    timestamp: str
+    channel: str
+    type: str | None
+    context_id: str | None
+    participants: list[str]
+    internal: bool
+    topic_hints: list[Hint] = []
+    payload: dict[str, Any]
+    indexed: bool = Field(description="True in the active snapshot, false in the fresh tail (or internal)")
+    ingested_at: str | None = None
+
+
+class EventNode(Answer):
+    """An event in a tree, with its payload or a snippet of it."""
+
+    kind: Literal["event"]
+    event_id: str
+    event_seq: int
+    source_event_key: str | None
+    timestamp: str
+    channel: str
+    type: str | None
+    context_id: str | None
+    participants: list[str]
+    internal: bool
+    topic_hints: list[Hint] = []
+    payload: dict[str, Any] | None = None
+    snippet: str | None = None
+    score: int
+    indexed: bool
+
+
+class EventRefNode(EventNode):
+    """A reference from a leaf topic to one of its events."""
+
+    kind: Literal["event_ref"]  # type: ignore[assignment]
+    weight: int | None = None
+
+
+class TopicCounts(Answer):
+    """How much a topic holds in all, whatever of it is shown."""
+
+    events: int
+    leaves: int = 1
+    children: int = 0
+
+
+class TopicBody(Answer):
+    """What is said about a topic wherever it appears."""
+
+    topic_id: str
+    node_id: str
+    level: int | None = None
+    label: str
+    summary: str
+    participants: list[str]
+    state: Literal["active", "dormant", "archived"] | None = None
+    first_at: str
+    last_at: str
+    counts: TopicCounts
+    keywords: list[str] = []
+    speakers: list[str] = []
+
+
+class InternalTopicNode(TopicBody):
+    """A topic of topics."""
+
+    kind: Literal["internal_topic"]
+    score: int | None = None
+    children: list[Node]
+
+
+class LeafTopicNode(TopicBody):
+    """A topic of events."""
+
+    kind: Literal["leaf_topic"]
+    score: int | None = None
+    children: list[Node]
+
+
+class RootNode(Answer):
+    """The synthetic root of an answer; its participants are the union of what it holds."""
+
+    kind: Literal["root"]
+    label: str
+    participants: list[str]
+    children: list[Node]
+
+
+Node = Annotated[
+    RootNode | InternalTopicNode | LeafTopicNode | EventRefNode | EventNode,
+    Discriminator("kind"),
+]
+
+
+class TreeCounts(Answer):
+    """How much an answer shows."""
+
+    nodes: int
+    events: int
+    topics: int = 0
+    indexed: int = 0
+    fresh: int = 0
+
+
+class Tree(Answer):
+    """query_event_nodes and query_references (§16)."""
+
+    snapshot_id: str | None = Field(description="The snapshot this whole answer was read from")
+    root: RootNode | InternalTopicNode | LeafTopicNode
+    constraints: dict[str, Any] = Field(description="The query as it was understood")
+    truncated: bool = Field(description="More matches than shown; go on with next_cursor")
+    next_cursor: str | None
+    degraded: bool = Field(description="A deterministic fallback answered where a model was asked for")
+    degraded_reason: str | None
+    counts: TreeCounts
+
+
+class EventAnswer(Answer):
+    """get_event."""
+
+    snapshot_id: str | None
+    event: EventBody
+
+
+class TopicRecord(TopicBody):
+    """get_topic: a topic with its place in the tree."""
+
+    node_type: Literal["internal_topic", "leaf_topic"]
+    parent_topic_id: str | None = None
+    children: list[str] = []
+    context_id: str | None = None
+    merged_into: str | None = None
+
+
+class TopicAnswer(Answer):
+    """get_topic."""
+
+    snapshot_id: str | None
+    topic: TopicRecord
+
+
+class Snapshot(Answer):
+    """One snapshot of the registry (§9.2)."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
+
+    snapshot_id: str
+    parent_snapshot_id: str | None
+    status: str
+
+
+class ActiveSnapshot(Answer):
+    """get_active_snapshot."""
+
+    snapshot: Snapshot | None
+
+
+class Snapshots(Answer):
+    """list_snapshots, newest first."""
+
+    snapshots: list[Snapshot]
+    next_cursor: str | None
+
+
+class LastBuild(Answer):
+    """The build that ended, or began, last."""
+
+    build_id: str
+    trigger: str
+    status: str
+    snapshot_id: str | None
+    started_at: str | None
+    finished_at: str | None
+    error: dict[str, Any] | str | None
+    counts: dict[str, Any]
+
+
+class Status(Answer):
+    """get_snapshot_status."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
+
+    active_snapshot_id: str | None
+    tail_events: int = Field(description="Events a build would take")
+    building: bool
+    queued: int
+    paused: bool
+    last_build: LastBuild | None
+    triggers: dict[str, Any]
+
+
+class BuildRequested(Answer):
+    """trigger_build."""
+
+    request_id: str
+    build_id: str | None = Field(description="null until the build starts")
+
+
+class PointerMoved(Answer):
+    """publish_snapshot and rollback."""
+
+    snapshot_id: str
+    previous_snapshot_id: str | None
+
+
+class Failure(Answer):
+    """What any tool answers instead when it refuses."""
+
+    code: str
+    message: str
+    retryable: bool
+    details: dict[str, Any]
+
+
+class Refused(Answer):
+    """The structured content of a refusal."""
+
+    error: Failure

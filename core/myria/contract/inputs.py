@@ -1,0 +1,362 @@
+"""The arguments of every tool as models: they publish the JSON Schemas, and read the arguments of all but appends.
+
+Unknown fields are refused by name, integers may be written as 20.0, optional fields may be null, and in queries an
+empty text or list is as good as absent (agents fill in every field they see). `EventInput` repeats the rules of
+`contract.event`, which appends use because it is ten times faster; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
+
+from myria.contract.fields import check_text, parse_hints, parse_timestamp, unknown_field
+from myria.contract.limits import (
+    DEFAULT_LIMIT,
+    DEFAULT_NODES,
+    DEFAULT_SNAPSHOTS,
+    MAX_CHANNEL,
+    MAX_CONTEXT_ID,
+    MAX_CURSOR,
+    MAX_HINT,
+    MAX_ID,
+    MAX_LIMIT,
+    MAX_NODES,
+    MAX_QUERY,
+    MAX_REASON,
+    MAX_SNAPSHOTS,
+    MAX_SOURCE_EVENT_KEY,
+    MAX_TOKENS,
+    MAX_TOPIC_HINTS,
+    MAX_TREE_DEPTH,
+    MAX_TYPE,
+    MAX_TYPES,
+)
+from myria.contract.queries import EventNodesQuery, Order, ReferencesQuery
+from myria.errors import InvalidArgument, MyriaError
+from myria.events import TopicHint
+from myria.scopes import MAX_PARTICIPANT_CHARACTERS, MAX_PARTICIPANTS, canonical_participants
+
+_Checked = Callable[[Any, ValidationInfo], Any]
+_Model = TypeVar("_Model", bound="Input")
+
+
+def _name(info: ValidationInfo) -> str:
+    return info.field_name or ""
+
+
+def _text(limit: int) -> _Checked:
+    return lambda value, info: check_text(value, _name(info), limit)
+
+
+def _optional_text(limit: int) -> _Checked:
+    return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
+
+
+def _moment(value: Any, info: ValidationInfo) -> int | None:
+    return None if value in (None, "") else parse_timestamp(value, _name(info))
+
+
+def _integral(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _or_default(default: Any) -> BeforeValidator:
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+def _hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
+    if value is None:
+        return ()
+    return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
+
+
+def _types(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    name = _name(info)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of event types", field=name)
+    if len(value) > MAX_TYPES:
+        raise InvalidArgument(f"{name} may name at most {MAX_TYPES} types", field=name, limit=MAX_TYPES)
+    return tuple(sorted({check_text(item, f"{name}[{i}]", MAX_TYPE) for i, item in enumerate(value)}))
+
+
+def _text_schema(limit: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "maxLength": limit})
+
+
+_HINT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "hint": {"type": "string", "minLength": 1, "maxLength": MAX_HINT},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    },
+    "required": ["hint", "confidence"],
+    "additionalProperties": False,
+}
+_MOMENT_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
+_PARTICIPANTS_SCHEMA = WithJsonSchema(
+    {
+        "type": "array",
+        "items": {"type": "string", "minLength": 1, "maxLength": MAX_PARTICIPANT_CHARACTERS},
+        "minItems": 1,
+        "maxItems": MAX_PARTICIPANTS,
+    }
+)
+
+Participants = Annotated[tuple[str, ...], BeforeValidator(canonical_participants), _PARTICIPANTS_SCHEMA]
+Moment = Annotated[int | None, BeforeValidator(_moment), _MOMENT_SCHEMA]
+Flag = Annotated[bool, _or_default(False)]
+QueryHints = Annotated[
+    tuple[TopicHint, ...],
+    BeforeValidator(_hints),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_HINT}, _HINT_SCHEMA]},
+            "maxItems": MAX_TOPIC_HINTS,
+        }
+    ),
+]
+Types = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_types),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_TYPE},
+            "maxItems": MAX_TYPES,
+        }
+    ),
+]
+Identifier = Annotated[str, BeforeValidator(_text(MAX_ID)), _text_schema(MAX_ID)]
+OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _text_schema(MAX_ID)]
+Cursor = Annotated[str | None, BeforeValidator(_optional_text(MAX_CURSOR)), _text_schema(MAX_CURSOR)]
+Reason = Annotated[str | None, BeforeValidator(_optional_text(MAX_REASON)), _text_schema(MAX_REASON)]
+Integer = Annotated[int, BeforeValidator(_integral)]
+
+
+class Input(BaseModel):
+    """Base of all arguments: strict, and closed."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class EventInput(Input):
+    """Arguments of append_event, as a model (§5.1)."""
+
+    timestamp: Annotated[int, BeforeValidator(_moment), _MOMENT_SCHEMA] = Field(
+        description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
+    )
+    channel: str = Field(
+        min_length=1, max_length=MAX_CHANNEL, description="Where it came from, e.g. telegram or planner-agent"
+    )
+    participants: Participants = Field(
+        description="Everyone who may ever see this event; only queries by a subset of them find it"
+    )
+    payload: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
+        description="The event itself: any JSON object. payload.text is what is searched and summarised; "
+        "payload.speaker says who spoke"
+    )
+    source_event_key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_SOURCE_EVENT_KEY,
+        description="Your own id of the event. A repeat with the same channel and key is stored once",
+    )
+    context_id: str | None = Field(
+        default=None, min_length=1, max_length=MAX_CONTEXT_ID, description="A hint: which conversation or thread"
+    )
+    type: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_TYPE,
+        description="A hint: message, tool_result, task_update, topic_marker, ...",
+    )
+    topic_hints: Annotated[
+        tuple[TopicHint, ...],
+        BeforeValidator(_hints),
+        WithJsonSchema({"type": "array", "items": _HINT_SCHEMA, "maxItems": MAX_TOPIC_HINTS}),
+    ] = Field(default=(), description="Weak guesses at the topic, each with a confidence from 0 to 1")
+    internal: Flag = Field(default=False, description="True keeps it out of topics and of ordinary queries")
+
+
+class EventsInput(Input):
+    """Arguments of append_events."""
+
+    events: tuple[EventInput, ...] = Field(
+        min_length=1, max_length=500, description="Stored all or none, in this order"
+    )
+
+
+class _SelectionInput(Input):
+    participants: Participants = Field(
+        description="Who asks. Only events and topics whose participants include all of these are visible"
+    )
+    query: Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _text_schema(MAX_QUERY)] = Field(
+        default=None, description="Words to look for, in any language; left out: the most recent"
+    )
+    topic_hints: QueryHints = Field(default=(), description="Topics to prefer; they never exclude anything")
+    context_id: Annotated[str | None, BeforeValidator(_optional_text(MAX_CONTEXT_ID)), _text_schema(MAX_CONTEXT_ID)] = (
+        Field(default=None, description="Only this context")
+    )
+    channel: Annotated[str | None, BeforeValidator(_optional_text(MAX_CHANNEL)), _text_schema(MAX_CHANNEL)] = Field(
+        default=None, description="Only this channel"
+    )
+    types: Types = Field(default=(), description="Only these event types")
+    since: Moment = Field(default=None, description="Only events at or after this RFC 3339 timestamp")
+    until: Moment = Field(default=None, description="Only events before this RFC 3339 timestamp")
+    include_internal: Flag = Field(default=False, description="Also events marked internal")
+    max_tokens: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TOKENS)] | None = Field(
+        default=None, description="Bound on the answer's size, estimated as characters / 4"
+    )
+    order: Annotated[Order, _or_default("relevance")] = Field(
+        default="relevance", description="relevance, or newest or oldest first"
+    )
+    now: Moment = Field(default=None, description="What 'yesterday' counts from; left out: the newest visible event")
+    cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
+
+    def _selection(self) -> dict[str, Any]:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise InvalidArgument("since must be earlier than until", field="since")
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+
+class EventNodesInput(_SelectionInput):
+    """Arguments of query_event_nodes."""
+
+    limit: Annotated[Integer, _or_default(DEFAULT_LIMIT)] = Field(
+        default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many events"
+    )
+
+    def query_value(self) -> EventNodesQuery:
+        """Return the domain's query.
+
+        Raises:
+            InvalidArgument: since is not before until.
+        """
+        return EventNodesQuery(**self._selection())
+
+
+class ReferencesInput(_SelectionInput):
+    """Arguments of query_references."""
+
+    max_nodes: Annotated[Integer, _or_default(DEFAULT_NODES)] = Field(
+        default=DEFAULT_NODES, ge=1, le=MAX_NODES, description="How many nodes in all, topics and references"
+    )
+    max_depth: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TREE_DEPTH)] | None = Field(
+        default=None, description="How many levels below the root"
+    )
+    root: OptionalIdentifier = Field(default=None, description="topic_id or node_id: only this topic's subtree")
+    include_payload: Flag = Field(default=False, description="Whole payloads instead of short snippets")
+
+    def query_value(self) -> ReferencesQuery:
+        """Return the domain's query.
+
+        Raises:
+            InvalidArgument: since is not before until.
+        """
+        return ReferencesQuery(**self._selection())
+
+
+class EventLookupInput(Input):
+    """Arguments of get_event."""
+
+    event_id: Identifier = Field(description="The event's id")
+    participants: Participants = Field(description="Who asks; the event must be visible to all of them")
+    include_internal: Flag = Field(default=False, description="Also find an event marked internal")
+
+
+class TopicLookupInput(Input):
+    """Arguments of get_topic."""
+
+    topic_id: Identifier = Field(description="The topic's id")
+    participants: Participants = Field(description="Who asks; the topic must be visible to all of them")
+
+
+class NothingInput(Input):
+    """Arguments of tools that take none."""
+
+
+class SnapshotsInput(Input):
+    """Arguments of list_snapshots."""
+
+    limit: Annotated[Integer, _or_default(DEFAULT_SNAPSHOTS)] = Field(
+        default=DEFAULT_SNAPSHOTS, ge=1, le=MAX_SNAPSHOTS, description="How many, newest first"
+    )
+    cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
+
+
+class TriggerBuildInput(Input):
+    """Arguments of trigger_build."""
+
+    full: Flag = Field(default=False, description="Plan every scope anew instead of only what changed")
+    hold: Flag = Field(default=False, description="Keep the snapshot back until publish_snapshot")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+class PublishInput(Input):
+    """Arguments of publish_snapshot."""
+
+    snapshot_id: Identifier = Field(description="The held snapshot")
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+class RollbackInput(Input):
+    """Arguments of rollback."""
+
+    to: OptionalIdentifier = Field(
+        default=None, description="The snapshot to return to; left out: the parent of the active one"
+    )
+    reason: Reason = Field(default=None, description="Why, for the record")
+
+
+def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
+    """Return the arguments of a tool as its model.
+
+    Raises:
+        UnknownField, InvalidArgument, InvalidText, InvalidParticipants, InvalidTimestamp: naming the field.
+    """
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise InvalidArgument("the arguments must be an object", field="")
+    try:
+        return model.model_validate(arguments or {})
+    except ValidationError as error:
+        raise _coded(error, model) from error
+
+
+def _coded(error: ValidationError, model: type[BaseModel]) -> MyriaError:
+    found = error.errors(include_url=False, include_input=False, include_context=True)
+    first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
+    path = _path(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return unknown_field(first["loc"][-1], set(model.model_fields))
+    if first["type"] == "missing":
+        return InvalidArgument(f"{path} is required", field=path)
+    context = first.get("ctx", {})
+    details = {shown: context[name] for name, shown in (("ge", "minimum"), ("le", "maximum")) if name in context}
+    return InvalidArgument(f"{path}: {_said(first['type'], first['msg'], context)}", field=path, **details)
+
+
+def _said(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    match kind:
+        case "greater_than_equal":
+            return f"must be at least {context['ge']}"
+        case "less_than_equal":
+            return f"must be at most {context['le']}"
+        case "int_type" | "int_from_float":
+            return "must be a whole number"
+        case "bool_type":
+            return "must be true or false"
+        case "literal_error":
+            return f"must be {context['expected']}"
+        case _:
+            return message[:1].lower() + message[1:]
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(parts).lstrip(".")

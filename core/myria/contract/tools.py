@@ -1,0 +1,274 @@
+"""The catalogue of tools: names, profiles, hints, and the JSON Schemas they publish."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from myria.contract import answers, inputs
+from myria.contract.limits import Limits
+
+Profile = Literal["core", "observe", "admin"]
+Json = dict[str, Any]
+
+PREFIX = "myria"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool.
+
+    `name` is without prefix. `changes` tells whether it writes; `repeatable`, whether repeating it with the same
+    arguments changes nothing more. `arguments` and `answer` are its models.
+    """
+
+    name: str
+    title: str
+    description: str
+    profile: Profile
+    arguments: type[inputs.Input]
+    answer: type[answers.Answer]
+    changes: bool = False
+    repeatable: bool = True
+
+    def dotted(self) -> str:
+        """Return the name as the design writes it, `myria.append_event`."""
+        return f"{PREFIX}.{self.name}"
+
+    def plain(self) -> str:
+        """Return the name for hosts that allow no dots, `myria_append_event`."""
+        return f"{PREFIX}_{self.name}"
+
+
+_PARTICIPANTS_RULE = "You see only what all the participants you name may see."
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        name="append_event",
+        title="Remember one event",
+        description="Append one event (message, tool result, task update, marker) to the memory. It can be found at "
+        "once. Give a source_event_key to make retries safe.",
+        profile="core",
+        arguments=inputs.EventInput,
+        answer=answers.Appended,
+        changes=True,
+        repeatable=False,
+    ),
+    Tool(
+        name="append_events",
+        title="Remember several events",
+        description="Append up to 500 events, all or none, in the given order.",
+        profile="core",
+        arguments=inputs.EventsInput,
+        answer=answers.AppendedBatch,
+        changes=True,
+        repeatable=False,
+    ),
+    Tool(
+        name="query_event_nodes",
+        title="Find events",
+        description="Find the events that match a question best, as a tree of event nodes with payloads. "
+        "Without a query: the most recent. " + _PARTICIPANTS_RULE,
+        profile="core",
+        arguments=inputs.EventNodesInput,
+        answer=answers.Tree,
+    ),
+    Tool(
+        name="query_references",
+        title="Find topics and references",
+        description="Find what matches a question as a tree of topics with summaries and references to events, "
+        "fresh events included. " + _PARTICIPANTS_RULE,
+        profile="core",
+        arguments=inputs.ReferencesInput,
+        answer=answers.Tree,
+    ),
+    Tool(
+        name="get_event",
+        title="Look up one event",
+        description="Fetch exactly one event by its event_id. " + _PARTICIPANTS_RULE,
+        profile="observe",
+        arguments=inputs.EventLookupInput,
+        answer=answers.EventAnswer,
+    ),
+    Tool(
+        name="get_topic",
+        title="Look up one topic",
+        description="Fetch exactly one topic of the active snapshot by its topic_id. " + _PARTICIPANTS_RULE,
+        profile="observe",
+        arguments=inputs.TopicLookupInput,
+        answer=answers.TopicAnswer,
+    ),
+    Tool(
+        name="get_active_snapshot",
+        title="Show the active snapshot",
+        description="Metadata of the snapshot that is served now, or null before the first build.",
+        profile="observe",
+        arguments=inputs.NothingInput,
+        answer=answers.ActiveSnapshot,
+    ),
+    Tool(
+        name="list_snapshots",
+        title="List snapshots",
+        description="The snapshots kept, newest first.",
+        profile="observe",
+        arguments=inputs.SnapshotsInput,
+        answer=answers.Snapshots,
+    ),
+    Tool(
+        name="get_snapshot_status",
+        title="Show build status",
+        description="How many events wait to be indexed, whether a build runs, how the last one ended.",
+        profile="observe",
+        arguments=inputs.NothingInput,
+        answer=answers.Status,
+    ),
+    Tool(
+        name="trigger_build",
+        title="Start a rebuild",
+        description="Ask for a rebuild of the topic index now.",
+        profile="admin",
+        arguments=inputs.TriggerBuildInput,
+        answer=answers.BuildRequested,
+        changes=True,
+        repeatable=False,
+    ),
+    Tool(
+        name="publish_snapshot",
+        title="Publish a held snapshot",
+        description="Make a held snapshot the active one.",
+        profile="admin",
+        arguments=inputs.PublishInput,
+        answer=answers.PointerMoved,
+        changes=True,
+        repeatable=False,
+    ),
+    Tool(
+        name="rollback",
+        title="Roll back",
+        description="Make an earlier snapshot active again, at once. Automatic rebuilds pause until resumed.",
+        profile="admin",
+        arguments=inputs.RollbackInput,
+        answer=answers.PointerMoved,
+        changes=True,
+        repeatable=False,
+    ),
+)
+
+
+def input_schema(tool: Tool, limits: Limits | None = None) -> Json:
+    """Return the JSON Schema of a tool's arguments: closed, without references, null left out."""
+    schema: Json = _tidy(_inline(tool.arguments.model_json_schema()))
+    if tool.arguments is inputs.EventsInput and limits is not None:
+        schema["properties"]["events"]["maxItems"] = limits.batch_events
+    return schema
+
+
+def output_schema(tool: Tool) -> Json:
+    """Return the JSON Schema of a tool's structured content: its answer, or a refusal.
+
+    Clients check structured content against this even when a call failed, hence both.
+    """
+    return copy.deepcopy(_output_schema(tool.answer))
+
+
+@lru_cache
+def _output_schema(model: type[BaseModel]) -> Json:
+    answer = _plain(model.model_json_schema())
+    refusal = _plain(answers.Refused.model_json_schema())
+    definitions = {**refusal.pop("$defs"), **answer.pop("$defs", {})}
+    schema: Json = {"type": "object", "anyOf": [answer, refusal]}
+    if "RootNode" in definitions:
+        definitions = _one_node(definitions)
+        answer["properties"]["root"] = {"$ref": "#/$defs/Node"}
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _one_node(definitions: Json) -> Json:
+    """Merge the kinds of nodes into one definition that tells them apart by `if`.
+
+    A oneOf of five kinds makes validators try every kind on every subtree: exponential in depth.
+    """
+    kinds = [name for name, body in definitions.items() if "kind" in body.get("properties", {})]
+    properties: Json = {}
+    rules = []
+    for name in kinds:
+        body = definitions[name]
+        kind = body["properties"]["kind"]["const"]
+        for field, shape in body["properties"].items():
+            properties.setdefault(field, shape)
+        absent = {field: False for other in kinds for field in definitions[other]["properties"]}
+        absent = {field: False for field in absent if field not in body["properties"]}
+        rules.append(
+            {
+                "if": {"properties": {"kind": {"const": kind}}},
+                "then": {"required": body["required"], "properties": absent},
+            }
+        )
+    properties["kind"] = {"enum": [definitions[name]["properties"]["kind"]["const"] for name in kinds]}
+    properties["children"] = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
+    node = {
+        "type": "object",
+        "properties": properties,
+        "required": ["kind", "participants"],
+        "additionalProperties": False,
+        "allOf": rules,
+    }
+    return {"Node": node} | {name: body for name, body in definitions.items() if name not in kinds}
+
+
+def _inline(schema: Json) -> Json:
+    definitions = schema.pop("$defs", {})
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, list):
+            return [resolve(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return resolve({**definitions[value["$ref"].rsplit("/", 1)[1]], **_without(value, "$ref")})
+        return {key: resolve(item) for key, item in value.items()}
+
+    resolved: Json = resolve(schema)
+    return resolved
+
+
+def _tidy(value: Any, *, named: bool = False) -> Any:
+    """Drop titles, docstrings of nested models, and null alternatives (null is accepted, but need not be offered)."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if named:
+        return {key: _tidy(item) for key, item in value.items()}
+    arms = [arm for arm in value.get("anyOf", []) if arm != {"type": "null"}]
+    if len(arms) == 1:
+        value = {**arms[0], **_without(value, "anyOf")}
+    skipped = {"title"} | ({"default"} if value.get("default", 0) is None or value.get("default") == [] else set())
+    if "properties" in value:
+        skipped.add("description")
+    return {key: _tidy(item, named=key == "properties") for key, item in value.items() if key not in skipped}
+
+
+def _plain(value: Any, *, named: bool = False) -> Any:
+    """Drop titles, docstrings of models, and OpenAPI's discriminator."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if named:
+        return {key: _plain(item) for key, item in value.items()}
+    skipped = {"title", "discriminator", "default"} | ({"description"} if "properties" in value else set())
+    return {
+        key: _plain(item, named=key in ("properties", "$defs")) for key, item in value.items() if key not in skipped
+    }
+
+
+def _without(value: Mapping[str, Any], *names: str) -> Json:
+    return {key: item for key, item in value.items() if key not in names}
