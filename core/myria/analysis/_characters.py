@@ -1,9 +1,9 @@
-"""What one character is in a text, from Unicode 3.2 alone, so that no Python release can move a word boundary.
+"""What one character is in a text, from Unicode 3.2 alone: no Python release can move a word boundary.
 
-Classes, one letter per character: `w` part of a word, `c` of a script written without spaces (or, for Hangul, with
-particles glued on), `h` a Han ideograph, `m` a mark or invisible character (a Hangul vowel or final, too) that belongs to
-what is before it, `'` an apostrophe, and a space for all that separates words. Characters that Unicode 3.2 does not
-know are word characters, except emoji.
+Classes, one letter per character: `w` part of a word, `c` of a script written without spaces (or, for Hangul,
+with particles glued on), `h` a Han ideograph, `m` a mark or invisible character (a Hangul vowel or final, too)
+that belongs to what is before it, `'` an apostrophe, and a space for all that separates words. Characters that
+Unicode 3.2 does not know are word characters, except emoji.
 """
 
 from __future__ import annotations

@@ -1,1 +1,29 @@
-"""Search blocks: immutable, content-addressed postings over the events of one part of a scope's tree."""
+"""Search blocks: immutable, content-addressed, decoded without copying; and the loose lane beside them."""
+
+from myria.index.block import (
+    BLOCK_VERSION,
+    MAX_DOCS,
+    BlockNode,
+    BlockView,
+    Doc,
+    Piece,
+    build,
+    decode,
+    encode,
+    splice,
+)
+from myria.index.loose import LooseBlock
+
+__all__ = [
+    "BLOCK_VERSION",
+    "MAX_DOCS",
+    "BlockNode",
+    "BlockView",
+    "Doc",
+    "LooseBlock",
+    "Piece",
+    "build",
+    "decode",
+    "encode",
+    "splice",
+]

@@ -1,0 +1,469 @@
+"""The search block: the words of up to 4,096 events of one scope, with the part of the topic tree above them.
+
+An immutable byte string, content-addressed and written by the builder; serving pods keep decoded views in a cache
+bounded in bytes (trap 13: under row-level security words cannot come from a PostgreSQL index). Decoding copies
+nothing but names: every column is a numpy view of the bytes.
+
+Layout, little-endian, every section padded to 8 bytes: magic `MYSB`, version, section lengths, then the sections in
+the order of `_SECTIONS`. Documents stand in (timestamp, event_seq) order. Names (speakers, channels, types, contexts)
+are coded per block, 0 meaning none. Postings are sorted by term id, then by document.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from myria.analysis import term_id, terms
+from myria.errors import InternalError
+
+MAX_DOCS: Final = 4096
+"""Documents in one block; positions are stored in 16 bits."""
+
+BLOCK_VERSION: Final = 1
+"""Changes with the layout; a reader refuses what it does not know."""
+
+UNIT_LEVEL: Final = 8
+"""Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.planning`)."""
+
+Ints = npt.NDArray[np.int64]
+
+_MAGIC: Final = b"MYSB"
+_LENGTH_LIMIT: Final = 65_535
+_NAME_SEPARATOR: Final = b"\x00"
+_VIEW_OVERHEAD: Final = 4_000
+
+_SECTIONS: Final = (
+    ("seq", "<i8"),
+    ("timestamp", "<i8"),
+    ("xid", "<i8"),
+    ("node_rendering", "V32"),
+    ("terms", "<i8"),
+    ("hint_terms", "<i8"),
+    ("leaf", "<i4"),
+    ("node_parent", "<i4"),
+    ("node_level", "<i4"),
+    ("offsets", "<i4"),
+    ("hint_offsets", "<i4"),
+    ("length", "<u2"),
+    ("speaker", "<u2"),
+    ("channel", "<u2"),
+    ("type", "<u2"),
+    ("context", "<u2"),
+    ("posting_doc", "<u2"),
+    ("hint_doc", "<u2"),
+    ("hint_permille", "<u2"),
+    ("posting_tf", "u1"),
+    ("speakers", "u1"),
+    ("channels", "u1"),
+    ("types", "u1"),
+    ("contexts", "u1"),
+)
+_COLUMNS: Final = tuple((name, np.dtype(kind), np.dtype(kind).itemsize) for name, kind in _SECTIONS)
+_EMPTY: Final[dict[str, npt.NDArray[Any]]] = {name: np.zeros(0, dtype) for name, dtype, _ in _COLUMNS}
+_HEADER: Final = struct.Struct(f"<4sI{len(_SECTIONS)}I")
+_HEADER_SIZE: Final = (_HEADER.size + 7) // 8 * 8
+_NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "types"), ("context", "contexts"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doc:
+    """One event as the index sees it.
+
+    `terms` are those of its searchable text (`myria.analysis.terms`); `hints` are (hint, confidence in permille);
+    `leaf` is the position of its leaf in the block's nodes, -1 for none; `xid` the transaction that wrote it (loose
+    lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
+    """
+
+    event_seq: int
+    timestamp: int
+    terms: Sequence[str]
+    channel: str
+    speaker: str | None = None
+    type: str | None = None
+    context_id: str | None = None
+    hints: Sequence[tuple[str, int]] = ()
+    leaf: int = -1
+    xid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockNode:
+    """One node of the tree under a block; `parent` is its position in the same list, before its own, or -1."""
+
+    rendering_id: bytes
+    parent: int
+    level: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockView:
+    """A decoded block: columns by document, nodes, postings and names. Immutable, so readers may share it.
+
+    `leaf` and `node_parent` are -1 where there is none; `offsets[i]:offsets[i + 1]` are the postings of `terms[i]`;
+    `speaker`, `channel`, `type` and `context` index `names(...)`, 0 being none.
+    """
+
+    raw: bytes
+    seq: Ints
+    timestamp: Ints
+    xid: Ints
+    node_rendering: npt.NDArray[np.void]
+    terms: Ints
+    hint_terms: Ints
+    leaf: npt.NDArray[np.int32]
+    node_parent: npt.NDArray[np.int32]
+    node_level: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int32]
+    hint_offsets: npt.NDArray[np.int32]
+    length: npt.NDArray[np.uint16]
+    speaker: npt.NDArray[np.uint16]
+    channel: npt.NDArray[np.uint16]
+    type: npt.NDArray[np.uint16]
+    context: npt.NDArray[np.uint16]
+    posting_doc: npt.NDArray[np.uint16]
+    hint_doc: npt.NDArray[np.uint16]
+    hint_permille: npt.NDArray[np.uint16]
+    posting_tf: npt.NDArray[np.uint8]
+    speakers: tuple[str, ...]
+    channels: tuple[str, ...]
+    types: tuple[str, ...]
+    contexts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes of memory this view holds, for a cache bounded in bytes."""
+        return len(self.raw) + 4 * len(self) + _VIEW_OVERHEAD
+
+    @cached_property
+    def unit(self) -> npt.NDArray[np.int32]:
+        """Return for each document the node of its unit (the highest ancestor up to `UNIT_LEVEL`), -1 for none."""
+        tops = np.arange(len(self.node_parent), dtype=np.int32)
+        for at, parent in enumerate(self.node_parent.tolist()):
+            if parent >= 0 and self.node_level[parent] <= UNIT_LEVEL:
+                tops[at] = tops[parent]
+        if not len(tops):
+            return self.leaf
+        return np.where(self.leaf >= 0, tops[self.leaf], np.int32(-1))
+
+    def rendering(self, node: int) -> bytes:
+        """Return the rendering id of a node."""
+        return bytes(self.node_rendering[node].tobytes())
+
+    def path(self, doc: int) -> tuple[bytes, ...]:
+        """Return the rendering ids above a document, its leaf first, as far as the block knows them."""
+        found: list[bytes] = []
+        node = int(self.leaf[doc])
+        while node >= 0:
+            found.append(self.rendering(node))
+            node = int(self.node_parent[node])
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Documents taken over from an older block: their positions in it, in any order."""
+
+    view: BlockView
+    docs: Ints
+
+
+def build(docs: Iterable[Doc], nodes: Sequence[BlockNode] = ()) -> bytes:
+    """Return the block of these documents, whatever order they come in; the same set gives the same bytes.
+
+    Raises:
+        InternalError: too many documents, or a leaf or parent that is not among the nodes.
+    """
+    return splice((), fresh=docs, nodes=nodes)
+
+
+def splice(
+    pieces: Sequence[Piece],
+    *,
+    fresh: Iterable[Doc] = (),
+    nodes: Sequence[BlockNode] = (),
+    leaf_of: Mapping[int, int] | None = None,
+) -> bytes:
+    """Return the block of documents taken over from older blocks together with fresh ones.
+
+    No text is analysed again. `leaf_of` gives the new leaf position by event_seq (documents not named have none);
+    without it the fresh documents' own `leaf` counts and the others have none. The result is byte for byte what
+    `build` makes of the same documents and nodes.
+
+    Raises:
+        InternalError: as `build`.
+    """
+    table = _Table.of_docs(fresh)
+    for piece in pieces:
+        table = table.joined(_Table.of_piece(piece))
+    if leaf_of is not None:
+        table.columns["leaf"] = np.array(
+            [leaf_of.get(seq, -1) for seq in table.columns["seq"].tolist()], dtype=np.int64
+        )
+    return table.encoded(nodes)
+
+
+def encode(view: BlockView) -> bytes:
+    """Return the bytes a view was decoded from."""
+    return view.raw
+
+
+def decode(raw: bytes) -> BlockView:
+    """Return the view of a block.
+
+    Raises:
+        InternalError: the bytes are no block of this version, or contradict themselves.
+    """
+    if len(raw) < _HEADER_SIZE:
+        raise InternalError("a search block is damaged: it is shorter than its header")
+    magic, version, *sizes = _HEADER.unpack_from(raw)
+    if magic != _MAGIC or version != BLOCK_VERSION:
+        raise InternalError(f"a search block has version {version} and this program reads {BLOCK_VERSION}: rebuild it")
+    columns: dict[str, Any] = {}
+    at = _HEADER_SIZE
+    for (name, dtype, width), size in zip(_COLUMNS, sizes, strict=True):
+        after = at + size * width
+        if after > len(raw):
+            raise InternalError("a search block is damaged: a section runs past its end")
+        columns[name] = np.frombuffer(raw, dtype, size, at) if size else _EMPTY[name]
+        at = (after + 7) & -8
+    if at != len(raw):
+        raise InternalError("a search block is damaged: it is longer than its sections")
+    for _, table in _NAMES:
+        columns[table] = _names_from(columns[table])
+    if not len(columns["xid"]):
+        columns["xid"] = np.broadcast_to(np.int64(0), columns["seq"].shape)
+    view = BlockView(raw=raw, **columns)
+    if not _sound(view):
+        raise InternalError("a search block is damaged: its columns contradict each other")
+    return view
+
+
+def hint_ids(hint: str) -> list[int]:
+    """Return the ids a topic hint is found by: each of its terms, and the whole of it."""
+    words = terms(hint)
+    whole = [term_id("\x00" + " ".join(words))] if words else []
+    return sorted({term_id(word) for word in words} | set(whole))
+
+
+def whole_hint_id(hint: str) -> int:
+    """Return the id of a topic hint as a whole."""
+    return term_id("\x00" + " ".join(terms(hint)))
+
+
+def _sound(view: BlockView) -> bool:
+    docs, nodes = len(view.seq), len(view.node_parent)
+    by_doc = (view.timestamp, view.xid, view.leaf, view.length, view.speaker, view.channel, view.type, view.context)
+    return (
+        docs <= MAX_DOCS
+        and all(len(column) == docs for column in by_doc)
+        and len(view.node_rendering) == len(view.node_level) == nodes
+        and len(view.posting_doc) == len(view.posting_tf)
+        and len(view.hint_doc) == len(view.hint_permille)
+        and _sound_postings(view.terms, view.offsets, view.posting_doc, docs)
+        and _sound_postings(view.hint_terms, view.hint_offsets, view.hint_doc, docs)
+        and bool((view.leaf >= -1).all() and (view.leaf < nodes).all())
+        and bool((view.node_parent >= -1).all() and (view.node_parent < np.arange(nodes)).all())
+        and _below(view.speaker, len(view.speakers))
+        and _below(view.channel, len(view.channels))
+        and _below(view.type, len(view.types))
+        and _below(view.context, len(view.contexts))
+    )
+
+
+def _sound_postings(ids: Ints, offsets: npt.NDArray[np.int32], docs: npt.NDArray[np.uint16], limit: int) -> bool:
+    return (
+        len(offsets) == len(ids) + 1
+        and int(offsets[0]) == 0
+        and int(offsets[-1]) == len(docs)
+        and bool((offsets[1:] > offsets[:-1]).all())
+        and bool((ids[1:] > ids[:-1]).all())
+        and _below(docs, limit)
+    )
+
+
+def _below(codes: npt.NDArray[np.uint16], limit: int) -> bool:
+    return not len(codes) or int(codes.max()) < limit
+
+
+def _names_from(raw: npt.NDArray[np.uint8]) -> tuple[str, ...]:
+    return tuple(raw.tobytes().decode("utf-8", "surrogatepass").split("\x00"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Documents on their way into a block: columns, names not yet coded, and postings not yet sorted."""
+
+    columns: dict[str, Ints]
+    names: dict[str, list[str]]
+    postings: tuple[Ints, Ints, Ints]
+    hints: tuple[Ints, Ints, Ints]
+
+    @classmethod
+    def of_docs(cls, docs: Iterable[Doc]) -> _Table:
+        docs = list(docs)
+        sizes = np.array([len(doc.terms) for doc in docs], dtype=np.int64)
+        ids = np.fromiter((term_id(term) for doc in docs for term in doc.terms), np.int64, int(sizes.sum()))
+        places = np.repeat(np.arange(len(docs)), sizes)
+        hints = [
+            (identity, at, max(0, min(1000, permille)))
+            for at, doc in enumerate(docs)
+            for hint, permille in doc.hints
+            for identity in hint_ids(hint)
+        ]
+        return cls(
+            columns={
+                "seq": _ints(doc.event_seq for doc in docs),
+                "timestamp": _ints(doc.timestamp for doc in docs),
+                "xid": _ints(doc.xid for doc in docs),
+                "leaf": _ints(doc.leaf for doc in docs),
+                "length": np.minimum(sizes, _LENGTH_LIMIT),
+            },
+            names={
+                "speaker": [doc.speaker or "" for doc in docs],
+                "channel": [doc.channel for doc in docs],
+                "type": [doc.type or "" for doc in docs],
+                "context": [doc.context_id or "" for doc in docs],
+            },
+            postings=_counted(ids, places),
+            hints=(_ints(row[0] for row in hints), _ints(row[1] for row in hints), _ints(row[2] for row in hints)),
+        )
+
+    @classmethod
+    def of_piece(cls, piece: Piece) -> _Table:
+        view, docs = piece.view, np.asarray(piece.docs, dtype=np.int64)
+        target = np.full(len(view), -1, dtype=np.int64)
+        target[docs] = np.arange(len(docs))
+        return cls(
+            columns={
+                "seq": view.seq[docs].astype(np.int64),
+                "timestamp": view.timestamp[docs].astype(np.int64),
+                "xid": view.xid[docs].astype(np.int64),
+                "leaf": np.full(len(docs), -1, dtype=np.int64),
+                "length": view.length[docs].astype(np.int64),
+            },
+            names={
+                column: [names[code] for code in getattr(view, column)[docs].tolist()]
+                for column, names in (
+                    ("speaker", view.speakers),
+                    ("channel", view.channels),
+                    ("type", view.types),
+                    ("context", view.contexts),
+                )
+            },
+            postings=_taken(target, view.terms, view.offsets, view.posting_doc, view.posting_tf),
+            hints=_taken(target, view.hint_terms, view.hint_offsets, view.hint_doc, view.hint_permille),
+        )
+
+    def joined(self, other: _Table) -> _Table:
+        shift = len(self.columns["seq"])
+        return _Table(
+            columns={name: np.concatenate((self.columns[name], other.columns[name])) for name in self.columns},
+            names={name: self.names[name] + other.names[name] for name in self.names},
+            postings=_appended(self.postings, other.postings, shift),
+            hints=_appended(self.hints, other.hints, shift),
+        )
+
+    def encoded(self, nodes: Sequence[BlockNode]) -> bytes:
+        columns = self.columns
+        docs = len(columns["seq"])
+        if docs > MAX_DOCS:
+            raise InternalError(f"a search block holds at most {MAX_DOCS} events", events=docs)
+        leaf = columns["leaf"]
+        if (
+            (leaf < -1).any()
+            or (leaf >= len(nodes)).any()
+            or any(not -1 <= n.parent < at for at, n in enumerate(nodes))
+        ):
+            raise InternalError("a search block names a node that it does not hold")
+        order = np.lexsort((columns["seq"], columns["timestamp"]))
+        rank = np.empty(docs, dtype=np.int64)
+        rank[order] = np.arange(docs)
+        out: dict[str, npt.NDArray[Any] | bytes] = {name: column[order] for name, column in columns.items()}
+        if not columns["xid"].any():
+            out["xid"] = columns["xid"][:0]
+        for column, table in _NAMES:
+            values = self.names[column]
+            known = sorted(set(values) - {""})
+            code = {name: at for at, name in enumerate(["", *known])}
+            out[column] = np.array([code[values[at]] for at in order.tolist()], dtype=np.int64)
+            out[table] = _NAME_SEPARATOR.join(
+                name.replace("\x00", "").encode("utf-8", "surrogatepass") for name in ["", *known]
+            )
+        out["terms"], out["offsets"], out["posting_doc"], tf = _sorted(self.postings, rank)
+        out["posting_tf"] = np.minimum(tf, 255)
+        out["hint_terms"], out["hint_offsets"], out["hint_doc"], out["hint_permille"] = _sorted(self.hints, rank)
+        out["node_rendering"] = b"".join(node.rendering_id for node in nodes)
+        out["node_parent"] = _ints(node.parent for node in nodes)
+        out["node_level"] = _ints(node.level for node in nodes)
+        return _packed(out)
+
+
+def _packed(columns: Mapping[str, npt.NDArray[Any] | bytes]) -> bytes:
+    sizes: list[int] = []
+    parts: list[bytes] = []
+    for name, kind in _SECTIONS:
+        column = columns[name]
+        raw = column if isinstance(column, bytes) else column.astype(kind).tobytes()
+        sizes.append(len(raw) // np.dtype(kind).itemsize)
+        parts.append(raw.ljust((len(raw) + 7) // 8 * 8, b"\x00"))
+    header = _HEADER.pack(_MAGIC, BLOCK_VERSION, *sizes).ljust(_HEADER_SIZE, b"\x00")
+    return header + b"".join(parts)
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, np.int64)
+
+
+def _counted(ids: Ints, places: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return (term, document, times) for each pair that occurs."""
+    if not len(ids):
+        return ids, places, places
+    order = np.lexsort((places, ids))
+    ids, places = ids[order], places[order]
+    first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
+    return ids[first], places[first], np.diff(np.r_[first, len(ids)])
+
+
+def _taken(
+    target: Ints,
+    ids: Ints,
+    offsets: npt.NDArray[np.int32],
+    docs: npt.NDArray[np.uint16],
+    values: npt.NDArray[Any],
+) -> tuple[Ints, Ints, Ints]:
+    spread = np.repeat(ids, np.diff(offsets))
+    places = target[docs]
+    kept = places >= 0
+    return spread[kept], places[kept], values[kept].astype(np.int64)
+
+
+def _appended(one: tuple[Ints, Ints, Ints], other: tuple[Ints, Ints, Ints], shift: int) -> tuple[Ints, Ints, Ints]:
+    return (
+        np.concatenate((one[0], other[0])),
+        np.concatenate((one[1], other[1] + shift)),
+        np.concatenate((one[2], other[2])),
+    )
+
+
+def _sorted(rows: tuple[Ints, Ints, Ints], rank: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return term ids, offsets, documents and values, sorted; of a repeated pair the greatest value is kept."""
+    ids, places, values = rows
+    places = rank[places] if len(places) else places
+    order = np.lexsort((-values, places, ids))
+    ids, places, values = ids[order], places[order], values[order]
+    if len(ids):
+        first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
+        ids, places, values = ids[first], places[first], values[first]
+        starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+        return ids[starts], np.r_[starts, len(ids)], places, values
+    return ids, np.zeros(1, dtype=np.int64), places, values

@@ -1,0 +1,82 @@
+"""The loose lane: events not in a tree (the fresh tail, internal events), searchable at once.
+
+A `LooseBlock` never changes: `extended` and `kept` return another one that shares what is equal, so a reader
+keeps what it has while a writer goes on. It holds blocks of falling size, merged like the runs of a log-structured
+merge tree (O'Neil, Cheng, Gawlick, O'Neil, 1996): adding d events to n costs O(d log n), and only a dozen small
+blocks ever stand beside the full ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from myria.index.block import MAX_DOCS, BlockView, Doc, Ints, Piece, decode, splice
+
+
+@dataclass(frozen=True)
+class LooseBlock:
+    """Events without a tree, as a sequence of block views in no particular order of time."""
+
+    views: tuple[BlockView, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(view) for view in self.views)
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes of memory it holds, for a cache bounded in bytes."""
+        return sum(view.nbytes for view in self.views)
+
+    @cached_property
+    def seq(self) -> Ints:
+        """Return event_seq by document, in the order masks are given in."""
+        return _column([view.seq for view in self.views])
+
+    @cached_property
+    def xid(self) -> Ints:
+        """Return the writing transaction by document, in the same order."""
+        return _column([view.xid for view in self.views])
+
+    def extended(self, docs: Iterable[Doc]) -> LooseBlock:
+        """Return a block that also holds these documents; the caller sees to it that none is there already."""
+        views = list(self.views)
+        source = iter(docs)
+        while batch := list(islice(source, MAX_DOCS)):
+            views.append(decode(splice((), fresh=batch, leaf_of={})))
+            while len(views) > 1 and _worth_merging(views[-2], views[-1]):
+                right, left = views.pop(), views.pop()
+                views.append(_merged((left, np.arange(len(left))), (right, np.arange(len(right)))))
+        return LooseBlock(tuple(views))
+
+    def kept(self, mask: npt.NDArray[np.bool_]) -> LooseBlock:
+        """Return a block of the documents where `mask` (in the order of `seq`) is true."""
+        if bool(mask.all()):
+            return self
+        views: list[BlockView] = []
+        at = 0
+        for view in self.views:
+            chosen = np.flatnonzero(mask[at : at + len(view)])
+            at += len(view)
+            if len(chosen) == len(view):
+                views.append(view)
+            elif len(chosen):
+                views.append(_merged((view, chosen)))
+        return LooseBlock(tuple(views))
+
+
+def _worth_merging(older: BlockView, newer: BlockView) -> bool:
+    return len(older) <= 2 * len(newer) and len(older) + len(newer) <= MAX_DOCS
+
+
+def _merged(*parts: tuple[BlockView, Ints]) -> BlockView:
+    return decode(splice([Piece(view=view, docs=docs) for view, docs in parts]))
+
+
+def _column(columns: list[Ints]) -> Ints:
+    return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
