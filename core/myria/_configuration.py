@@ -100,9 +100,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def field_types(section: type) -> Mapping[str, FieldType]:
     """Return the fields of a section with what each accepts, in the order they are written."""
     hints = get_type_hints(section, include_extras=True)
-    return types.MappingProxyType(
-        {field.name: _field_type(hints[field.name]) for field in dataclasses.fields(section)}
-    )
+    return types.MappingProxyType({field.name: _field_type(hints[field.name]) for field in dataclasses.fields(section)})
 
 
 def field_docs(section: type) -> Mapping[str, str]:
@@ -158,9 +156,7 @@ def from_text(label: str, field_type: FieldType, text: str) -> Any:
         elif field_type.kind is tuple:
             value = json.loads(stripped) if stripped.startswith("[") else _comma_list(stripped)
     except ValueError:
-        raise ConfigurationError(
-            f"{label}: {text!r} is not a value of type {field_type}.", field=label
-        ) from None
+        raise ConfigurationError(f"{label}: {text!r} is not a value of type {field_type}.", field=label) from None
     return from_value(label, field_type, value)
 
 
@@ -206,9 +202,7 @@ def _check(label: str, field_type: FieldType, value: Any) -> None:
     kinds = (int, float) if field_type.kind is float else (field_type.kind,)
     # bool is an int to isinstance, and YAML's `yes` would pass for 1.
     if type(value) not in kinds:
-        raise ConfigurationError(
-            f"{label}: expected {field_type}, got {type(value).__name__} {value!r}.", field=label
-        )
+        raise ConfigurationError(f"{label}: expected {field_type}, got {type(value).__name__} {value!r}.", field=label)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigurationError(f"{label}: must be a finite number.", field=label)
     if field_type.bounds is not None and value not in field_type.bounds:

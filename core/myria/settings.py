@@ -35,6 +35,7 @@ from myria._configuration import (
     nearest,
 )
 from myria.errors import ConfigurationError
+from myria.planning.settings import PlannerSettings
 
 _DAY_S = 86_400.0
 
@@ -177,14 +178,13 @@ class BuilderSettings(Section):
         """The backoff's base must not exceed its maximum."""
         if self.backoff_base_s > self.backoff_max_s:
             raise ConfigurationError(
-                f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s "
-                f"({self.backoff_max_s}).",
+                f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s ({self.backoff_max_s}).",
                 field="builder.backoff_base_s",
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerSettings(Section):
+class PlannerSection(Section):
     """How a scope's events become topics. A change replans every scope at the next build."""
 
     section_name: ClassVar[str] = "planner"
@@ -205,8 +205,9 @@ class PlannerSettings(Section):
     """Events of a typical leaf topic: about one exchange on one subject."""
     leaf_max: Annotated[int, Range(2, 1024)] = 12
     """Most events of a leaf topic."""
-    max_children: Annotated[int, Range(2, 256)] = 16
-    """Most children of an internal topic; beyond it a level is added, so there is no giant root (§25)."""
+    max_children: Annotated[int, Range(16, 256)] = 16
+    """Most children of an internal topic; beyond it a level is added, so there is no giant root (§25). Not below 16,
+    the widest digit of the calendar trie."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
@@ -223,10 +224,16 @@ class PlannerSettings(Section):
                 field="planner.leaf_max",
             )
 
-    @property
-    def gap_us(self) -> int:
-        """`gap_s` in microseconds, the unit of every timestamp inside."""
-        return self.gap_s * 1_000_000
+    def for_planner(self) -> PlannerSettings:
+        """Return the same as the planner takes it: microseconds, and with what is not for people to set."""
+        return PlannerSettings(
+            gap_us=self.gap_s * 1_000_000,
+            marker_types=self.marker_types,
+            leaf_min=self.leaf_min,
+            leaf_target=self.leaf_target,
+            leaf_max=self.leaf_max,
+            max_fan_out=self.max_children,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +313,7 @@ class Settings:
     postgres: PostgresSettings = field(default_factory=PostgresSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
     builder: BuilderSettings = field(default_factory=BuilderSettings)
-    planner: PlannerSettings = field(default_factory=PlannerSettings)
+    planner: PlannerSection = field(default_factory=PlannerSection)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
@@ -385,7 +392,7 @@ SECTIONS: Mapping[str, type[Section]] = {
         PostgresSettings,
         IngestSettings,
         BuilderSettings,
-        PlannerSettings,
+        PlannerSection,
         RetrievalSettings,
         TopicSettings,
         RetentionSettings,
@@ -431,13 +438,9 @@ def _from_file(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
     except OSError as error:
-        raise ConfigurationError(
-            f"The configuration file {path} cannot be read: {error.strerror}."
-        ) from error
+        raise ConfigurationError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
-        raise ConfigurationError(
-            f"The configuration file {path} is not valid YAML: {_yaml_problem(error)}."
-        ) from None
+        raise ConfigurationError(f"The configuration file {path} is not valid YAML: {_yaml_problem(error)}.") from None
     values: dict[str, Any] = {}
     for section_name, fields in _mapping(document, f"The configuration file {path}").items():
         if section_name not in SECTIONS:
@@ -508,6 +511,4 @@ def _from_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(where: str, what: str, name: str, known: Any) -> ConfigurationError:
     hint = nearest(name, known)
-    return ConfigurationError(
-        f"{where}: unknown {what} {name!r}; did you mean {hint!r}?", field=name, nearest=hint
-    )
+    return ConfigurationError(f"{where}: unknown {what} {name!r}; did you mean {hint!r}?", field=name, nearest=hint)

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from myria._configuration import nearest
 from myria.errors import ConfigurationError
+from myria.planning.settings import PlannerSettings
 from myria.settings import (
     BuilderSettings,
     IngestSettings,
     McpSettings,
-    PlannerSettings,
+    PlannerSection,
     PostgresSettings,
     Settings,
     TopicSettings,
@@ -222,8 +223,8 @@ def test_the_password_is_never_shown() -> None:
     "make",
     [
         lambda: BuilderSettings(backoff_base_s=10, backoff_max_s=5),
-        lambda: PlannerSettings(leaf_target=20),
-        lambda: PlannerSettings(leaf_min=5, leaf_target=5, leaf_max=8),
+        lambda: PlannerSection(leaf_target=20),
+        lambda: PlannerSection(leaf_min=5, leaf_target=5, leaf_max=8),
         lambda: TopicSettings(dormant_after_s=2, archived_after_s=1),
         lambda: Settings(mcp=McpSettings(body_bytes=2000)),
         lambda: IngestSettings(batch_events=501),
@@ -257,11 +258,16 @@ def test_every_time_says_its_unit(key: str) -> None:
     assert "second" in doc or doc.startswith("Longest such wait")
 
 
+def test_the_planners_defaults_are_the_settings_defaults() -> None:
+    """What the planner takes unless told otherwise is what the settings say."""
+    assert Settings().planner.for_planner() == PlannerSettings()
+
+
 def test_the_printable_form_can_be_loaded_again(tmp_path: Path) -> None:
     """Writing the settings to a file and loading it gives the same settings."""
     import yaml
 
-    settings = Settings(planner=PlannerSettings(gap_s=60), ingest=IngestSettings(future_limit_s=1.5))
+    settings = Settings(planner=PlannerSection(gap_s=60), ingest=IngestSettings(future_limit_s=1.5))
     path = config_file(tmp_path, yaml.safe_dump(settings.to_dict()))
     assert Settings.load(path, {}) == settings
 
