@@ -1,0 +1,68 @@
+"""One scope's tree and events in memory: the planner's readers for tests, `verify` and programs without a database."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+from myria.planning.model import LEAF, Node, PlanEvent
+
+
+class MemoryTree:
+    """A `TreeReader` over nodes in memory; `opened` and `streamed` count what was asked for."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._nodes = {node.rendering_id: node for node in nodes}
+        self.calls = 0
+        self.opened = 0
+        self.streamed = 0
+
+    def add(self, nodes: Iterable[Node]) -> None:
+        """Keep more nodes."""
+        self._nodes.update((node.rendering_id, node) for node in nodes)
+
+    def under(self, rendering_id: bytes) -> list[Node]:
+        """Return every node of the tree below and at a rendering, parents first."""
+        found = []
+        stack = [rendering_id]
+        while stack:
+            node = self._nodes[stack.pop()]
+            found.append(node)
+            stack.extend(reversed(node.children))
+        return found
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, in this order."""
+        self.calls += 1
+        self.opened += len(rendering_ids)
+        return [self._nodes[rendering_id] for rendering_id in rendering_ids]
+
+    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
+        """Return the node_id of every leaf under (or at) a rendering."""
+        self.calls += 1
+        leaves = [node.node_id for node in self.under(rendering_id) if node.node_type == LEAF]
+        self.streamed += len(leaves)
+        return leaves
+
+
+class MemoryEvents:
+    """An `EventReader` over events in memory; `read` counts the events handed out."""
+
+    def __init__(self, events: Iterable[PlanEvent]) -> None:
+        self._events = sorted(events, key=lambda event: event.position)
+        self._positions = [event.position for event in self._events]
+        self.read = 0
+
+    async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        """Return the nearest `limit` events strictly before a position, in ascending order."""
+        end = bisect_left(self._positions, position)
+        return self._handed(self._events[max(0, end - limit) : end])
+
+    async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
+        """Return the nearest `limit` events strictly after a position, in ascending order."""
+        start = bisect_right(self._positions, position)
+        return self._handed(self._events[start : start + limit])
+
+    def _handed(self, events: list[PlanEvent]) -> list[PlanEvent]:
+        self.read += len(events)
+        return events

@@ -1,0 +1,183 @@
+"""Incremental equals full: any split of a log into builds, any order of arrival (trap 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myria.planning.memory import MemoryEvents, MemoryTree
+from myria.planning.model import Node, Outline, PlanEvent, Unit
+from myria.planning.scope import changed_units, plan_scope, plan_unit, split_units
+from myria.planning.settings import PlannerSettings
+from myria.planning.trie import assemble
+from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, scopes
+
+
+async def incremental(
+    tree: MemoryTree,
+    root: Outline | None,
+    known: Sequence[PlanEvent],
+    new: Sequence[PlanEvent],
+    rules: PlannerSettings,
+) -> tuple[Outline | None, list[Node], MemoryEvents]:
+    """Bring a tree over `known` up to `known` + `new`; return the root and the nodes written."""
+    events = MemoryEvents([*known, *new])
+    removed, written, units = set(), [], []
+    async for changes in changed_units(new, events, rules):
+        assert removed.isdisjoint(changes.removed)
+        removed.update(changes.removed)
+        for unit in changes.added:
+            planned = plan_unit(SCOPE, unit, rules)
+            written.extend(planned)
+            units.append(Unit.of(planned))
+    tree.add(written)
+    top, groups = await assemble(
+        root.rendering_id if root else None, removed, units, tree, participants=SCOPE, settings=rules
+    )
+    tree.add(groups)
+    return top, written + groups, events
+
+
+def arrived(events: Sequence[PlanEvent]) -> list[PlanEvent]:
+    """The same events with the sequence numbers of this order of arrival."""
+    return [replace(event, event_seq=seq) for seq, event in enumerate(events)]
+
+
+async def full(events: Sequence[PlanEvent], rules: PlannerSettings) -> bytes | None:
+    """The root rendering id of a full plan."""
+    root, _ = await plan_scope(SCOPE, sorted(events, key=lambda event: event.position), rules)
+    return root.rendering_id if root else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(scopes(90, gaps=GAPS), st.sampled_from([SETTINGS, DENSE]), st.data())
+async def test_any_split_and_any_order_of_arrival(
+    events: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
+) -> None:
+    """Builds after any events, in any order of arrival, end with the root of one full build."""
+    order = arrived(data.draw(st.permutations(events)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(order)), max_size=6)))
+    tree, root, start = MemoryTree(), None, 0
+    for end in [*cuts, len(order)]:
+        root, _, _ = await incremental(tree, root, order[:start], order[start:end], rules)
+        start = end
+    assert (root.rendering_id if root else None) == await full(order, rules)
+    assert await full(order, rules) == await full(arrived(events), rules)
+    if root:
+        reached = tree.under(root.rendering_id)
+        seqs = sorted(ref.event_seq for node in reached for ref in node.refs)
+        assert seqs == list(range(len(order)))
+        assert root.anchor_seq == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(scopes(60), st.sampled_from([SETTINGS, DENSE]), st.data())
+async def test_any_split_with_equal_timestamps(
+    events: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
+) -> None:
+    """With equal timestamps too, any split of the log in its order of arrival ends with the full root."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=6)))
+    late_first = data.draw(st.booleans())
+    parts = [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)], strict=True)]
+    if late_first:
+        parts.reverse()
+    tree, root = MemoryTree(), None
+    known: list[PlanEvent] = []
+    for part in parts:
+        root, _, _ = await incremental(tree, root, known, part, rules)
+        known.extend(part)
+    assert (root.rendering_id if root else None) == await full(events, rules)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scopes(120, gaps=GAPS), st.data())
+async def test_units_may_go_and_come_in_any_order(events: list[PlanEvent], data: st.DataObject) -> None:
+    """The tree is a function of its set of units: grown past a flat group, shrunk back, emptied."""
+    units = [Unit.of(plan_unit(SCOPE, unit, DENSE)) for unit in split_units(events, DENSE)]
+    tree = MemoryTree(node for unit in split_units(events, DENSE) for node in plan_unit(SCOPE, unit, DENSE))
+    present: dict[tuple[int, str], Unit] = {}
+    root = None
+    for _ in range(data.draw(st.integers(1, 4))):
+        chosen = data.draw(st.sets(st.sampled_from(range(len(units))))) if units else set()
+        wanted = {units[index].key: units[index] for index in chosen}
+        replaced = {key for key in wanted if key in present and key[0] % 2}
+        removed = (present.keys() - wanted.keys()) | replaced
+        added = [unit for key, unit in wanted.items() if key not in present or key in replaced]
+        root, groups = await assemble(
+            root.rendering_id if root else None, removed, added, tree, participants=SCOPE, settings=DENSE
+        )
+        tree.add(groups)
+        present = wanted
+        expected, _ = await assemble(
+            None, set(), list(wanted.values()), tree, participants=SCOPE, settings=DENSE
+        )
+        assert (root.rendering_id if root else None) == (expected.rendering_id if expected else None)
+
+
+def long_scope(count: int) -> list[PlanEvent]:
+    """Conversations of six events, one every two hours."""
+    return [
+        PlanEvent(
+            event_seq=seq,
+            event_id=f"evt_{seq:07}",
+            timestamp=(seq // 6) * 120 * MINUTE + seq % 6 * MINUTE,
+            text=f"kiln{seq % 37} glaze{seq % 11} pottery",
+            speaker="Ana",
+        )
+        for seq in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [600, 12_000])
+async def test_one_changed_unit_opens_one_path(count: int) -> None:
+    """A late event costs the nodes on its path and their children, however long the scope."""
+    events = long_scope(count)
+    root, nodes = await plan_scope(SCOPE, events, SETTINGS)
+    tree = MemoryTree(nodes)
+    late = replace(events[count // 2], event_seq=count, event_id="evt_late", timestamp=events[count // 2].timestamp + 7)
+    top, written, read = await incremental(tree, root, events, [late], SETTINGS)
+    assert top is not None
+    assert top.rendering_id == await full([*events, late], SETTINGS)
+    assert len(written) < 20
+    assert tree.opened < 100
+    assert tree.calls < 90
+    assert read.read < 300
+
+
+async def test_appended_events_touch_the_end_alone() -> None:
+    """New events at the end replan the last unit at most, and read only around it."""
+    events = long_scope(6_003)
+    root, nodes = await plan_scope(SCOPE, events[:6_001], SETTINGS)
+    tree = MemoryTree(nodes)
+    top, written, read = await incremental(tree, root, events[:6_001], events[6_001:], SETTINGS)
+    assert top is not None
+    assert top.rendering_id == await full(events, SETTINGS)
+    assert len(written) < 15
+    assert read.read < 200
+
+
+async def test_a_great_import_streams() -> None:
+    """Steps of an import of many new events come as units complete, not all at the end."""
+    events = long_scope(3_000)
+    steps = [
+        step async for step in changed_units(events[10:], MemoryEvents(events), SETTINGS)
+    ]
+    assert max(len(step.added) for step in steps) <= 3
+    assert sum(len(unit) for step in steps for unit in step.added) >= 2_990
+
+
+async def test_an_unchanged_rebuild_writes_no_group() -> None:
+    """Replacing a unit by itself gives the old root and no new node."""
+    events = long_scope(600)
+    root, nodes = await plan_scope(SCOPE, events, SETTINGS)
+    assert root is not None
+    unit = Unit.of(plan_unit(SCOPE, next(split_units(events, SETTINGS)), SETTINGS))
+    top, groups = await assemble(
+        root.rendering_id, {unit.key}, [unit], MemoryTree(nodes), participants=SCOPE, settings=SETTINGS
+    )
+    assert top is not None
+    assert (top.rendering_id, groups) == (root.rendering_id, [])

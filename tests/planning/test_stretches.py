@@ -1,0 +1,97 @@
+"""Unit boundaries are local, and no unit is a single event without need (trap 11)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myria.planning.model import PlanEvent
+from myria.planning.settings import PlannerSettings
+from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
+from tests.planning.generators import DENSE, SETTINGS, scopes
+
+def starts(events: list[PlanEvent], rules: PlannerSettings) -> dict[str, bool | None]:
+    """The verdicts by event id."""
+    verdicts = unit_starts(events, rules, at_start=True, at_end=True)
+    return {event.event_id: verdict for event, verdict in zip(events, verdicts, strict=True)}
+
+
+@given(scopes(), st.sampled_from([SETTINGS, DENSE]))
+def test_units_hold_at_least_two_events(events: list[PlanEvent], rules: PlannerSettings) -> None:
+    """Units divide the scope in order, and only a scope of one event has a unit of one."""
+    units = list(split_units(events, rules))
+    assert [event for unit in units for event in unit] == events
+    if len(events) > 1:
+        assert min(len(unit) for unit in units) >= 2
+
+
+@given(scopes(), st.sampled_from([SETTINGS, DENSE]))
+def test_splitter_agrees_with_the_verdicts(events: list[PlanEvent], rules: PlannerSettings) -> None:
+    """Streaming cuts exactly where the verdicts over the whole scope say."""
+    verdicts = starts(events, rules)
+    firsts = [unit[0].event_id for unit in split_units(events, rules)]
+    assert firsts == [event_id for event_id, verdict in verdicts.items() if verdict]
+
+
+@given(scopes(), scopes(3), st.sampled_from([SETTINGS, DENSE]), st.data())
+def test_an_inserted_event_moves_boundaries_within_three_positions(
+    events: list[PlanEvent], extra: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
+) -> None:
+    """A verdict changes only where the new event is among the three before it or the two after it."""
+    if not extra:
+        return
+    at = data.draw(st.integers(0, len(events)))
+    low = events[at - 1].timestamp if at else -(10**16)
+    high = events[at].timestamp if at < len(events) else 10**16
+    late = PlanEvent(
+        event_seq=at * 10 - 5,
+        event_id=extra[0].event_id + "_late",
+        timestamp=data.draw(st.integers(low, high)),
+        type=extra[0].type,
+        task=extra[0].task,
+        context_id=extra[0].context_id,
+    )
+    whole = [*events[:at], late, *events[at:]]
+    before, after = starts(events, rules), starts(whole, rules)
+    for position, event in enumerate(whole):
+        if event is not late and before[event.event_id] != after[event.event_id]:
+            assert at - AFTER <= position <= at + BEFORE
+
+
+@given(scopes(), st.data())
+def test_a_window_gives_the_verdicts_of_the_whole(events: list[PlanEvent], data: st.DataObject) -> None:
+    """A region with its context decides like the whole scope, and says where its context is too short."""
+    first = data.draw(st.integers(0, len(events)))
+    last = data.draw(st.integers(first, len(events)))
+    region = unit_starts(
+        events[first:last], DENSE, at_start=first == 0, at_end=last == len(events) and last > first
+    )
+    whole = starts(events, DENSE)
+    for at, (event, verdict) in enumerate(zip(events[first:last], region, strict=True)):
+        if verdict is not None:
+            assert verdict == whole[event.event_id]
+        else:
+            assert at < BEFORE or at >= last - first - AFTER
+
+
+@given(scopes(), st.data())
+@settings(max_examples=60)
+def test_splitting_may_begin_at_any_unit(events: list[PlanEvent], data: st.DataObject) -> None:
+    """From any unit on, with three events of context, the units are those of the whole scope."""
+    units = list(split_units(events, DENSE))
+    if not units:
+        return
+    skipped = data.draw(st.integers(0, len(units) - 1))
+    begin = sum(len(unit) for unit in units[:skipped])
+    splitter = UnitSplitter(DENSE, events[max(0, begin - BEFORE) : begin])
+    rest = [unit for event in events[begin:] for unit in splitter.feed(event)]
+    rest.extend(splitter.finish())
+    assert rest == units[skipped:]
+
+
+def test_dense_streams_are_cut() -> None:
+    """Thousands of events in one microsecond become many units of bounded size."""
+    events = [PlanEvent(event_seq=seq, event_id=f"evt_{seq:06}", timestamp=0) for seq in range(20_000)]
+    sizes = [len(unit) for unit in split_units(events, SETTINGS)]
+    assert len(sizes) > 40
+    assert max(sizes) < 4_000
