@@ -9,6 +9,7 @@ Events get their event_id before the first attempt, so an attempt whose outcome 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections import OrderedDict, deque
@@ -30,6 +31,8 @@ from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+
+_log = logging.getLogger(__name__)
 
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
@@ -140,6 +143,7 @@ class Ingest:
             rows = await self._rows(tenant, events, deadline)
             outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
             group = _Group(rows=rows, importing=importing, deadline=deadline, outcome=outcome)
+            outcome.add_done_callback(_seen)
             lane = self._lanes.get(tenant)
             if lane is None:
                 lane = self._lanes[tenant] = _Lane()
@@ -384,7 +388,14 @@ def _refusal(error: Exception) -> errors.MyriaError:
         return errors.InvalidPayload(f"the database refuses this event: {error}")
     if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError):
         return errors.DatabaseUnavailable(f"the database refused the append: {error}; retry")
+    _log.error("an append failed unexpectedly", exc_info=error, extra={"action": "append_failed"})
     return errors.InternalError("the append failed unexpectedly; the log holds the trace")
+
+
+def _seen(outcome: asyncio.Future[list[AppendResult]]) -> None:
+    """A caller that gave up at its deadline leaves an outcome that nobody asks for."""
+    if not outcome.cancelled():
+        outcome.exception()
 
 
 def _fail(group: _Group, error: errors.MyriaError) -> None:

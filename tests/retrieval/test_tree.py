@@ -43,9 +43,7 @@ def test_topics_with_one_child_are_left_out() -> None:
     """Between a scope's root and a leaf only the topics where hits part are shown."""
     hits = [Leafward(event=_event(1), path=PATHS[0]), Leafward(event=_event(2), path=PATHS[2])]
 
-    root = assemble(
-        hits, topics=TOPICS, asked_by=["ann"], max_nodes=60, max_depth=None, max_tokens=None
-    ).root
+    root = assemble(hits, topics=TOPICS, asked_by=["ann"], max_nodes=60, max_depth=None, max_tokens=None).root
 
     (scope_root,) = root["children"]
     (march,) = scope_root["children"]
@@ -99,7 +97,10 @@ def test_every_event_hangs_under_its_own_leaf(picks: list[int]) -> None:
     root = assemble(hits, topics=TOPICS, asked_by=["ann"], max_nodes=500, max_depth=None, max_tokens=None).root
 
     parents = {
-        child["event_seq"]: node for _, node in _walk(root) for child in node.get("children", ()) if "event_seq" in child
+        child["event_seq"]: node
+        for _, node in _walk(root)
+        for child in node.get("children", ())
+        if "event_seq" in child
     }
     for number, pick in enumerate(picks):
         expected = PATHS[pick][-1].decode() if PATHS[pick] else None

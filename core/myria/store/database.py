@@ -105,6 +105,10 @@ class Database:
         try:
             with translated():
                 yield connection
+        except errors.DatabaseUnavailable:
+            with _quietly():
+                connection.terminate()
+            raise
         finally:
             with _quietly():
                 await pool.release(connection, timeout=2.0)
@@ -186,6 +190,8 @@ _UNREACHABLE = (
     asyncpg.TooManyConnectionsError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,
+    # asyncpg's own word for a connection whose server went away between two protocol steps.
+    asyncpg.InternalClientError,
     ConnectionError,
     TimeoutError,
     OSError,
@@ -194,7 +200,7 @@ _UNREACHABLE = (
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Giving back a broken connection cannot fail what was already answered; the pool replaces it."""
+    """A connection that is broken, or gone already, is replaced by the pool: giving it back cannot fail a request."""
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
         yield
 

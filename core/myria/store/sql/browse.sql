@@ -1,0 +1,90 @@
+-- name: snapshot
+-- One snapshot by its id or its number; the active one when neither is given.
+SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.lineage, s.counts,
+       s.planner_version, s.planner_settings, s.created_at, s.activated_at
+FROM myria.snapshots s
+WHERE s.tenant_id = $1
+  AND CASE WHEN $2::text IS NOT NULL THEN s.snapshot_id = $2
+           WHEN $3::integer IS NOT NULL THEN s.number = $3
+           ELSE s.snapshot_id = (SELECT a.snapshot_id FROM myria.active_snapshots a WHERE a.tenant_id = $1) END;
+
+-- name: roots
+-- One page of a snapshot's scopes with their roots, those of some participants only when any are given.
+SELECT c.scope_id, c.participants, root.root_rendering_id
+FROM myria.scopes c
+CROSS JOIN LATERAL (
+    SELECT x.root_rendering_id FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = c.scope_id AND x.number::bigint <@ $2::int8multirange
+    ORDER BY x.number DESC LIMIT 1
+) root
+WHERE c.tenant_id = $1 AND c.scope_id > $3 AND c.participants @> $4::text[]
+ORDER BY c.scope_id
+LIMIT $5;
+
+-- name: differing_roots
+-- One page of the scopes whose roots differ between two lineages; a root is null where a lineage has none.
+WITH touched AS (
+    SELECT DISTINCT x.scope_id FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id > $4
+      AND x.number::bigint <@ (($2::int8multirange + $3::int8multirange) - ($2::int8multirange * $3::int8multirange))
+    ORDER BY x.scope_id LIMIT $5
+)
+SELECT t.scope_id, c.participants, a.root_rendering_id AS before, b.root_rendering_id AS after
+FROM touched t
+JOIN myria.scopes c ON c.tenant_id = $1 AND c.scope_id = t.scope_id
+LEFT JOIN LATERAL (
+    SELECT x.root_rendering_id FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = t.scope_id AND x.number::bigint <@ $2::int8multirange
+    ORDER BY x.number DESC LIMIT 1
+) a ON true
+LEFT JOIN LATERAL (
+    SELECT x.root_rendering_id FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = t.scope_id AND x.number::bigint <@ $3::int8multirange
+    ORDER BY x.number DESC LIMIT 1
+) b ON true
+ORDER BY t.scope_id;
+
+-- name: renderings
+-- Renderings with the refs of those that are leaves; in any order.
+SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.events, r.leaves,
+       r.units, r.first_at, r.last_at, n.event_seqs
+FROM myria.renderings r
+LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic'
+WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[]);
+
+-- name: event_ids
+SELECT e.event_seq, e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[]);
+
+-- name: events
+-- One page of the log, newest first, by what a person may filter it.
+SELECT e.event_seq, e.event_id, e.occurred_at, e.ingested_at, e.channel, s.participants, e.source_event_key, e.type,
+       e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
+FROM myria.events e
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+WHERE e.tenant_id = $1 AND e.event_seq < $2
+  AND s.participants @> $3::text[]
+  AND ($4::text IS NULL OR e.channel = $4)
+  AND ($5::text IS NULL OR e.type = $5)
+  AND ($6::text IS NULL OR e.context_id = $6)
+  AND ($7::timestamptz IS NULL OR e.occurred_at >= $7)
+  AND ($8::timestamptz IS NULL OR e.occurred_at < $8)
+  AND ($9::boolean IS NULL OR e.internal = $9)
+ORDER BY e.event_seq DESC
+LIMIT $10;
+
+-- name: newer_events
+-- What came after a point of the log, oldest first; a follower asks again for a while, because commits can be late.
+SELECT e.event_seq, e.event_id, e.occurred_at, e.ingested_at, e.channel, s.participants, e.source_event_key, e.type,
+       e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
+FROM myria.events e
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <> ALL ($3::bigint[])
+  AND s.participants @> $4::text[]
+  AND ($5::text IS NULL OR e.channel = $5)
+  AND ($6::text IS NULL OR e.type = $6)
+  AND ($7::text IS NULL OR e.context_id = $7)
+  AND ($8::timestamptz IS NULL OR e.occurred_at >= $8)
+  AND ($9::timestamptz IS NULL OR e.occurred_at < $9)
+  AND ($10::boolean IS NULL OR e.internal = $10)
+ORDER BY e.event_seq
+LIMIT 1000;

@@ -1,0 +1,209 @@
+"""Appending through the real database: idempotency, shared commits, atomic groups, outages."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myria import errors
+from myria.contract.event import NewEvent, parse_event
+from myria.contract.limits import Limits
+from myria.ingest import Ingest
+from myria.store.database import Database as Pool
+from myria.store.locks import lock_key
+from tests.support.postgres import Database
+
+
+def event(
+    key: str | None = None, *, text: str = "hello", who: tuple[str, ...] = ("ann", "bob"), **more: Any
+) -> NewEvent:
+    arguments: dict[str, Any] = {
+        "timestamp": "2026-01-02T03:04:05Z",
+        "channel": "chat",
+        "participants": list(who),
+        "payload": {"text": text},
+        **more,
+    }
+    if key is not None:
+        arguments["source_event_key"] = key
+    return parse_event(arguments, Limits(), importing="event_id" in more)
+
+
+async def stored(pool: Pool, tenant: str = "default") -> list[asyncpg.Record]:
+    async with pool.read(tenant) as connection:
+        return await connection.fetch("SELECT * FROM myria.events ORDER BY event_seq")
+
+
+async def test_a_repeat_answers_the_first_event(database: Database) -> None:
+    """The same (channel, source_event_key) is stored once, and a repeat names the first event and its participants."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        (first,) = await ingest.append_events("default", [event("k")])
+        (again,) = await ingest.append_events("default", [event("k")])
+        (other,) = await ingest.append_events("default", [event("k", who=("carol",))])
+
+        assert not first.deduplicated
+        assert (again.event_id, again.deduplicated, again.payload_differs) == (first.event_id, True, False)
+        assert (other.event_id, other.participants, other.payload_differs) == (first.event_id, ("ann", "bob"), True)
+        assert len(await stored(pool)) == 1
+
+
+async def test_a_batch_keeps_its_order_and_may_repeat_itself(database: Database) -> None:
+    """Within a batch event_seq follows input order, and a key given twice is one event."""
+    async with Pool(database.server_dsn) as pool:
+        results = await Ingest(pool).append_events("default", [event(key) for key in ("z", "a", "m", "a")])
+
+        assert results[1].event_id == results[3].event_id
+        assert results[3].deduplicated
+        assert results[0].event_seq < results[1].event_seq < results[2].event_seq
+
+
+async def test_events_without_a_key_are_always_new(database: Database) -> None:
+    """Without a key, two equal appends are two events."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        await ingest.append_events("default", [event()])
+        await ingest.append_events("default", [event()])
+
+        assert len(await stored(pool)) == 2
+
+
+async def test_concurrent_appends_share_commits_and_lose_nothing(database: Database) -> None:
+    """Hundreds of concurrent appends with duplicates take few commits; every answer names a stored event."""
+    async with Pool(database.server_dsn) as pool:
+        sizes: list[int] = []
+        ingest = Ingest(pool, on_commit=sizes.append)
+        keys = [f"k{number % 150}" for number in range(400)]
+        random.Random(7).shuffle(keys)
+        answers = await asyncio.gather(*(ingest.append_events("default", [event(key)]) for key in keys))
+
+        rows = {row["source_event_key"]: row["event_id"] for row in await stored(pool)}
+        assert len(rows) == 150
+        assert all(answer[0].event_id == rows[key] for key, answer in zip(keys, answers, strict=True))
+        assert sum(not answer[0].deduplicated for answer in answers) == 150
+        assert len(sizes) < 100
+
+
+async def test_a_refused_event_fails_alone(database: Database) -> None:
+    """An event the database refuses fails its own caller; those who shared the commit succeed."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        refused = dataclasses.replace(event("bad"), payload_json=b'{"a":"\\u0000"}')
+        results = await asyncio.gather(
+            *(ingest.append_events("default", [event(f"k{number}")]) for number in range(5)),
+            ingest.append_events("default", [event("partner"), refused]),
+            return_exceptions=True,
+        )
+
+        assert isinstance(results[-1], errors.InvalidPayload)
+        assert {row["source_event_key"] for row in await stored(pool)} == {f"k{number}" for number in range(5)}
+
+
+async def test_an_append_waits_for_a_build_that_reads_its_cutoff(database: Database) -> None:
+    """While the append lock is held exclusively no sequence number is allocated (trap 1)."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        await ingest.append_events("default", [event("warm")])
+        holder = await asyncpg.connect(database.dsn)
+        async with holder.transaction():
+            await holder.execute("SELECT pg_advisory_xact_lock($1)", lock_key("append", "default"))
+            appending = asyncio.create_task(ingest.append_events("default", [event("late")]))
+            await asyncio.sleep(0.2)
+            last = await holder.fetchval("SELECT last_value FROM myria.event_seq")
+            assert not appending.done()
+            assert last == 1
+        (result,) = await appending
+        await holder.close()
+
+        assert result.event_seq == 2
+
+
+async def test_appends_survive_killed_connections(database: Database) -> None:
+    """Backends terminated at random cost retries, never a lost or doubled event, keyed or not."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        await ingest.append_events("default", [event("warm")])
+        stop = asyncio.Event()
+        killer = asyncio.create_task(_terminate_backends(database.superuser_dsn, stop))
+        answers = await asyncio.gather(
+            *(_later(number, ingest, event(f"k{number}" if number % 2 else None)) for number in range(300))
+        )
+        stop.set()
+        kills = await killer
+
+        rows = [row["event_id"] for row in await stored(pool)]
+        assert kills > 0
+        assert len(rows) == 301
+        assert {answer.event_id for answer in answers} < set(rows)
+
+
+async def test_no_database_is_a_retryable_error_within_the_deadline() -> None:
+    """Without a database an append fails as unavailable before its deadline, and says to retry."""
+    async with Pool("postgresql://nobody@127.0.0.1:1/none") as pool:
+        with pytest.raises(errors.UnavailableError) as caught:
+            await Ingest(pool, deadline=0.5).append_events("default", [event("k")])
+
+        assert caught.value.retryable
+
+
+async def test_an_import_keeps_ids_and_refuses_other_content(database: Database) -> None:
+    """An import restores event_id, takes an identical repeat as done, and refuses the id with other content."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        original = event("k", event_id="evt_one")
+        (first,) = await ingest.import_events("default", [original])
+        (again,) = await ingest.import_events("default", [original])
+
+        assert first.event_id == "evt_one"
+        assert again.deduplicated
+        for changed in (
+            event("k", event_id="evt_one", text="other"),
+            event("k2", event_id="evt_one"),
+            event("k", event_id="evt_two"),
+            event("k", event_id="evt_one", type="note"),
+        ):
+            with pytest.raises(errors.EventIdConflict):
+                await ingest.import_events("default", [changed])
+
+
+async def test_tenants_do_not_see_each_other(database: Database) -> None:
+    """The same key in two tenants is two events, and each tenant reads its own."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        (one,) = await ingest.append_events("one", [event("k")])
+        (two,) = await ingest.append_events("two", [event("k")])
+
+        assert one.event_id != two.event_id
+        assert [row["event_id"] for row in await stored(pool, "one")] == [one.event_id]
+
+
+async def test_the_serving_role_cannot_name_every_tenant(database: Database) -> None:
+    """Row-level security refuses the control plane's '*' to the role that serves."""
+    async with Pool(database.server_dsn) as pool:
+        await Ingest(pool).append_events("one", [event("k")])
+        async with pool.read("*") as connection:
+            assert await connection.fetchval("SELECT count(*) FROM myria.events") == 0
+
+
+async def _later(number: int, ingest: Ingest, one: NewEvent) -> Any:
+    await asyncio.sleep(number * 0.003)
+    (result,) = await ingest.append_events("default", [one])
+    return result
+
+
+async def _terminate_backends(dsn: str, stop: asyncio.Event) -> int:
+    connection = await asyncpg.connect(dsn)
+    kills = 0
+    while not stop.is_set():
+        kills += await connection.fetchval(
+            "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() AND usename = 'myria_server') killed"
+        )
+        await asyncio.sleep(0.05)
+    await connection.close()
+    return kills
