@@ -61,7 +61,7 @@ bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS choose
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write the generated pages of docs/ anew: settings and errors.
+docs: venv ## Write the generated pages of docs/ anew: settings, errors, tools.
 	$(BIN)/python scripts/generate_docs.py
 
 clean: ## Remove .venv and every cache (no data: that lives in the data directory).

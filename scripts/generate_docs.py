@@ -1,4 +1,5 @@
-"""Write the generated pages of docs/: settings.md from the settings' docstrings, errors.md from the error tree.
+"""Write the generated pages of docs/: settings.md from the settings' docstrings, errors.md from the error tree,
+tools.md from the catalogue of tools.
 
 Usage: generate_docs.py [--check]
 
@@ -12,8 +13,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from myria import errors
+from myria.contract.tools import TOOLS, Tool, input_schema
 from myria.settings import RESERVED_VARIABLES, SECTIONS, SettingDescription, Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -63,6 +66,21 @@ forbidden answer alike. `details` never holds text of other participants.
 ```
 {{tree}}
 ```
+"""
+
+TOOLS_HEAD = f"""\
+{NOTICE}
+
+# Tools
+
+Every tool takes one JSON object and answers one JSON object (as `structuredContent`, and the same as text). An unknown
+argument is refused, and the message names the nearest known one. Names are advertised as written here, or with
+`myria_` instead of `myria.` where a host allows no dots (setting `mcp.tool_names`); both are accepted.
+
+A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
+participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of
+an event whether it is in that snapshot or in the fresh tail, and `next_cursor` continues a truncated answer.
+Errors are listed in [errors.md](errors.md). The complete schemas, of answers too, come with `tools/list`.
 """
 
 
@@ -137,6 +155,54 @@ def leaves(error: type[errors.MyriaError]) -> Iterator[type[errors.MyriaError]]:
         yield from leaves(kind)
 
 
+def tools_page() -> str:
+    """Return docs/tools.md."""
+    parts = [TOOLS_HEAD, "\n| tool | profile | what for |\n|---|---|---|\n"]
+    parts.extend(
+        f"| [`{tool.dotted()}`](#{tool.dotted().replace('.', '')}) | {tool.profile} | {cell(tool.title)} |\n"
+        for tool in TOOLS
+    )
+    parts.extend(f"\n## {tool.dotted()}\n\n{tool.description}\n\n{arguments_table(tool)}" for tool in TOOLS)
+    return "".join(parts)
+
+
+def arguments_table(tool: Tool) -> str:
+    """Return the arguments of a tool as a table, and what it answers at the top level."""
+    schema = input_schema(tool)
+    required = schema.get("required", [])
+    lines = ["| argument | type | meaning |\n|---|---|---|\n"] if schema["properties"] else ["No arguments.\n"]
+    for name, shape in schema["properties"].items():
+        kind = f"{type_name(shape)}, required" if name in required else type_name(shape)
+        lines.append(f"| `{name}` | {cell(kind)} | {cell(meaning(shape))} |\n")
+    answered = ", ".join(f"`{name}`" for name in tool.answer.model_fields)
+    return f"{''.join(lines)}\nAnswers {answered}.\n"
+
+
+def type_name(shape: dict[str, Any]) -> str:
+    """Return the type of an argument in words."""
+    if "enum" in shape:
+        return " | ".join(str(value) for value in shape["enum"])
+    if "anyOf" in shape:
+        return " or ".join(type_name(arm) for arm in shape["anyOf"])
+    if shape.get("type") == "array":
+        return f"list of {type_name(shape['items'])}"
+    if shape.get("type") == "object" and "properties" in shape:
+        names = ", ".join(shape["properties"])
+        return f"{{{names}}}" if len(names) < 40 else "event (as for append_event)"
+    if shape.get("format") == "date-time":
+        return "RFC 3339 time"
+    low, high = shape.get("minimum"), shape.get("maximum")
+    bounds = f" {low}..{high}" if low is not None and high is not None else ""
+    return f"{shape.get('type', 'any')}{bounds}"
+
+
+def meaning(shape: dict[str, Any]) -> str:
+    """Return an argument's description with its default, when that says something."""
+    text = shape.get("description", "")
+    default = shape.get("default")
+    return text if default in (None, False, [], "") else f"{text}; default {plain(default)}"
+
+
 def summary(subject: type) -> str:
     """Return the first paragraph of a docstring on one line."""
     return " ".join(inspect.cleandoc(subject.__doc__ or "").split("\n\n")[0].split())
@@ -147,7 +213,7 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "errors.md": errors_page}
+PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "errors.md": errors_page, "tools.md": tools_page}
 
 
 if __name__ == "__main__":
