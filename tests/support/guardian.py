@@ -13,9 +13,10 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
-from myria_cli.embedded.processes import end_remains
+from myria_cli.embedded.processes import cluster_tag, end_remains
 
 
 def started(pid: int) -> str:
@@ -49,6 +50,8 @@ def main() -> None:
         cluster = folder / "data" / "postgres"
         if cluster.is_dir():
             end_remains(cluster)
+            for sockets in Path(tempfile.gettempdir()).glob(f"{cluster_tag(cluster)}*"):
+                shutil.rmtree(sockets, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 

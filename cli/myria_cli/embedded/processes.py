@@ -8,6 +8,7 @@ account's `/proc/PID/cwd`. What everybody may read is a process's title, so the 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 _LINUX = sys.platform == "linux"
+_MARK = re.compile(r"(?:cluster_name=|: )(myria-[0-9a-f]{12})\b")
 
 
 def cluster_tag(cluster: Path) -> str:
@@ -41,8 +43,8 @@ def serves(pid: int, cluster: Path) -> bool:
     text = title(pid)
     if text is None:
         return False
-    if cluster_tag(cluster) in text:
-        return True
+    if marks := _MARK.findall(text):
+        return cluster_tag(cluster) in marks
     if "postgres" not in text and "postmaster" not in text:
         return False
     try:

@@ -48,6 +48,8 @@ READY_WAIT_S = 300.0
 """How long a started server may take to accept connections; recovery after a crash replays up to 1 GB."""
 RETRY_WAIT_S = 30.0
 """How long to go on trying while remains of a killed server hold its shared memory, or others its port."""
+PORT_WAIT_S = 2.0
+"""How long a restart waits for its own port before it does without."""
 STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 """Fast shutdown, immediate shutdown, force; and the seconds each is given."""
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -310,7 +312,8 @@ class EmbeddedPostgres:
                 self._log_files.prune()
             self._socket_folder = make_socket_folder(self.cluster, account, self._socket_folder)
             if restart:
-                listen = listen and is_free(self.port)
+                # Without the port the socket still serves those who hold its connection string.
+                listen = listen and await _becomes_free(self.port)
             else:
                 self._port = free_port(self._port or self._last_port())
             text = await self._try_launch(account, binaries, listen=listen)
@@ -449,6 +452,16 @@ class EmbeddedPostgres:
         processes.end_remains(self.cluster)
         if self._socket_folder:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+
+async def _becomes_free(port: int) -> bool:
+    """Whether a dead server's port can be had again; its last child lets go of it a moment later."""
+    deadline = time.monotonic() + PORT_WAIT_S
+    while not is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -1,0 +1,39 @@
+"""A place for a data directory, and what a server in it may have left behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.processes import Guardian, Spawned, Spawner
+
+from myria_cli.embedded.processes import cluster_tag, end_remains
+
+HOLD = Path(__file__).with_name("hold.py")
+
+
+@pytest.fixture
+def data_dir(guardian: Guardian) -> Iterator[Path]:
+    """A data directory that does not exist yet, in a private folder; its server is ended with the test."""
+    folder = Path(tempfile.mkdtemp(prefix="myria-test-"))
+    guardian.tell(f"folder {folder}")
+    path = folder / "data"
+    yield path
+    if (path / "postgres").is_dir():
+        end_remains(path / "postgres")
+        for sockets in Path(tempfile.gettempdir()).glob(f"{cluster_tag(path / 'postgres')}*"):
+            shutil.rmtree(sockets)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def hold(spawn: Spawner) -> Callable[..., Spawned]:
+    """Start `hold.py` on a data directory, in a process of its own."""
+
+    def start(data_dir: Path, *flags: str) -> Spawned:
+        return spawn.python(HOLD, data_dir, "fast", *flags)
+
+    return start
