@@ -4,7 +4,8 @@
   `operator` module.
 - Tests live under tests/ alone.
 - The version is the same in pyproject.toml and CHANGELOG.md's newest entry.
-- What the code imports is declared in pyproject.toml.
+- What the code imports is declared in pyproject.toml, and what is declared there is explained in docs/dependencies.md.
+- Links between the pages of the documentation lead somewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ OURS = {"myria", "myria_server", "myria_operator", "myria_builder", "myria_cli",
 
 def main() -> int:
     """Return the exit status."""
-    breaches = [*operator_breaches(), *test_breaches(), *version_breaches(), *import_breaches()]
+    breaches = [
+        *operator_breaches(),
+        *test_breaches(),
+        *version_breaches(),
+        *import_breaches(),
+        *explanation_breaches(),
+        *link_breaches(),
+    ]
     for breach in breaches:
         print(breach)
     return 1 if breaches else 0
@@ -64,6 +72,22 @@ def import_breaches() -> Iterator[str]:
                 providers = {normal(provider) for provider in distributions.get(name, [name])}
                 if not providers & declared:
                     yield f"{path.relative_to(ROOT)}: imports {name}, which pyproject.toml does not declare"
+
+
+def explanation_breaches() -> Iterator[str]:
+    """Yield declared distributions that docs/dependencies.md does not name."""
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
+    for name in sorted({*declared_names()}):
+        if not re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", page):
+            yield f"docs/dependencies.md: does not explain {name}"
+
+
+def link_breaches() -> Iterator[str]:
+    """Yield links of the documentation to files that are not there."""
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            if "://" not in target and not (page.parent / target).exists():
+                yield f"{page.relative_to(ROOT)}: leads to {target}, which is not there"
 
 
 def imported(path: Path) -> set[str]:
