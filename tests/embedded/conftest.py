@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.processes import Guardian, Spawned, Spawner
 
 from myria_cli.embedded.processes import cluster_tag, end_remains
+from tests.support.processes import Guardian, Spawned, Spawner
 
 HOLD = Path(__file__).with_name("hold.py")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncpg
+
 from tests.support.postgres import Database, Databases
 
 

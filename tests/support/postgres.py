@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
-from tests.support.processes import Guardian
 
 from myria_cli.embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_cli.embedded.roles import OWNER
+from tests.support.processes import Guardian
 
 THROW_AWAY = {
     "fsync": "off",
