@@ -6,14 +6,15 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from myria.contract import answers, inputs
 from myria.contract.limits import Limits
+from myria.settings import Profile
 
-Profile = Literal["core", "observe", "admin"]
+
 Json = dict[str, Any]
 
 PREFIX = "myria"

@@ -1,0 +1,316 @@
+"""Everything between the HTTP server and MCP: who may ask, how much, how fast, in what JSON.
+
+Order: method, host, body (size, pace), strict JSON, batch, fast path, SDK. What is refused here never reaches the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from myria import jsontext
+from myria.errors import BodyTooLarge, DeadlineExceeded, InvalidArgument, MyriaError
+from myria_server.fastpath import FastPath
+from myria_server.metrics import ServerMetrics
+from myria_server.protocol import CALLER_KEY
+from myria_server.refusals import blamed_call, id_of, rpc_error
+from myria_server.toolbox import Caller, Toolbox, refusal
+
+MAX_BATCH_MESSAGES = 100
+"""Messages in one JSON-RPC batch."""
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
+"""Protocol versions with JSON-RPC batches; no header means 2025-03-26, and 2025-06-18 took batches away."""
+
+_MODERN = b"2026-07-28"
+_ROUTING = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"content-type", b"accept", b"host"})
+_WHITE = b" \t"
+_REMEMBERED_HOSTS = 256
+
+Authenticate = Callable[[Scope], Caller]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One HTTP request whose headers were looked at."""
+
+    scope: Scope
+    headers: Mapping[bytes, bytes]
+    caller: Caller
+    receive: Receive
+
+
+class HostList:
+    """The host names under which this server may be addressed, against DNS rebinding.
+
+    Args:
+        names: beside loopback: `name` (any port), `name:port`, `*.domain`, or `*` for every host.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(name.lower().removesuffix(":*") for name in (*_LOOPBACK_NAMES, *names))
+        self._suffixes = tuple(name[1:] for name in self._names if name.startswith("*."))
+        self._verdicts: dict[tuple[bytes, bytes | None], str | None] = {}
+
+    def refusal(self, host: bytes, origin: bytes | None) -> str | None:
+        """Return which header names a foreign host, or None."""
+        key = (host, origin)
+        if key in self._verdicts:
+            return self._verdicts[key]
+        verdict = None
+        if not self._allows(host.decode("latin-1")):
+            verdict = "host"
+        elif origin:
+            scheme, _, rest = origin.decode("latin-1").partition("://")
+            if scheme not in ("http", "https") or not self._allows(rest):
+                verdict = "origin"
+        if len(self._verdicts) >= _REMEMBERED_HOSTS:
+            self._verdicts.clear()
+        self._verdicts[key] = verdict
+        return verdict
+
+    def _allows(self, authority: str) -> bool:
+        authority = authority.lower()
+        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:/\[\]@?#\s]+)(:[0-9]+)?", authority)
+        if match is None:
+            return False
+        name = match[1]
+        return "*" in self._names or name in self._names or authority in self._names or name.endswith(self._suffixes)
+
+
+class Gate:
+    """The ASGI application at /mcp.
+
+    Args:
+        sdk: where requests go that are not plain calls.
+        body_bytes: largest request body.
+        body_timeout: seconds within which a body must have arrived.
+        authenticate: tells from the ASGI scope who calls. There are no credentials yet; this is their place.
+    """
+
+    def __init__(
+        self,
+        *,
+        toolbox: Toolbox,
+        fast_path: FastPath | None,
+        render: FastPath,
+        sdk: ASGIApp,
+        hosts: HostList,
+        metrics: ServerMetrics,
+        body_bytes: int,
+        body_timeout: float,
+        authenticate: Authenticate,
+    ) -> None:
+        self._toolbox = toolbox
+        self._fast_path = fast_path
+        self._render = render
+        self._sdk = sdk
+        self._hosts = hosts
+        self._metrics = metrics
+        self._body_bytes = body_bytes
+        self._body_timeout = body_timeout
+        self._authenticate = authenticate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        headers: dict[bytes, bytes] = {}
+        repeated = False
+        for name, value in scope["headers"]:
+            if name in headers and name in _ROUTING:
+                repeated = True
+            headers[name] = value.strip(_WHITE)
+        if scope["method"] != "POST":
+            await _respond(send, 405, b"", content_type=None, extra=((b"allow", b"POST"),))
+            return
+        foreign = "host" if repeated and _count(scope, b"host") > 1 else None
+        foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        if foreign is not None:
+            self._metrics.refused(f"foreign_{foreign}")
+            text = f"Invalid {foreign.title()} header: this server does not answer under that name"
+            await _respond(send, 421 if foreign == "host" else 403, text.encode(), content_type=b"text/plain")
+            return
+        try:
+            body = await self._read_body(headers, receive)
+        except MyriaError as error:
+            self._metrics.refused(error.code)
+            status = 413 if isinstance(error, BodyTooLarge) else 408
+            await self._refuse(send, None, error, status=status, code=mcp_types.INVALID_REQUEST, close=True)
+            return
+        if body is None:
+            return
+        try:
+            message = jsontext.decode(body)
+        except MyriaError as error:
+            await self._refuse_text(send, headers, body, error)
+            return
+        caller = self._authenticate(scope)
+        if type(message) is list and headers.get(b"mcp-protocol-version") != _MODERN:
+            await self._batch(_Request(scope, headers, caller, receive), message, send)
+            return
+        if not repeated and self._fast_path is not None and _accepts_json(headers):
+            plain = self._fast_path.recognise(headers, message)
+            if plain is not None:
+                outcome = await self._toolbox.call(plain.name, plain.arguments, caller)
+                await _respond(send, 200, self._fast_path.render(plain, outcome))
+                return
+        await self._hand_over(_Request(scope, headers, caller, receive), body, send)
+
+    async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | None:
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared[:20]) > self._body_bytes:
+            raise self._too_large()
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > self._body_bytes:
+                        raise self._too_large()
+                    if not message.get("more_body", False):
+                        return bytes(part) if not parts else b"".join((*parts, part))
+                    parts.append(part)
+        except TimeoutError as error:
+            raise DeadlineExceeded(
+                f"the request body did not arrive within {self._body_timeout:g} s", deadline_s=self._body_timeout
+            ) from error
+
+    def _too_large(self) -> MyriaError:
+        return BodyTooLarge(
+            f"the request body is larger than {self._body_bytes} bytes; send fewer events at once",
+            limit=self._body_bytes,
+        )
+
+    async def _refuse_text(self, send: Send, headers: Mapping[bytes, bytes], body: bytes, error: MyriaError) -> None:
+        """Refuse JSON that is not strict: as the tool's own refusal where it lies in a call's arguments."""
+        blamed = blamed_call(body, error)
+        if blamed is not None and self._toolbox.knows(blamed[1]):
+            request_id, name, about_arguments = blamed
+            self._toolbox.count(name, error.code)
+            modern = headers.get(b"mcp-protocol-version") == _MODERN
+            await _respond(send, 200, self._render.response(request_id, refusal(about_arguments), modern=modern))
+            return
+        self._metrics.refused(error.code)
+        await self._refuse(send, id_of(jsontext.outline(body)), error, status=400, code=mcp_types.PARSE_ERROR)
+
+    async def _refuse(
+        self,
+        send: Send,
+        request_id: int | str | None,
+        error: MyriaError,
+        *,
+        status: int,
+        code: int,
+        close: bool = False,
+    ) -> None:
+        """Answer with a JSON-RPC error whose data is the coded error."""
+        body = rpc_error(request_id, code, error.message, error.to_json())
+        await _respond(send, status, body, extra=((b"connection", b"close"),) if close else ())
+
+    async def _batch(self, request: _Request, messages: list[Any], send: Send) -> None:
+        """Answer a JSON-RPC batch, message by message, where the protocol version has batches."""
+        version = request.headers.get(b"mcp-protocol-version")
+        refused: str | None = None
+        if version not in _BATCH_VERSIONS:
+            shown = version.decode("latin-1")[:40] if version else ""
+            refused = f"protocol version {shown} has no JSON-RPC batches; send one message per request"
+        elif not messages:
+            refused = "a JSON-RPC batch must hold at least one message"
+        elif len(messages) > MAX_BATCH_MESSAGES:
+            refused = f"a JSON-RPC batch may hold at most {MAX_BATCH_MESSAGES} messages"
+        if refused is not None:
+            self._metrics.refused("batch")
+            error = InvalidArgument(refused)
+            await self._refuse(send, None, error, status=400, code=mcp_types.INVALID_REQUEST)
+            return
+        answers = [await self._one_of_batch(request, message) for message in messages]
+        said = [answer for answer in answers if answer]
+        if said:
+            await _respond(send, 200, b"[" + b",".join(said) + b"]")
+        else:
+            await _respond(send, 202, b"", content_type=None)
+
+    async def _one_of_batch(self, request: _Request, message: Any) -> bytes:
+        if type(message) is not dict:
+            return rpc_error(None, mcp_types.INVALID_REQUEST, "each message of a batch must be an object")
+        if message.get("method") == "initialize":
+            text = "initialize must not be part of a batch"
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text)
+        if self._fast_path is not None and _accepts_json(request.headers):
+            plain = self._fast_path.recognise(request.headers, message)
+            if plain is not None:
+                outcome = await self._toolbox.call(plain.name, plain.arguments, request.caller)
+                return self._fast_path.render(plain, outcome)
+        parts: list[bytes] = []
+
+        async def capture(sent: Message) -> None:
+            if sent["type"] == "http.response.body":
+                parts.append(sent.get("body", b""))
+
+        await self._hand_over(request, orjson.dumps(message), capture)
+        return b"".join(parts)
+
+    async def _hand_over(self, request: _Request, body: bytes, send: Send) -> None:
+        """Let the SDK answer, with the body read already and white space around header values gone.
+
+        httptools keeps that white space, and the SDK compares header values with the body as they are.
+        """
+        inner: MutableMapping[str, Any] = dict(request.scope)
+        inner["path"], inner["raw_path"] = "/mcp", b"/mcp"
+        inner["headers"] = [
+            (name, value.strip(_WHITE) if name != b"content-length" else str(len(body)).encode())
+            for name, value in request.scope["headers"]
+            if name != b"transfer-encoding"
+        ]
+        inner[CALLER_KEY] = request.caller
+        given = False
+
+        async def replay() -> Message:
+            nonlocal given
+            if given:
+                return await request.receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._sdk(inner, replay, send)
+
+
+def _accepts_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a POST is JSON and wants JSON, in the words clients use."""
+    if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+        return False
+    accept = headers.get(b"accept", b"")
+    if b"application/json" in accept:
+        return b";" not in accept
+    return accept == b"*/*"
+
+
+def _count(scope: Scope, name: bytes) -> int:
+    return sum(1 for header, _ in scope["headers"] if header == name)
+
+
+async def _respond(
+    send: Callable[[Message], Awaitable[None]],
+    status: int,
+    body: bytes,
+    *,
+    content_type: bytes | None = b"application/json",
+    extra: Sequence[tuple[bytes, bytes]] = (),
+) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), *extra]
+    if content_type is not None:
+        headers.append((b"content-type", content_type))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

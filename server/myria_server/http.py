@@ -1,0 +1,237 @@
+"""Running the application on a TCP port: the port first, then requests, then a drain with an end.
+
+There is no authentication yet, so anything but loopback must be asked for with `insecure=True`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import Any, TypeVar
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from myria.contract.memory import MemoryApi
+from myria.errors import ConfigurationError, PortInUse
+from myria.settings import Settings
+from myria_server.app import ServerApp, build_app
+from myria_server.metrics import ServerMetrics
+
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+HEADER_TIMEOUT_S = 10.0
+"""How long a client may take to send its request line and headers."""
+
+HEADER_BYTES = 64 * 1024
+"""How many bytes of headers one request may have."""
+
+KEEP_ALIVE_S = 75
+_SWEEP_S = 1.0
+
+
+def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.socket:
+    """Return a bound socket; call this before starting anything that would have to be stopped again.
+
+    Args:
+        port: 0 for any free one (ask the socket which).
+        insecure: allow an address that others can reach.
+
+    Raises:
+        PortInUse: somebody listens there.
+        ConfigurationError: not an address of this machine, or not loopback without `insecure`.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigurationError(f"{host} is not a host name or address: {error.strerror}", host=host) from error
+    family, _, _, _, address = found[0]
+    if not insecure and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        raise ConfigurationError(
+            f"{host} can be reached by others and there is no authentication; "
+            "listen on 127.0.0.1, or pass --insecure if something in front guards the port",
+            host=host,
+        )
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        # Two processes may bind with SO_REUSEADDR while neither listens: only listening claims the port.
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(
+                f"port {port} on {host} is in use; choose another with --port", host=host, port=port
+            ) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}", host=host, port=port) from error
+    sock.setblocking(False)
+    return sock
+
+
+class HttpServer:
+    """A running server. `address` is where it listens."""
+
+    def __init__(self, app: ServerApp, sock: socket.socket, *, drain_seconds: float) -> None:
+        self.app = app
+        self.address: tuple[str, int] = sock.getsockname()[:2]
+        self._sock = sock
+        self._server = _Uvicorn(
+            uvicorn.Config(
+                app,
+                http=_GuardedProtocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=max(1, round(drain_seconds)),
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where MCP is served."""
+        host, port = self.address
+        return f"http://[{host}]:{port}/mcp" if ":" in host else f"http://{host}:{port}/mcp"
+
+    async def run(self, ready: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is called, then drain."""
+        self._server.ready = ready
+        sweep = asyncio.create_task(self._sweep())
+        try:
+            await self._server.serve(sockets=[self._sock])
+        finally:
+            sweep.cancel()
+            self._sock.close()
+
+    def stop(self) -> None:
+        """Take no new connections, let open requests finish within the drain time, then return from `run`."""
+        self.app.draining = True
+        self._server.should_exit = True
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            limit = loop.time() - HEADER_TIMEOUT_S
+            for connection in list(self._server.server_state.connections):
+                if isinstance(connection, _GuardedProtocol):
+                    connection.close_if_waiting_since(limit)
+
+
+async def serve_http(
+    memory: MemoryApi,
+    settings: Settings | None = None,
+    *,
+    sock: socket.socket | None = None,
+    insecure: bool = False,
+    tenant: str = "default",
+    metrics: ServerMetrics | None = None,
+    stop: asyncio.Event | None = None,
+    ready: asyncio.Event | None = None,
+) -> None:
+    """Serve MCP over HTTP until `stop` is set (or the task is cancelled), then drain.
+
+    Signals are the caller's business: set `stop` from a handler.
+
+    Args:
+        sock: from `reserve_port`; by default the port of the settings is reserved here.
+        ready: set once requests are answered.
+
+    Raises:
+        PortInUse, ConfigurationError: before anything else.
+    """
+    settings = settings or Settings()
+    if sock is None:
+        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+    app = build_app(memory, settings, tenant=tenant, metrics=metrics)
+    server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s)
+    async with _running(server, ready):
+        await (stop or asyncio.Event()).wait()
+
+
+def run(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine on uvloop: what `myria serve` and `myria up` use."""
+    return uvloop.run(main)
+
+
+@contextlib.asynccontextmanager
+async def _running(server: HttpServer, ready: asyncio.Event | None) -> AsyncIterator[None]:
+    task = asyncio.create_task(server.run(ready))
+    waiting = asyncio.current_task()
+    if waiting is not None:
+        task.add_done_callback(lambda done: waiting.cancel() if done.exception() is not None else None)
+    try:
+        yield
+    finally:
+        server.stop()
+        await asyncio.shield(task)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signal handlers, telling when it has started."""
+
+    ready: asyncio.Event | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.ready is not None:
+            self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class _GuardedProtocol(HttpToolsProtocol):
+    """HTTP/1.1 with a bound on the time and size of a request's headers."""
+
+    _waiting_since: float | None = None
+    _header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waiting_since = self.loop.time()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._waiting_since = self.loop.time()
+        self._header_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self._waiting_since = None
+        super().on_headers_complete()
+
+    def close_if_waiting_since(self, limit: float) -> None:
+        """Close the connection if it has been waiting for headers since before `limit`."""
+        if self._waiting_since is not None and self._waiting_since < limit and not self.transport.is_closing():
+            self.transport.close()
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.close()

@@ -1,0 +1,101 @@
+"""The MCP server proper: the SDK's low-level server over the toolbox, for every protocol version.
+
+It serves stdio, and over HTTP everything the fast path does not: handshakes, listings, odd requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp_types
+import orjson
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.shared.exceptions import MCPError
+
+import myria
+from myria.contract.tools import Tool, input_schema, output_schema
+from myria.settings import Settings
+from myria_server.toolbox import Caller, Toolbox
+
+INSTRUCTIONS = (
+    "Myria is a long-term memory. Append what happens with append_event, naming everyone who took part in "
+    "participants. Before answering, ask query_references for topics and summaries, or query_event_nodes for the "
+    "events themselves; both show only what all the participants you name may see."
+)
+
+CALLER_KEY = "myria.caller"
+"""Where the ASGI scope holds the `Caller`."""
+
+_Context = ServerRequestContext[Any, Any]
+
+
+def unknown_tool(name: str, toolbox: Toolbox) -> MCPError:
+    """Return the JSON-RPC error for a tool nobody has."""
+    nearest = toolbox.nearest(name)
+    advice = f"; did you mean {nearest}?" if nearest else ""
+    return MCPError(code=mcp_types.INVALID_PARAMS, message=f"Unknown tool: {name[:100]}{advice}")
+
+
+def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server[Any]:
+    """Return the SDK's server with Myria's tools.
+
+    Args:
+        caller: on whose behalf calls run that bring no caller of their own (stdio).
+    """
+    described = [describe(tool, settings) for tool in toolbox.offered]
+    schemas = {
+        name: item.input_schema
+        for tool, item in zip(toolbox.offered, described, strict=True)
+        for name in (tool.name, tool.dotted(), tool.plain())
+    }
+
+    async def list_tools(
+        _context: _Context, _params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListToolsResult:
+        return mcp_types.ListToolsResult(tools=described)
+
+    async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
+        if not toolbox.knows(params.name):
+            raise unknown_tool(params.name, toolbox)
+        request = context.request
+        by = caller if request is None else request.scope.get(CALLER_KEY, caller)
+        outcome = await toolbox.call(params.name, params.arguments, by)
+        return mcp_types.CallToolResult(
+            content=[mcp_types.TextContent(type="text", text=outcome.body.decode())],
+            structured_content=orjson.loads(outcome.body),
+            is_error=outcome.is_error,
+        )
+
+    server: Server[Any] = Server(
+        settings.service.name,
+        version=myria.__version__,
+        title="Myria",
+        description="Long-term memory for conversational agents",
+        instructions=INSTRUCTIONS,
+        cache_hints={"tools/list": CacheHint(ttl_ms=300_000, scope="private")},
+        get_tool_input_schema=schemas.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+    server.middleware.clear()
+    return server
+
+
+def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:
+    """Return a tool as `tools/list` shows it, named in the style of the settings."""
+    return mcp_types.Tool(
+        name=tool.plain() if settings.mcp.tool_names == "plain" else tool.dotted(),
+        title=tool.title,
+        description=tool.description,
+        input_schema=input_schema(tool),
+        output_schema=output_schema(tool),
+        annotations=mcp_types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=not tool.changes,
+            destructive_hint=False,
+            idempotent_hint=tool.repeatable,
+            open_world_hint=False,
+        ),
+    )

@@ -1,0 +1,55 @@
+"""What is answered to JSON text that is not strict, over HTTP and stdio alike."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from myria import jsontext
+from myria.errors import MyriaError
+
+_ARGUMENTS = "params.arguments"
+
+
+def blamed_call(body: bytes, error: MyriaError) -> tuple[int | str, str, MyriaError] | None:
+    """Return (request id, tool name, error about its arguments) if a refused text is a call with bad arguments.
+
+    Such a refusal goes to the tool's caller, who can mend it; every other one is about the message itself.
+    """
+    message = jsontext.outline(body)
+    request_id = id_of(message)
+    if request_id is None or message.get("method") != "tools/call":
+        return None
+    name = message["params"].get("name") if isinstance(message.get("params"), dict) else None
+    if not isinstance(name, str) or not str(error.details.get("path", "")).startswith(_ARGUMENTS):
+        return None
+    return request_id, name, _about_arguments(error)
+
+
+def id_of(message: Any) -> int | str | None:
+    """Return the JSON-RPC id of a message, or None."""
+    request_id = message.get("id") if isinstance(message, dict) else None
+    return request_id if type(request_id) is int or type(request_id) is str else None
+
+
+def rpc_error(request_id: int | str | None, code: int, message: str, data: Any = None) -> bytes:
+    """Return a JSON-RPC error response."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}, default=str)
+
+
+def _about_arguments(error: MyriaError) -> MyriaError:
+    def cut(text: str) -> str:
+        return text.replace(_ARGUMENTS + ".", "").replace(_ARGUMENTS, "the arguments")
+
+    details = {key: cut(value) if isinstance(value, str) else value for key, value in error.details.items()}
+    field = str(details.pop("path", details.get("field", "")))
+    details["field"] = field
+    index = re.match(r"events\[([0-9]+)\]", field)
+    if index:
+        details["index"] = int(index[1])
+    return type(error)(cut(error.message), **details)

@@ -1,0 +1,211 @@
+"""Running one tool call: find the tool, read its arguments, ask the memory within a deadline, name the outcome.
+
+Every transport goes through here, so a call means the same over HTTP, the fast path and stdio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from myria.contract import inputs
+from myria.contract.event import parse_event, parse_events
+from myria.contract.limits import Limits
+from myria.contract.memory import MemoryApi
+from myria.contract.tools import TOOLS, Tool
+from myria.errors import (
+    DeadlineExceeded,
+    InternalError,
+    MyriaError,
+    Overloaded,
+    ToolNotEnabled,
+)
+from myria.settings import Settings
+from myria_server.metrics import ServerMetrics
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+_Handler = Callable[["Caller", Any], Awaitable[Json]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """On whose behalf a call runs: what a credential will fix once there are credentials."""
+
+    tenant: str = "default"
+    actor: str = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call answered: the structured content as JSON text in UTF-8."""
+
+    body: bytes
+    is_error: bool = False
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the ingest limits the settings describe."""
+    ingest = settings.ingest
+    return Limits(
+        payload_bytes=ingest.payload_bytes,
+        payload_depth=ingest.payload_depth,
+        batch_events=ingest.batch_events,
+        future_seconds=ingest.future_limit_s,
+        internal_types=frozenset(ingest.internal_types),
+    )
+
+
+def refusal(error: MyriaError) -> Outcome:
+    """Return the outcome of a refused call."""
+    return Outcome(orjson.dumps({"error": error.to_json()}, default=str), is_error=True)
+
+
+class Toolbox:
+    """The tools of one server, over one memory."""
+
+    def __init__(self, memory: MemoryApi, settings: Settings, metrics: ServerMetrics) -> None:
+        self.memory = memory
+        self.metrics = metrics
+        self.limits = limits_of(settings)
+        self._max_in_flight = settings.mcp.max_in_flight
+        # The domain has its own append deadline and knows what became of the commit; this one only backs it.
+        self._append_deadline = settings.mcp.append_deadline_s + 1.0
+        self._read_deadline = settings.mcp.request_deadline_s
+        profiles = set(settings.mcp.profiles)
+        self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles)
+        offered = {tool.name for tool in self.offered}
+        handlers = self._handlers()
+        self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
+        for tool in TOOLS:
+            deadline = self._append_deadline if tool.name.startswith("append_") else self._read_deadline
+            entry = (tool, handlers[tool.name], deadline, tool.name in offered)
+            for name in (tool.name, tool.dotted(), tool.plain()):
+                self._runs[name] = entry
+
+    def knows(self, name: str) -> bool:
+        """Tell whether a tool has this name, in any of its styles, offered here or not."""
+        return name in self._runs
+
+    def count(self, name: str, code: str) -> None:
+        """Count a call of a known tool that was refused before it ran."""
+        self.metrics.request_done(self._runs[name][0].name, code, 0.0)
+
+    def nearest(self, name: str) -> str | None:
+        """Return the offered tool whose dotted name comes nearest."""
+        names = [tool.dotted() for tool in self.offered]
+        close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
+        return close[0] if close else None
+
+    async def call(self, name: str, arguments: Any, caller: Caller) -> Outcome:
+        """Run a known tool; every failure becomes an outcome."""
+        tool, handler, deadline, offered = self._runs[name]
+        metrics = self.metrics
+        began = time.perf_counter()
+        code = "ok"
+        metrics.in_flight += 1
+        try:
+            if not offered:
+                raise ToolNotEnabled(f"{name} belongs to the profile {tool.profile}, which this server does not offer")
+            if metrics.in_flight > self._max_in_flight:
+                raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
+            async with asyncio.timeout(deadline):
+                answer = await handler(caller, arguments)
+            return Outcome(orjson.dumps(answer))
+        except MyriaError as error:
+            code = error.code
+            return refusal(error)
+        except TimeoutError:
+            late = DeadlineExceeded(f"{name} did not finish within {deadline:g} s; retry", deadline_s=deadline)
+            code = late.code
+            return refusal(late)
+        except Exception:
+            logger.exception("tool call failed", extra={"action": "tool_failed", "tool": tool.name})
+            code = InternalError.code
+            return refusal(InternalError("an error of this service; its log has the details"))
+        finally:
+            metrics.in_flight -= 1
+            metrics.request_done(tool.name, code, time.perf_counter() - began)
+
+    def _handlers(self) -> Mapping[str, _Handler]:
+        memory, limits = self.memory, self.limits
+
+        async def append_event(caller: Caller, arguments: Any) -> Json:
+            event = parse_event({} if arguments is None else arguments, limits)
+            results = await memory.append_events(caller.tenant, (event,))
+            return results[0].to_json()
+
+        async def append_events(caller: Caller, arguments: Any) -> Json:
+            events = parse_events({} if arguments is None else arguments, limits)
+            results = await memory.append_events(caller.tenant, events)
+            return {"results": [result.to_json() for result in results]}
+
+        async def query_event_nodes(caller: Caller, arguments: Any) -> Json:
+            query = inputs.read(inputs.EventNodesInput, arguments).query_value()
+            return await memory.query_event_nodes(caller.tenant, query)
+
+        async def query_references(caller: Caller, arguments: Any) -> Json:
+            query = inputs.read(inputs.ReferencesInput, arguments).query_value()
+            return await memory.query_references(caller.tenant, query)
+
+        async def get_event(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.EventLookupInput, arguments)
+            return await memory.get_event(
+                caller.tenant, asked.event_id, asked.participants, include_internal=asked.include_internal
+            )
+
+        async def get_topic(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.TopicLookupInput, arguments)
+            return await memory.get_topic(caller.tenant, asked.topic_id, asked.participants)
+
+        async def get_active_snapshot(caller: Caller, arguments: Any) -> Json:
+            inputs.read(inputs.NothingInput, arguments)
+            return await memory.get_active_snapshot(caller.tenant)
+
+        async def list_snapshots(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.SnapshotsInput, arguments)
+            return await memory.list_snapshots(caller.tenant, limit=asked.limit, cursor=asked.cursor)
+
+        async def get_snapshot_status(caller: Caller, arguments: Any) -> Json:
+            inputs.read(inputs.NothingInput, arguments)
+            return await memory.get_snapshot_status(caller.tenant)
+
+        async def trigger_build(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.TriggerBuildInput, arguments)
+            return await memory.trigger_build(caller.tenant, full=asked.full, hold=asked.hold, reason=asked.reason)
+
+        async def publish_snapshot(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.PublishInput, arguments)
+            return await memory.publish_snapshot(
+                caller.tenant, asked.snapshot_id, actor=caller.actor, reason=asked.reason
+            )
+
+        async def rollback(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.RollbackInput, arguments)
+            return await memory.rollback(caller.tenant, asked.to, actor=caller.actor, reason=asked.reason)
+
+        return {
+            handler.__name__: handler
+            for handler in (
+                append_event,
+                append_events,
+                query_event_nodes,
+                query_references,
+                get_event,
+                get_topic,
+                get_active_snapshot,
+                list_snapshots,
+                get_snapshot_status,
+                trigger_build,
+                publish_snapshot,
+                rollback,
+            )
+        }
