@@ -3,8 +3,9 @@
 Usage: make_venv.py {run,dev}
 
 `run` is what the demo and a service need, `dev` adds the tools of `make lint` and `make test`. A stamp inside .venv
-says what it was made from (the lock file, pyproject.toml, the Python, the place), so a second start does nothing, and
-a half-made or moved one is noticed and made again. Standard library only; needs a network the first time.
+says what it was made from (the lock file, pyproject.toml, the Python, the place), so a second start does nothing, a
+changed lock is followed, and a half-made or moved .venv is made again. Standard library only; needs a network the
+first time.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
         return 1
     except subprocess.CalledProcessError as error:
         print(f"\nSetting up .venv failed. The last lines of pip:\n{error.output}", file=sys.stderr)
-        print("Run the same command again: it goes on from here.", file=sys.stderr)
+        print("Mend that and run the same command again.", file=sys.stderr)
         return 1
     return 0
 
@@ -86,10 +87,9 @@ def runs() -> bool:
 
 
 def install(profile: str) -> None:
-    """Make .venv if there is no sound one, then install the lock and the project."""
+    """Make .venv if there is no complete one, then install the lock and the project."""
     started = time.monotonic()
-    STAMP.unlink(missing_ok=True)
-    if not (runs() and belongs_here()):
+    if not (STAMP.exists() and runs() and belongs_here()):
         say(1, f"making .venv with Python {sys.version.split()[0]}")
         shutil.rmtree(VENV, ignore_errors=True)
         make = [sys.executable, "-m", "venv", str(VENV)]
@@ -133,8 +133,11 @@ def pip(*arguments: str, total: int = 0) -> None:
             if total and (match := re.match(r"(Collecting|Requirement already satisfied:) ([^\s=<>;(\[]+)", line)):
                 done += 1
                 progress(done, total, match[2])
-            elif total and line.startswith("Installing collected"):
-                progress(total, total, "unpacking all")
+            elif line.startswith("Installing collected"):
+                # From here on .venv is neither the old nor the new one; a failed download leaves the old one good.
+                STAMP.unlink(missing_ok=True)
+                if total:
+                    progress(total, total, "unpacking all")
     if total and sys.stdout.isatty():
         print("\r\x1b[2K", end="", flush=True)
     if process.returncode != 0:
