@@ -1,0 +1,192 @@
+"""The end of a build: publish by compare-and-set, hold, or end without a result (trap 10, §11.4)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+
+from myria import errors
+from myria.building.model import BuildRow, Outcome, RunningBuild
+from myria.settings import BuilderSettings
+from myria.store.database import Connection, Database
+from myria.store.locks import lock_key
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+_TASKS_AT_ONCE = 5_000
+
+
+async def publish_or_hold(database: Database, build: RunningBuild, settings: BuilderSettings) -> Outcome:
+    """End a build all of whose tasks are done; return how it ended, whoever ended it."""
+    async with database.read(build.tenant) as connection:
+        rows = await connection.fetch(sql("builds.task_counts"), build.tenant, build.build_id)
+    counts = orjson.dumps({row["name"]: row["value"] for row in rows}).decode()
+    outcome = await _move_pointer(database, build, settings, counts)
+    if outcome is Outcome.SUPERSEDED:
+        return await end_without_result(
+            database, build.tenant, build.build_id, Outcome.SUPERSEDED, error=superseded(build), settings=settings
+        )
+    logger.info(
+        "the build ended: %s",
+        outcome,
+        extra={"action": "build_finished", "tenant": build.tenant, "build_id": build.build_id},
+    )
+    return outcome
+
+
+async def end_without_result(
+    database: Database,
+    tenant: str,
+    build_id: str,
+    outcome: Outcome,
+    *,
+    error: errors.MyriaError,
+    settings: BuilderSettings,
+) -> Outcome:
+    """End a build as failed, superseded or aborted, keep the reasons, and free what it holds; return how it ended.
+
+    A build that has ended already stays as it is. Owning the build lock keeps every worker from committing a task
+    meanwhile, and after it they find the build ended.
+    """
+    async with database.write(tenant) as connection:
+        await connection.execute(sql("builds.own_build_lock"), lock_key("build", tenant))
+        row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
+        if row is None:
+            raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
+        build = BuildRow.from_row(row)
+        if build.outcome is not None:
+            outcome = build.outcome
+        else:
+            await connection.fetchval(
+                sql("builds.finish"), tenant, build_id, outcome, orjson.dumps(error.to_json()).decode(), "{}"
+            )
+            if build.snapshot_id is not None:
+                await connection.fetchval(
+                    sql("snapshots.give_up"),
+                    tenant,
+                    build.snapshot_id,
+                    "superseded" if outcome is Outcome.SUPERSEDED else "failed",
+                    orjson.dumps(_violations(error)).decode(),
+                    "{}",
+                )
+            if outcome is Outcome.FAILED:
+                await connection.execute(sql("builds.ensure_tenant"), tenant)
+                await connection.fetchval(
+                    sql("builds.note_failure"), tenant, settings.backoff_base_s, settings.backoff_max_s
+                )
+            logger.warning(
+                "the build ended without a snapshot: %s: %s",
+                outcome,
+                error.message,
+                extra={"action": "build_finished", "tenant": tenant, "build_id": build_id},
+            )
+    await free_numbers(database, tenant)
+    return outcome
+
+
+async def free_numbers(database: Database, tenant: str) -> None:
+    """Delete the roots of snapshots that will never be served and give their numbers back. Repeatable."""
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("snapshots.unfreed"), tenant)
+    for row in rows:
+        after = 0
+        while True:
+            async with database.write(tenant) as connection:
+                last = await connection.fetchval(
+                    sql("snapshots.next_task_page"), tenant, row["build_id"], after, _TASKS_AT_ONCE
+                )
+                if last is None:
+                    await connection.execute(sql("snapshots.free_number"), tenant, row["snapshot_id"])
+                    break
+                await connection.execute(
+                    sql("snapshots.delete_roots_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
+                )
+                after = last
+
+
+async def task_failure(database: Database, build: RunningBuild) -> errors.BuildError:
+    """Return why a build with failed tasks fails, with the violations of up to twenty of them."""
+    async with database.read(build.tenant) as connection:
+        rows = await connection.fetch(sql("builds.failed_tasks"), build.tenant, build.build_id)
+    violations: list[dict[str, Any]] = []
+    for row in rows:
+        error = orjson.loads(row["error"])
+        found = error.get("details", {}).get("violations") or [{"rule": error["code"], "message": error["message"]}]
+        violations.extend({**one, "scope_id": row["scope_id"]} for one in found)
+    message = violations[0]["message"] if violations else "a task failed"
+    return errors.BuildInvalid(message, violations=violations)
+
+
+def superseded(build: RunningBuild) -> errors.BuildSuperseded:
+    """Return why a build whose parent is no longer active ends."""
+    return errors.BuildSuperseded(
+        "the active snapshot moved while the build ran; build again",
+        parent_snapshot_id=build.parent.snapshot_id if build.parent is not None else None,
+    )
+
+
+async def _move_pointer(database: Database, build: RunningBuild, settings: BuilderSettings, counts: str) -> Outcome:
+    tenant = build.tenant
+    parent_id = build.parent.snapshot_id if build.parent is not None else None
+    async with database.write(tenant) as connection:
+        await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
+        await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+        row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
+        if row is None:
+            raise errors.BuildNotFound(f"there is no build {build.build_id}", build_id=build.build_id)
+        found = BuildRow.from_row(row)
+        if found.outcome is not None:
+            return found.outcome
+        if await connection.fetchval(sql("builds.any_open_task"), tenant, build.build_id):
+            raise errors.InternalError("a build with open tasks cannot end", build_id=build.build_id)
+        active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
+        if (active["snapshot_id"] if active is not None else None) != parent_id:
+            return Outcome.SUPERSEDED
+        if found.hold or not settings.auto_publish:
+            await connection.fetchval(sql("snapshots.complete"), tenant, build.snapshot_id, "held", counts)
+            outcome = Outcome.HELD
+        else:
+            await connection.fetchval(sql("snapshots.complete"), tenant, build.snapshot_id, "active", counts)
+            await move_pointer(
+                connection, tenant, parent_id, build.snapshot_id, kind="publish", actor="builder", reason=found.reason
+            )
+            outcome = Outcome.SUCCEEDED
+        await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, None, counts)
+        await connection.execute(sql("builds.note_success"), tenant)
+    return outcome
+
+
+async def move_pointer(
+    connection: Connection,
+    tenant: str,
+    from_id: str | None,
+    to_id: str,
+    *,
+    kind: str,
+    actor: str,
+    reason: str | None,
+) -> None:
+    """Move the pointer inside a transaction that owns the publish lock, and keep the history; O(1).
+
+    A publish ends the pause that a rollback began; a rollback begins it (trap 9).
+
+    Raises:
+        StaleParent: the pointer does not stand where the caller thinks.
+    """
+    if await connection.fetchval(sql("snapshots.point"), tenant, to_id, from_id) is None:
+        raise errors.StaleParent("the active snapshot moved meanwhile; look again", snapshot_id=to_id)
+    if from_id is not None:
+        await connection.execute(sql("snapshots.archive"), tenant, from_id)
+    await connection.execute(sql("snapshots.note_move"), tenant, kind, from_id, to_id, actor, reason)
+    if kind == "rollback":
+        await connection.execute(sql("snapshots.pause"), tenant, "rollback")
+    else:
+        await connection.fetchval(sql("snapshots.resume"), tenant)
+
+
+def _violations(error: errors.MyriaError) -> list[dict[str, Any]]:
+    found = error.details.get("violations")
+    return list(found) if found else [{"rule": error.code, "message": error.message}]

@@ -1,0 +1,110 @@
+"""Builds, parents and results as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import asyncpg
+import orjson
+
+
+class Outcome(StrEnum):
+    """How a build ended; each has an exit code of its own."""
+
+    SUCCEEDED = "succeeded"
+    HELD = "held"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+    @property
+    def exit_status(self) -> int:
+        """0 for a build that did what it was asked for; see docs/errors.md for 4 and 7."""
+        return {"succeeded": 0, "held": 0, "superseded": 4, "aborted": 4, "failed": 7}[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRow:
+    """A build as its row tells; `counts` and `error` are JSON, times are aware datetimes."""
+
+    build_id: str
+    status: str
+    trigger: str
+    is_full: bool
+    hold: bool
+    reason: str | None
+    request_id: str | None
+    parent_snapshot_id: str | None
+    snapshot_id: str | None
+    cutoff: int | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lease_until: datetime | None
+    error: dict[str, Any] | None
+    counts: dict[str, int]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, None while it has not."""
+        return Outcome(self.status) if self.finished_at is not None else None
+
+    @classmethod
+    def from_row(cls, row: asyncpg.Record) -> BuildRow:
+        """Return the value of a row of `builds.get` and its likes."""
+        return cls(
+            build_id=row["build_id"],
+            status=row["status"],
+            trigger=row["trigger"],
+            is_full=row["is_full"],
+            hold=row["hold"],
+            reason=row["reason"],
+            request_id=row["request_id"],
+            parent_snapshot_id=row["parent_snapshot_id"],
+            snapshot_id=row["snapshot_id"],
+            cutoff=row["cutoff"],
+            created_at=row["created_at"],
+            started_at=row["started_at"],
+            finished_at=row["finished_at"],
+            lease_until=row["lease_until"],
+            error=orjson.loads(row["error"]) if row["error"] is not None else None,
+            counts=orjson.loads(row["counts"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The snapshot a build starts from; `tail_xid` bounds index scans for what came after its cutoff."""
+
+    snapshot_id: str
+    cutoff: int
+    tail_xid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBuild:
+    """A build whose cutoff is captured: everything its tasks need to know, the same for each of its workers.
+
+    Events with event_seq in (parent.cutoff, cutoff] are new; `is_full` plans every scope anew from all its events.
+    """
+
+    tenant: str
+    build_id: str
+    snapshot_id: str
+    number: int
+    cutoff: int
+    is_full: bool
+    parent: Parent | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One claimed scope of a build; `attempt` is the fencing token, `failures` how often its work raised before."""
+
+    scope_id: int
+    participants: tuple[str, ...]
+    attempt: int
+    failures: int

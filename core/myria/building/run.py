@@ -1,0 +1,165 @@
+"""One build from its queue to its end, by any number of processes, each doing whatever is next.
+
+Nothing here is remembered between steps: every step reads where the build stands. So a process may die anywhere, any
+other may go on, and two at once only share the tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from dataclasses import replace
+
+from myria import errors
+from myria.building import tasks
+from myria.building.capture import start_build
+from myria.building.compilation import compile_scope
+from myria.building.finish import end_without_result, publish_or_hold, superseded, task_failure
+from myria.building.heartbeat import Heartbeat, Verdict
+from myria.building.model import Outcome, RunningBuild, Task
+from myria.building.versions import fingerprint
+from myria.settings import Settings
+from myria.store.database import Database, PoolOptions
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+_STATEMENT_TIMEOUT_S = 600.0
+_OUTAGE_S = 300.0
+_IDLE_S = 0.2
+
+
+async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) -> Outcome:
+    """Work on a build until it has ended, and return how; see `Outcome.exit_status`.
+
+    Raises:
+        BuildNotFound: no such build.
+        DatabaseUnavailable: PostgreSQL was away for five minutes; the build waits for another process.
+        MyriaError: this process cannot go on; the build waits for another one.
+    """
+    options = PoolOptions(
+        size=4,
+        connect_timeout=settings.postgres.connect_timeout_s,
+        statement_timeout=_STATEMENT_TIMEOUT_S,
+        pgbouncer=settings.postgres.pgbouncer,
+    )
+    away_since: float | None = None
+    pause = 0.1
+    async with Database(dsn, options) as database:
+        with Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat:
+            worker = _Worker(database, settings, tenant, build_id, heartbeat)
+            while True:
+                try:
+                    return await worker.run()
+                except errors.UnavailableError as error:
+                    now = time.monotonic()
+                    away_since = away_since if away_since is not None and now - worker.worked_at > pause else now
+                    if now - away_since > _OUTAGE_S:
+                        raise
+                    logger.warning(
+                        "the build waits: %s", error.message, extra={"action": "build_waits", "build_id": build_id}
+                    )
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+                    pause = min(pause * 2, 5.0)
+
+
+class _Worker:
+    def __init__(
+        self, database: Database, settings: Settings, tenant: str, build_id: str, heartbeat: Heartbeat
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._tenant = tenant
+        self._build_id = build_id
+        self._heartbeat = heartbeat
+        self._planner = settings.planner.for_planner()
+        self._name = tasks.worker_name()
+        self.worked_at = time.monotonic()
+
+    async def run(self) -> Outcome:
+        """Do what is next until the build has ended."""
+        build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
+        if isinstance(build, Outcome):
+            return build
+        await tasks.drop_leases_of_the_dead(self._database, build)
+        while True:
+            verdict = self._heartbeat.verdict
+            if verdict is Verdict.SUPERSEDED:
+                return await end_without_result(
+                    self._database,
+                    self._tenant,
+                    self._build_id,
+                    Outcome.SUPERSEDED,
+                    error=superseded(build),
+                    settings=self._settings.builder,
+                )
+            task = None
+            if verdict is Verdict.GO_ON:
+                task = await tasks.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
+            self.worked_at = time.monotonic()
+            if task is None:
+                outcome = await self._end(build)
+                if outcome is not None:
+                    return outcome
+                await asyncio.sleep(_IDLE_S)
+            elif task.attempt > self._settings.builder.max_task_attempts:
+                await tasks.give_up(self._database, build, task)
+            else:
+                await self._work(build, task)
+
+    async def _work(self, build: RunningBuild, task: Task) -> None:
+        counts: Counter[str] = Counter()
+        work = asyncio.create_task(self._compile(build, task, counts))
+        self._heartbeat.watch(build, task, counts, work)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self._heartbeat.dropped(work):
+                return
+            work.cancel()
+            raise
+        except errors.LeaseLost as error:
+            logger.info("%s", error.message, extra={"action": "lease_lost", "build_id": build.build_id})
+        except errors.DatabaseUnavailable:
+            raise
+        except Exception as error:
+            logger.exception(
+                "the task of scope %d failed",
+                task.scope_id,
+                extra={"action": "task_failed", "tenant": build.tenant, "build_id": build.build_id},
+            )
+            await tasks.give_back(self._database, build, task, error)
+            if isinstance(error, errors.UnavailableError):
+                raise
+        finally:
+            self._heartbeat.forget(work)
+
+    async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
+        compiled = await compile_scope(self._database, build, task, self._planner, counts)
+        await tasks.finish(self._database, build, task, compiled, counts)
+
+    async def _end(self, build: RunningBuild) -> Outcome | None:
+        """End the build when nothing is left to do; None while other workers are busy."""
+        async with self._database.read(self._tenant) as connection:
+            row = await connection.fetchrow(sql("builds.get"), self._tenant, self._build_id)
+            left = await connection.fetchrow(sql("builds.open_tasks"), self._tenant, self._build_id)
+        if row is None or left is None:
+            raise errors.BuildNotFound(f"there is no build {self._build_id}", build_id=self._build_id)
+        if row["finished_at"] is not None:
+            return Outcome(row["status"])
+        if left["failed"]:
+            error = await task_failure(self._database, build)
+            return await end_without_result(
+                self._database,
+                self._tenant,
+                self._build_id,
+                Outcome.FAILED,
+                error=error,
+                settings=self._settings.builder,
+            )
+        if left["pending"]:
+            return None
+        return await publish_or_hold(self._database, build, self._settings.builder)

@@ -1,0 +1,155 @@
+"""Claiming, leasing and finishing the tasks of a build (trap 14).
+
+A task's attempt is its fencing token: a worker that lost its lease finds another attempt on the row, and its last
+statement, which alone makes its work reachable, changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+from collections import Counter
+
+import orjson
+
+from myria import errors
+from myria.building.compilation import Compiled
+from myria.building.model import RunningBuild, Task
+from myria.store.database import Database
+from myria.store.locks import lock_key
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+MAX_FAILURES = 3
+"""Times a task's work may raise something unexpected before its build fails; losing a worker does not count."""
+
+
+def worker_name() -> str:
+    """Return a new name for a worker: its host, its process, and a nonce."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+async def drop_leases_of_the_dead(database: Database, build: RunningBuild) -> None:
+    """Let go of tasks whose workers ran on this very host and are gone; others keep their leases to the end."""
+    async with database.read(build.tenant) as connection:
+        rows = await connection.fetch(sql("builds.workers"), build.tenant, build.build_id)
+    dead = [row["worker"] for row in rows if _is_dead(row["worker"])]
+    if dead:
+        async with database.write(build.tenant) as connection:
+            await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, dead)
+
+
+async def claim(database: Database, build: RunningBuild, worker: str, lease_s: float) -> Task | None:
+    """Take the next free task, or None when there is none now."""
+    async with database.write(build.tenant) as connection:
+        row = await connection.fetchrow(sql("builds.claim_task"), build.tenant, build.build_id, worker, lease_s)
+    if row is None:
+        return None
+    failures = orjson.loads(row["error"])["failures"] if row["error"] is not None else 0
+    return Task(
+        scope_id=row["scope_id"],
+        participants=tuple(row["participants"]),
+        attempt=row["attempt"],
+        failures=failures,
+    )
+
+
+async def renew(database: Database, build: RunningBuild, task: Task, counts: Counter[str], lease_s: float) -> bool:
+    """Renew a lease and show the progress; False when the task is no longer ours."""
+    async with database.write(build.tenant) as connection:
+        renewed = await connection.fetchval(
+            sql("builds.renew_task"),
+            build.tenant,
+            build.build_id,
+            task.scope_id,
+            task.attempt,
+            lease_s,
+            orjson.dumps(dict(counts)).decode(),
+        )
+    return renewed is not None
+
+
+async def finish(database: Database, build: RunningBuild, task: Task, compiled: Compiled, counts: Counter[str]) -> None:
+    """Commit a task: its root row, and that it is done.
+
+    Raises:
+        LeaseLost: another worker has the task, or the build has ended.
+    """
+    counts = Counter(counts)
+    async with database.write(build.tenant) as connection:
+        await connection.execute(sql("builds.share_build_lock"), lock_key("build", build.tenant))
+        if compiled.changed:
+            counts["rows_scope_roots"] = 1
+        done = await connection.fetchval(
+            sql("builds.finish_task"),
+            build.tenant,
+            build.build_id,
+            task.scope_id,
+            task.attempt,
+            compiled.root,
+            orjson.dumps(dict(counts)).decode(),
+        )
+        if done is None:
+            raise errors.LeaseLost(
+                f"the task of scope {task.scope_id} is no longer this worker's", scope_id=task.scope_id
+            )
+        if compiled.changed:
+            await connection.execute(
+                sql("trees.write_root"),
+                build.tenant,
+                task.scope_id,
+                build.number,
+                compiled.root,
+                compiled.blocks,
+            )
+
+
+async def give_back(database: Database, build: RunningBuild, task: Task, error: BaseException) -> None:
+    """Note what went wrong and let the next worker try, or fail the task after too many times."""
+    failures = task.failures + 1
+    raised = error.to_json() if isinstance(error, errors.MyriaError) else errors.InternalError(repr(error)).to_json()
+    final = isinstance(error, errors.BuildInvalid) or failures >= MAX_FAILURES
+    statement = "builds.fail_task" if final else "builds.release_task"
+    await _settle(database, build, task, {**raised, "failures": failures}, statement)
+
+
+async def give_up(database: Database, build: RunningBuild, task: Task) -> None:
+    """Fail a task that was taken up too often without ever ending: something in it kills its workers."""
+    error = errors.InternalError(
+        f"the task of scope {task.scope_id} was taken up {task.attempt - 1} times and never ended"
+    )
+    await _settle(database, build, task, {**error.to_json(), "failures": task.failures}, "builds.fail_task")
+
+
+async def _settle(
+    database: Database, build: RunningBuild, task: Task, error: dict[str, object], statement: str
+) -> None:
+    async with database.write(build.tenant) as connection:
+        await connection.execute(
+            sql(statement),
+            build.tenant,
+            build.build_id,
+            task.scope_id,
+            task.attempt,
+            orjson.dumps(error).decode(),
+        )
+
+
+def _is_dead(worker: str) -> bool:
+    """Whether a worker of this host has ended: its process is gone, or is now this one."""
+    host, _, rest = worker.partition(":")
+    pid, _, _ = rest.partition(":")
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    if int(pid) == os.getpid():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

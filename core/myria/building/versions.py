@@ -1,0 +1,20 @@
+"""What a snapshot was made with; another value makes every scope dirty."""
+
+from __future__ import annotations
+
+from myria.analysis import ANALYSIS_VERSION
+from myria.index import BLOCK_VERSION
+from myria.planning.settings import PLANNER_VERSION, PlannerSettings, settings_digest
+
+ANALYZER_VERSION = ANALYSIS_VERSION
+"""Stored with each search block."""
+
+
+def fingerprint(settings: PlannerSettings) -> str:
+    """Return the text that a snapshot keeps of how it was made: planner, its settings, analysis, block layout."""
+    return f"{settings_digest(settings).hex()} analysis-{ANALYSIS_VERSION} blocks-{BLOCK_VERSION}"
+
+
+def planner_number() -> int:
+    """Return the number at the end of the planner's version."""
+    return int(PLANNER_VERSION.rsplit("-", 1)[-1])

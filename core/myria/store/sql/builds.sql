@@ -1,0 +1,231 @@
+-- name: ensure_tenant
+INSERT INTO myria.tenants (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING;
+
+-- name: share_build_lock
+-- Held by every transaction that adds to a build or finishes one of its tasks.
+SELECT pg_advisory_xact_lock_shared($1::bigint);
+
+-- name: own_build_lock
+-- Held by whoever ends a build without its result, and by garbage collection: no task commits meanwhile.
+SELECT pg_advisory_xact_lock($1::bigint);
+
+-- name: request
+-- A cause asks once, however often it is reported.
+INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (tenant_id, cause_key) DO NOTHING
+RETURNING request_id, build_id;
+
+-- name: request_of_cause
+SELECT request_id, build_id FROM myria.rebuild_requests WHERE tenant_id = $1 AND cause_key = $2;
+
+-- name: oldest_waiting
+-- The request to be taken up next; while automatic builds are paused, only a manual one.
+SELECT request_id, trigger, is_full, hold, reason
+FROM myria.rebuild_requests
+WHERE tenant_id = $1 AND build_id IS NULL AND (trigger = 'manual' OR NOT $2)
+ORDER BY created_at, request_id
+LIMIT 1
+FOR UPDATE SKIP LOCKED;
+
+-- name: enqueue
+-- At most one unfinished build per tenant: nothing comes back when there is one.
+INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold, reason, request_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (tenant_id) WHERE finished_at IS NULL DO NOTHING
+RETURNING build_id;
+
+-- name: take_up
+-- The request becomes a build, and so does every other waiting one that the same build satisfies: its cutoff is
+-- captured later than all of them.
+UPDATE myria.rebuild_requests
+SET build_id = $2
+WHERE tenant_id = $1 AND build_id IS NULL
+  AND (request_id = $3 OR (NOT is_full OR $4) AND hold = $5);
+
+-- name: get
+SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts
+FROM myria.builds WHERE tenant_id = $1 AND build_id = $2;
+
+-- name: get_for_update
+SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts
+FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
+FOR UPDATE;
+
+-- name: newest
+SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts
+FROM myria.builds WHERE tenant_id = $1
+ORDER BY created_at DESC LIMIT 1;
+
+-- name: newest_finished
+SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts
+FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NOT NULL
+ORDER BY created_at DESC LIMIT 1;
+
+-- name: page
+-- Builds, newest first; the key of the last row of the page before, or nulls.
+SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts
+FROM myria.builds
+WHERE tenant_id = $1 AND ($2::timestamptz IS NULL OR (created_at, build_id) < ($2, $3))
+ORDER BY created_at DESC, build_id DESC
+LIMIT $4;
+
+-- name: unfinished
+SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+       created_at, started_at, finished_at, lease_until, error, counts,
+       coalesce(lease_until > clock_timestamp(), false) AS alive
+FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NULL;
+
+-- name: renew_lease
+-- Whoever works on a build says so every few seconds; the pointer tells whether the work is still worth anything.
+UPDATE myria.builds b
+SET lease_until = clock_timestamp() + make_interval(secs => $3)
+WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.finished_at IS NULL
+RETURNING b.status, b.parent_snapshot_id,
+    (SELECT a.snapshot_id FROM myria.active_snapshots a WHERE a.tenant_id = $1) AS active_snapshot_id;
+
+-- name: high_water_mark
+-- Read while the append lock is owned: no append of the tenant is in flight, so nothing below the maximum can still
+-- arrive. A later append may have its transaction id already (it made its scope first and now waits for the lock),
+-- so the bound is the oldest transaction in flight and not the next one.
+SELECT (SELECT max(event_seq) FROM myria.events WHERE tenant_id = $1) AS last_event_seq,
+       (SELECT min(event_seq) FROM myria.events WHERE tenant_id = $1) AS first_event_seq,
+       pg_snapshot_xmin(pg_current_snapshot())::text AS tail_xid;
+
+-- name: capture
+-- The build knows its snapshot and cutoff from here on; it runs once its tasks are listed.
+UPDATE myria.builds
+SET snapshot_id = $3, parent_snapshot_id = $4, cutoff = $5, is_full = $6, started_at = clock_timestamp()
+WHERE tenant_id = $1 AND build_id = $2 AND status = 'queued';
+
+-- name: note_attempt
+UPDATE myria.tenants SET attempted_cutoff = greatest(attempted_cutoff, $2) WHERE tenant_id = $1;
+
+-- name: list_dirty_scopes
+-- One task per scope with an event that counts in (parent cutoff, cutoff]: an index-only scan of exactly those.
+INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id)
+SELECT $1, $2, e.scope_id
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.event_seq > $3 AND e.event_seq <= $4 AND NOT e.internal
+GROUP BY e.scope_id
+ON CONFLICT DO NOTHING;
+
+-- name: list_all_scopes
+-- A full build has a task for every scope; one without an event that counts ends without a tree.
+INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id)
+SELECT $1, $2, s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1
+ON CONFLICT DO NOTHING;
+
+-- name: run
+UPDATE myria.builds SET status = 'running' WHERE tenant_id = $1 AND build_id = $2 AND status = 'queued';
+
+-- name: claim_task
+-- The next task nobody works on. The attempt is the fencing token: only who holds the newest one can finish.
+UPDATE myria.build_tasks t
+SET attempt = t.attempt + 1, worker = $3, lease_until = clock_timestamp() + make_interval(secs => $4)
+WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = (
+    SELECT c.scope_id FROM myria.build_tasks c
+    WHERE c.tenant_id = $1 AND c.build_id = $2 AND c.status = 'pending'
+      AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
+    ORDER BY c.scope_id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED)
+RETURNING t.scope_id, t.attempt, t.error,
+    (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = t.scope_id) AS participants;
+
+-- name: renew_task
+UPDATE myria.build_tasks
+SET lease_until = clock_timestamp() + make_interval(secs => $5), counts = $6::jsonb
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND attempt = $4 AND status = 'pending'
+RETURNING scope_id;
+
+-- name: release_task
+-- A worker that gives up says why, and lets the next one try at once.
+UPDATE myria.build_tasks
+SET lease_until = NULL, error = $5::jsonb
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND attempt = $4 AND status = 'pending';
+
+-- name: fail_task
+UPDATE myria.build_tasks
+SET status = 'failed', lease_until = NULL, error = $5::jsonb
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND attempt = $4 AND status = 'pending';
+
+-- name: drop_leases_of
+-- A worker on this host found its predecessors dead: their tasks need not wait for their leases to end.
+UPDATE myria.build_tasks
+SET lease_until = NULL
+WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND worker = ANY ($3::text[]);
+
+-- name: workers
+SELECT DISTINCT worker FROM myria.build_tasks
+WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND lease_until > clock_timestamp();
+
+-- name: finish_task
+-- Compare-and-set on the lease's attempt, while the build still runs (the build lock is held): a zombie cannot commit.
+UPDATE myria.build_tasks t
+SET status = 'done', lease_until = NULL, root_rendering_id = $5, counts = $6::jsonb, error = NULL
+WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = $3 AND t.attempt = $4 AND t.status = 'pending'
+  AND EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.status = 'running')
+RETURNING t.scope_id;
+
+-- name: open_tasks
+SELECT count(*) FILTER (WHERE status = 'pending') AS pending, count(*) FILTER (WHERE status = 'failed') AS failed
+FROM myria.build_tasks
+WHERE tenant_id = $1 AND build_id = $2 AND status <> 'done';
+
+-- name: any_open_task
+SELECT EXISTS (SELECT FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2 AND status <> 'done');
+
+-- name: failed_tasks
+SELECT t.scope_id, t.attempt, t.error, s.participants
+FROM myria.build_tasks t
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = t.scope_id
+WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.status = 'failed'
+ORDER BY t.scope_id
+LIMIT 20;
+
+-- name: task_counts
+-- The sum of what the tasks counted, name by name.
+SELECT c.key AS name, sum(c.value::bigint)::bigint AS value
+FROM myria.build_tasks t
+CROSS JOIN LATERAL jsonb_each_text(t.counts) AS c
+WHERE t.tenant_id = $1 AND t.build_id = $2
+GROUP BY c.key
+ORDER BY c.key;
+
+-- name: progress
+SELECT count(*) AS tasks, count(*) FILTER (WHERE status = 'done') AS done,
+       coalesce(sum((counts->>'events')::bigint), 0)::bigint AS events
+FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
+
+-- name: finish
+UPDATE myria.builds
+SET status = $3, finished_at = clock_timestamp(), lease_until = NULL, error = $4::jsonb, counts = counts || $5::jsonb
+WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL
+RETURNING build_id;
+
+-- name: abort
+UPDATE myria.builds
+SET status = 'aborted', finished_at = clock_timestamp()
+WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL
+RETURNING build_id;
+
+-- name: end_hold
+-- A held build's snapshot was published, or given up.
+UPDATE myria.builds SET status = $3 WHERE tenant_id = $1 AND build_id = $2 AND status = 'held';
+
+-- name: note_success
+UPDATE myria.tenants SET consecutive_failures = 0, retry_at = NULL WHERE tenant_id = $1;
+
+-- name: note_failure
+-- Wait twice as long after each failure in a row, up to a limit.
+UPDATE myria.tenants
+SET consecutive_failures = consecutive_failures + 1,
+    retry_at = clock_timestamp() + make_interval(secs => least($3, $2 * 2.0 ^ least(consecutive_failures, 30)))
+WHERE tenant_id = $1
+RETURNING consecutive_failures;

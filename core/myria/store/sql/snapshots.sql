@@ -1,0 +1,133 @@
+-- name: active
+SELECT s.snapshot_id, s.number, s.cutoff, s.tail_xid::text AS tail_xid, s.lineage::text AS lineage, s.parent_snapshot_id,
+       s.planner_settings, a.moved_at
+FROM myria.active_snapshots a
+JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
+WHERE a.tenant_id = $1;
+
+-- name: active_for_update
+-- The pointer, read under the publish lock by whoever will move it.
+SELECT s.snapshot_id, s.number, s.cutoff, s.parent_snapshot_id
+FROM myria.active_snapshots a
+JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
+WHERE a.tenant_id = $1;
+
+-- name: get
+SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.first_event_seq,
+       s.tail_xid::text AS tail_xid, s.lineage::text AS lineage, s.planner_version, s.planner_settings,
+       s.builder_version, s.summarizer_version, s.merge_policy_version, s.counts, s.violations, s.created_at,
+       s.completed_at, s.activated_at, s.archived_at
+FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2;
+
+-- name: page
+-- Snapshots, newest first; the key of the last row of the page before, or nulls. One whose retention ended is on its
+-- way out and not listed.
+SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.first_event_seq,
+       s.tail_xid::text AS tail_xid, s.lineage::text AS lineage, s.planner_version, s.planner_settings,
+       s.builder_version, s.summarizer_version, s.merge_policy_version, s.counts, s.violations, s.created_at,
+       s.completed_at, s.activated_at, s.archived_at
+FROM myria.snapshots s
+WHERE s.tenant_id = $1
+  AND ($2::timestamptz IS NULL OR (s.created_at, s.snapshot_id) < ($2, $3))
+  AND NOT (s.status = 'superseded' AND s.activated_at IS NOT NULL)
+ORDER BY s.created_at DESC, s.snapshot_id DESC
+LIMIT $4;
+
+-- name: stage
+-- The next snapshot: numbers are dense, one more than the greatest in use (the publish lock is held), and its
+-- lineage is its parent's and itself.
+INSERT INTO myria.snapshots (tenant_id, snapshot_id, number, parent_snapshot_id, build_id, status, cutoff,
+                             first_event_seq, tail_xid, lineage, planner_version, planner_settings, builder_version,
+                             summarizer_version, merge_policy_version)
+SELECT $1, $2, n.number, $3, $4, 'staging', $5, $6, $7::text::xid8,
+       coalesce((SELECT p.lineage FROM myria.snapshots p WHERE p.tenant_id = $1 AND p.snapshot_id = $3), '{}')
+           + int8multirange(int8range(n.number, n.number + 1)),
+       $8, $9, $10, $11, $12
+FROM (SELECT coalesce(max(x.number), 0) + 1 AS number FROM myria.snapshots x WHERE x.tenant_id = $1) n
+RETURNING number;
+
+-- name: complete
+-- Everything is compiled and checked; what becomes of it is decided next.
+UPDATE myria.snapshots
+SET status = $3, counts = $4::jsonb, completed_at = clock_timestamp(),
+    activated_at = CASE WHEN $3 = 'active' THEN clock_timestamp() END
+WHERE tenant_id = $1 AND snapshot_id = $2 AND status = 'staging'
+RETURNING snapshot_id;
+
+-- name: activate
+UPDATE myria.snapshots SET status = 'active', activated_at = clock_timestamp(), archived_at = NULL
+WHERE tenant_id = $1 AND snapshot_id = $2;
+
+-- name: archive
+UPDATE myria.snapshots SET status = 'archived', archived_at = clock_timestamp()
+WHERE tenant_id = $1 AND snapshot_id = $2;
+
+-- name: give_up
+-- A snapshot that will never be served: kept with its reasons, its rows and its number to be freed.
+UPDATE myria.snapshots SET status = $3, violations = $4::jsonb, counts = counts || $5::jsonb, completed_at = clock_timestamp()
+WHERE tenant_id = $1 AND snapshot_id = $2 AND status IN ('staging', 'held')
+RETURNING number;
+
+-- name: discard
+-- The same, by a role that may only change the status.
+UPDATE myria.snapshots SET status = $3
+WHERE tenant_id = $1 AND snapshot_id = $2 AND status IN ('staging', 'held');
+
+-- name: unfreed
+-- Snapshots that will never be served and still own a number.
+SELECT snapshot_id, number, build_id FROM myria.snapshots
+WHERE tenant_id = $1 AND number IS NOT NULL AND status IN ('failed', 'superseded') AND activated_at IS NULL;
+
+-- name: delete_roots_of
+-- The rows a build wrote under its number, scope by scope from its task list.
+DELETE FROM myria.scope_roots r
+USING (SELECT t.scope_id FROM myria.build_tasks t
+       WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id > $4 ORDER BY t.scope_id LIMIT $5) t
+WHERE r.tenant_id = $1 AND r.scope_id = t.scope_id AND r.number = $3;
+
+-- name: next_task_page
+SELECT max(t.scope_id) FROM (
+    SELECT scope_id FROM myria.build_tasks
+    WHERE tenant_id = $1 AND build_id = $2 AND scope_id > $3 ORDER BY scope_id LIMIT $4) t;
+
+-- name: free_number
+UPDATE myria.snapshots SET number = NULL
+WHERE tenant_id = $1 AND snapshot_id = $2 AND status IN ('failed', 'superseded') AND activated_at IS NULL;
+
+-- name: point
+-- The compare-and-set on the pointer: no row comes back unless it still stands where the caller thinks.
+INSERT INTO myria.active_snapshots (tenant_id, snapshot_id) VALUES ($1, $2)
+ON CONFLICT (tenant_id) DO UPDATE SET snapshot_id = EXCLUDED.snapshot_id, moved_at = clock_timestamp()
+WHERE active_snapshots.snapshot_id = $3
+RETURNING snapshot_id;
+
+-- name: note_move
+INSERT INTO myria.pointer_moves (tenant_id, kind, from_snapshot_id, to_snapshot_id, actor, reason)
+VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: moves
+SELECT kind, from_snapshot_id, to_snapshot_id, actor, reason, moved_at
+FROM myria.pointer_moves WHERE tenant_id = $1 ORDER BY move_id DESC LIMIT $2;
+
+-- name: pause
+UPDATE myria.tenants SET auto_paused_at = clock_timestamp(), auto_paused_reason = $2 WHERE tenant_id = $1;
+
+-- name: resume
+UPDATE myria.tenants SET auto_paused_at = NULL, auto_paused_reason = NULL
+WHERE tenant_id = $1 AND auto_paused_at IS NOT NULL
+RETURNING tenant_id;
+
+-- name: publishable_held
+-- A held snapshot that waits for a decision: its parent is still the active one.
+SELECT h.snapshot_id, h.completed_at
+FROM myria.snapshots h
+WHERE h.tenant_id = $1 AND h.status = 'held'
+  AND h.parent_snapshot_id IS NOT DISTINCT FROM
+      (SELECT a.snapshot_id FROM myria.active_snapshots a WHERE a.tenant_id = $1)
+ORDER BY h.created_at DESC
+LIMIT 1;
+
+-- name: pause_state
+SELECT t.auto_paused_at, t.auto_paused_reason, t.attempted_cutoff, t.consecutive_failures, t.retry_at,
+       coalesce(t.retry_at > clock_timestamp(), false) AS backing_off
+FROM myria.tenants t WHERE t.tenant_id = $1;

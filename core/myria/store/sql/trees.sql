@@ -1,0 +1,160 @@
+-- name: scope_root
+-- A scope's newest tree within a lineage.
+SELECT r.number, r.root_rendering_id, r.blocks
+FROM myria.scope_roots r
+WHERE r.tenant_id = $1 AND r.scope_id = $2
+  AND r.number::bigint <@ (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $3)
+ORDER BY r.number DESC
+LIMIT 1;
+
+-- name: renderings
+-- Nodes with their refs, in the order asked for.
+SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.anchor_seq, r.anchor_event_id, r.label, r.summary,
+       r.metadata, r.children, r.child_leaves, r.is_unit, r.events, r.leaves, r.units, r.key_at, r.key_event_id,
+       r.first_at, r.last_at, n.event_seqs, n.weights,
+       CASE WHEN r.node_type = 'leaf_topic' THEN ARRAY(
+           SELECT e.event_id FROM unnest(n.event_seqs) WITH ORDINALITY AS ref (event_seq, position)
+           JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = ref.event_seq
+           ORDER BY ref.position) END AS event_ids
+FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
+JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
+JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
+ORDER BY wanted.position;
+
+-- name: leaf_node_ids
+-- Every leaf under (or at) a rendering. A node names its leaf children itself, so leaves are never read.
+WITH RECURSIVE inside AS (
+    SELECT r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself
+    FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
+    UNION ALL
+    SELECT r.children, r.child_leaves, NULL::bytea
+    FROM inside i
+    CROSS JOIN LATERAL unnest(i.children, i.child_leaves) AS child (rendering_id, leaf)
+    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
+    WHERE child.leaf = ''::bytea
+)
+SELECT i.itself AS node_id FROM inside i WHERE i.itself IS NOT NULL
+UNION ALL
+SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf WHERE leaf <> ''::bytea;
+
+-- name: block_nodes
+-- The nodes whose search blocks cover a tree, in reading order: the highest with at most $3 events (a unit: $4), and
+-- whether their block is there. Below them nothing is read.
+WITH RECURSIVE upper AS (
+    SELECT r.rendering_id, r.children, r.events, r.is_unit, r.level, NULL::bytea AS parent_id, '{}'::bigint[] AS path
+    FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
+    UNION ALL
+    SELECT r.rendering_id, r.children, r.events, r.is_unit, r.level, u.rendering_id, u.path || child.position
+    FROM upper u
+    CROSS JOIN LATERAL unnest(u.children) WITH ORDINALITY AS child (rendering_id, position)
+    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
+    WHERE u.events > $3 AND NOT (u.is_unit AND u.events <= $4)
+)
+SELECT u.rendering_id,
+       EXISTS (SELECT FROM myria.search_blocks b
+               WHERE b.tenant_id = $1 AND b.rendering_id = u.rendering_id AND b.analyzer_version = $5) AS present
+FROM upper u
+WHERE u.events <= $3 OR (u.is_unit AND u.events <= $4) OR u.children = '{}'
+ORDER BY u.path;
+
+-- name: under
+-- The tree at and under a rendering, parents before children, with the events of its leaves.
+WITH RECURSIVE tree AS (
+    SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.children, NULL::bytea AS parent_id, 0 AS depth
+    FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
+    UNION ALL
+    SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.children, t.rendering_id, t.depth + 1
+    FROM tree t
+    CROSS JOIN LATERAL unnest(t.children) AS child
+    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child
+)
+SELECT t.rendering_id, t.parent_id, t.level, t.node_type, n.event_seqs
+FROM tree t
+JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = t.node_id
+ORDER BY t.depth, t.rendering_id;
+
+-- name: new_events
+-- The positions of a scope's events in (parent cutoff, cutoff] that count. The bound on xid only keeps the index scan
+-- short: every event past the parent's cutoff was appended by that transaction or a later one.
+SELECT e.event_seq, e.event_id, e.occurred_at
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.xid >= $3::text::xid8
+  AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal;
+
+-- name: count_new_events
+SELECT count(*) FROM (
+    SELECT FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.xid >= $3::text::xid8
+      AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal
+    LIMIT $6) few;
+
+-- name: count_events
+SELECT count(*) FROM myria.events e
+WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal;
+
+-- name: events_after
+-- The next page of a scope's events that count, in the order of (timestamp, event_seq).
+SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) > ($3, $4)
+  AND e.event_seq <= $5 AND NOT e.internal
+ORDER BY e.occurred_at, e.event_seq
+LIMIT $6;
+
+-- name: events_before
+-- The page before a position, nearest first.
+SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) < ($3, $4)
+  AND e.event_seq <= $5 AND NOT e.internal
+ORDER BY e.occurred_at DESC, e.event_seq DESC
+LIMIT $6;
+
+-- name: events_by_seq
+SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints
+FROM unnest($2::bigint[]) AS wanted
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted;
+
+-- name: write_nodes
+-- Content-addressed: what is there already is the same. Rows come sorted, so that two writers never wait crosswise.
+INSERT INTO myria.nodes (tenant_id, node_id, scope_id, node_type, event_seqs, weights)
+SELECT $1, i.node_id, $2, i.node_type, i.event_seqs::bigint[], i.weights::smallint[]
+FROM unnest($3::bytea[], $4::text[], $5::text[], $6::text[]) WITH ORDINALITY
+     AS i (node_id, node_type, event_seqs, weights, position)
+ORDER BY i.position
+ON CONFLICT DO NOTHING;
+
+-- name: write_renderings
+INSERT INTO myria.renderings (tenant_id, rendering_id, scope_id, node_id, node_type, level, topic_id, anchor_seq,
+                              anchor_event_id, label, summary, metadata, children, child_leaves, is_unit, events, leaves,
+                              units, key_at, key_event_id, first_at, last_at)
+SELECT $1, i.rendering_id, $2, i.node_id, i.node_type, i.level, i.topic_id, i.anchor_seq, i.anchor_event_id, i.label,
+       i.summary, i.metadata, i.children::bytea[], i.child_leaves::bytea[], i.is_unit, i.events, i.leaves, i.units, i.key_at,
+       i.key_event_id, i.first_at, i.last_at
+FROM unnest($3::bytea[], $4::bytea[], $5::text[], $6::smallint[], $7::text[], $8::bigint[], $9::text[], $10::text[],
+            $11::text[], $12::jsonb[], $13::text[], $14::text[], $15::boolean[], $16::integer[], $17::integer[],
+            $18::integer[], $19::timestamptz[], $20::text[], $21::timestamptz[], $22::timestamptz[]) WITH ORDINALITY
+     AS i (rendering_id, node_id, node_type, level, topic_id, anchor_seq, anchor_event_id, label, summary, metadata,
+           children, child_leaves, is_unit, events, leaves, units, key_at, key_event_id, first_at, last_at, position)
+ORDER BY i.position
+ON CONFLICT DO NOTHING;
+
+-- name: write_topics
+INSERT INTO myria.topics (tenant_id, topic_id, scope_id, node_type, level, anchor_seq, anchor_event_id, anchor_at)
+SELECT $1, i.topic_id, $2, i.node_type, i.level, i.anchor_seq, i.anchor_event_id, e.occurred_at
+FROM unnest($3::text[], $4::text[], $5::smallint[], $6::bigint[], $7::text[]) WITH ORDINALITY
+     AS i (topic_id, node_type, level, anchor_seq, anchor_event_id, position)
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = i.anchor_seq
+ORDER BY i.position
+ON CONFLICT DO NOTHING;
+
+-- name: write_block
+INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING;
+
+-- name: write_root
+INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
+SET root_rendering_id = EXCLUDED.root_rendering_id, blocks = EXCLUDED.blocks;
