@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from myria.contract.memory import MemoryApi
 from myria.errors import ConfigurationError, PortInUse
 from myria.settings import Settings
-from myria_server.app import ServerApp, build_app
+from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
@@ -126,10 +126,10 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_S)
-            limit = loop.time() - HEADER_TIMEOUT_S
+            now = loop.time()
             for connection in list(self._server.server_state.connections):
                 if isinstance(connection, _GuardedProtocol):
-                    connection.close_if_waiting_since(limit)
+                    connection.close_if_slow(now)
 
 
 async def serve_http(
@@ -200,38 +200,44 @@ class _GuardedProtocol(HttpToolsProtocol):
     """HTTP/1.1 with a bound on the time and size of a request's headers."""
 
     _waiting_since: float | None = None
+    _body_since: float | None = None
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._waiting_since = self.loop.time()
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._waiting_since = self.loop.time()
-        self._header_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._count(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._count(len(name) + len(value))
-
-    def on_headers_complete(self) -> None:
-        self._waiting_since = None
-        super().on_headers_complete()
-
-    def close_if_waiting_since(self, limit: float) -> None:
-        """Close the connection if it has been waiting for headers since before `limit`."""
-        if self._waiting_since is not None and self._waiting_since < limit and not self.transport.is_closing():
-            self.transport.close()
-
-    def _count(self, size: int) -> None:
-        self._header_bytes += size
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._waiting_since is None:
+            self._header_bytes = 0
+            return
+        self._header_bytes += len(data)
         if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
             self.transport.write(
                 b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             )
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._waiting_since = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        self._body_since = self._waiting_since
+        self._waiting_since = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._body_since = None
+        super().on_message_complete()
+
+    def close_if_slow(self, now: float) -> None:
+        """Close the connection if it sends its headers, or the first piece of a body, too slowly."""
+        if self.transport.is_closing():
+            return
+        headers_late = self._waiting_since is not None and now - self._waiting_since > HEADER_TIMEOUT_S
+        body_late = self._body_since is not None and now - self._body_since > BODY_TIMEOUT_S + _SWEEP_S
+        if headers_late or (body_late and not self.cycle.response_started):
+            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()
