@@ -9,14 +9,44 @@ from pathlib import Path
 
 import pytest
 
+from myria_cli.embedded import EmbeddedPostgres
+from myria_cli.embedded.account import give, server_account
 from myria_cli.embedded.processes import cluster_tag, end_remains
+from tests.support.postgres import LoopThread
 from tests.support.processes import Guardian, Spawned, Spawner
 
 HOLD = Path(__file__).with_name("hold.py")
 
 
+@pytest.fixture(scope="session")
+def pristine(guardian: Guardian) -> Iterator[Path]:
+    """A data directory whose database was just created: copying it is quicker than creating another."""
+    folder = Path(tempfile.mkdtemp(prefix="myria-test-"))
+    guardian.tell(f"folder {folder}")
+
+    async def create() -> None:
+        async with EmbeddedPostgres(folder / "data", durable_creation=False):
+            pass
+
+    thread = LoopThread()
+    thread.run(create())
+    thread.close()
+    yield folder / "data"
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
-def data_dir(guardian: Guardian) -> Iterator[Path]:
+def data_dir(new_dir: Path, pristine: Path) -> Path:
+    """A data directory with an empty database and no server, as if its last user had just left."""
+    shutil.copytree(pristine, new_dir, ignore=shutil.ignore_patterns("*.lock"))
+    (new_dir / "managed").unlink()
+    account = server_account(pristine / "postgres")
+    give(new_dir / "postgres", account)
+    return new_dir
+
+
+@pytest.fixture
+def new_dir(guardian: Guardian) -> Iterator[Path]:
     """A data directory that does not exist yet, in a private folder; its server is ended with the test."""
     folder = Path(tempfile.mkdtemp(prefix="myria-test-"))
     guardian.tell(f"folder {folder}")

@@ -130,24 +130,24 @@ async def test_a_disk_that_fills_up_meanwhile_loses_nothing(disk: Disk) -> None:
         assert await ask(server.dsn, "SELECT sum(n)::int FROM kept") == 15
 
 
-async def test_a_file_in_the_way_is_named_as_the_cause(data_dir: Path) -> None:
+async def test_a_file_in_the_way_is_named_as_the_cause(new_dir: Path) -> None:
     """A data directory that is a file, or lies below one, is refused."""
-    shutil.copy(__file__, data_dir)
-    for path in (data_dir, data_dir / "below"):
+    shutil.copy(__file__, new_dir)
+    for path in (new_dir, new_dir / "below"):
         with pytest.raises(DataDirUnusable, match="a file"):
             await make(path).start()
-    os.unlink(data_dir)
+    os.unlink(new_dir)
 
 
-def test_a_creation_cut_off_is_as_if_it_never_began(data_dir: Path, hold: Hold) -> None:
+def test_a_creation_cut_off_is_as_if_it_never_began(new_dir: Path, hold: Hold) -> None:
     """After kill -9 in the midst of creating the database there is none; the next start makes it and clears up."""
     for _ in range(2):
-        cut = hold(data_dir)
-        wait_until(lambda: list(data_dir.glob(".creating-*/PG_VERSION")), what="creation")
+        cut = hold(new_dir)
+        wait_until(lambda: list(new_dir.glob(".creating-*/cluster/PG_VERSION")), what="creation")
         cut.kill()
-        assert not (data_dir / "postgres").exists()
-    hold(data_dir).wait_for("^ready")
-    wait_until(lambda: not list(data_dir.glob(".creating-*")))
+        assert not (new_dir / "postgres").exists()
+    hold(new_dir).wait_for("^ready")
+    wait_until(lambda: not list(new_dir.glob(".creating-*")))
 
 
 async def test_a_broken_cluster_quotes_its_log(data_dir: Path) -> None:
@@ -170,17 +170,17 @@ async def test_another_major_version_is_named(data_dir: Path) -> None:
         await make(data_dir).start()
 
 
-async def test_a_cluster_is_served_by_its_own_version(data_dir: Path) -> None:
+async def test_a_cluster_is_served_by_its_own_version(new_dir: Path) -> None:
     """A cluster that an older installed version made is served by that version, not refused."""
-    account = server_account(data_dir / "postgres")
+    account = server_account(new_dir / "postgres")
     try:
         older = find_binaries(account, major=15)
     except EmbeddedPostgresFailed:
         pytest.skip("PostgreSQL 15 is not installed")
-    server = make(data_dir)
-    os.mkdir(data_dir, mode=0o700)
+    server = make(new_dir)
+    os.mkdir(new_dir, mode=0o700)
     password = server.credentials.of("postgres")[0].password
-    await create_cluster(data_dir, server.cluster, binaries=older, account=account, password=password, durable=False)
+    await create_cluster(new_dir, server.cluster, binaries=older, account=account, password=password, durable=False)
     async with server:
         assert str(await ask(server.dsn, "SHOW server_version")).startswith("15.")
         order = "SELECT string_agg(w, '' ORDER BY w) FROM unnest(ARRAY['b','B','ä','a','Z']) AS w"

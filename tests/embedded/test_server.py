@@ -56,10 +56,10 @@ def test_the_default_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> Non
     assert default_data_dir().name == "myria"
 
 
-async def test_starts_from_nothing_and_stops_without_trace(data_dir: Path) -> None:
+async def test_starts_from_nothing_and_stops_without_trace(new_dir: Path) -> None:
     """A server is created and started, tells what it does, and is gone after the block with its socket folder."""
     steps: list[tuple[str, bool]] = []
-    async with make(data_dir, progress=lambda step, done: steps.append((step, done))) as server:
+    async with make(new_dir, progress=lambda step, done: steps.append((step, done))) as server:
         pid, sockets = server.pid, Path(str(server._socket_folder))
         assert await ask(server.dsn, "SELECT current_user || current_setting('TimeZone')") == "postgresUTC"
         assert pid is not None
@@ -68,7 +68,7 @@ async def test_starts_from_nothing_and_stops_without_trace(data_dir: Path) -> No
     assert [step for step, done in steps if done] == ["find PostgreSQL", "create the database", "start PostgreSQL"]
     assert [step for step, done in steps if not done] == [step for step, done in steps if done]
     assert title(pid) is None
-    assert remains(data_dir / "postgres") == []
+    assert remains(new_dir / "postgres") == []
     assert sockets.name not in os.listdir(sockets.parent)
 
 
@@ -84,9 +84,9 @@ async def test_a_second_start_keeps_data_and_port_and_takes_under_two_seconds(da
         assert await ask(server.dsn, "SELECT n FROM kept") == 7
 
 
-async def test_nobody_gets_in_without_the_password(data_dir: Path) -> None:
+async def test_nobody_gets_in_without_the_password(new_dir: Path) -> None:
     """Socket and loopback ask for a password, nothing else is listened to, and the password file is private."""
-    async with make(data_dir) as server:
+    async with make(new_dir) as server:
         for tcp in (False, True):
             with pytest.raises(asyncpg.InvalidPasswordError):
                 await asyncpg.connect(server.dsn_as("postgres", "wrong", database="postgres", tcp=tcp))
@@ -94,13 +94,13 @@ async def test_nobody_gets_in_without_the_password(data_dir: Path) -> None:
         methods = "SELECT string_agg(DISTINCT auth_method, ',') FROM pg_hba_file_rules"
         assert await ask(server.dsn, methods) == "scram-sha-256"
         assert await ask(server.dsn, "SELECT current_setting('listen_addresses')") == "127.0.0.1"
-        assert mode(data_dir / "passwords.json") == 0o600
-        assert mode(data_dir) == 0o700
+        assert mode(new_dir / "passwords.json") == 0o600
+        assert mode(new_dir) == 0o700
 
 
-async def test_a_deep_folder_with_odd_characters_works(data_dir: Path) -> None:
+async def test_a_deep_folder_with_odd_characters_works(new_dir: Path) -> None:
     """The socket's path stays short however long the data directory's is."""
-    deep = data_dir / ("d" * 120) / "a b,'c\"é%" / ("e" * 80)
+    deep = new_dir / ("d" * 120) / "a b,'c\"é%" / ("e" * 80)
     async with make(deep) as server:
         assert len(f"{server._socket_folder}/.s.PGSQL.{server.port}") < 107
         assert await ask(server.dsn, "SELECT 1") == 1
@@ -135,15 +135,15 @@ async def test_the_last_user_stops_a_shared_server(data_dir: Path) -> None:
     assert remains(data_dir / "postgres") == []
 
 
-def test_two_processes_starting_at_once_share_one_server(data_dir: Path, hold: Hold) -> None:
+def test_two_processes_starting_at_once_share_one_server(new_dir: Path, hold: Hold) -> None:
     """Of two that find nothing one creates and starts, the other waits and joins."""
-    holders = [hold(data_dir), hold(data_dir), hold(data_dir)]
+    holders = [hold(new_dir), hold(new_dir), hold(new_dir)]
     assert len({one.wait_for(r"^ready (\d+)")[1] for one in holders}) == 1
     assert sum("step create" in one.output() for one in holders) == 1
     for one in holders:
         one.signal(signal.SIGTERM)
         assert one.wait() == 0
-    assert remains(data_dir / "postgres") == []
+    assert remains(new_dir / "postgres") == []
 
 
 async def test_a_second_owner_is_refused_with_the_firsts_pid(data_dir: Path, hold: Hold) -> None:
@@ -192,16 +192,16 @@ def test_ctrl_c_stops_what_was_started(data_dir: Path, hold: Hold, flag: str) ->
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
-async def test_ctrl_c_while_starting_leaves_nothing(data_dir: Path, hold: Hold) -> None:
+async def test_ctrl_c_while_starting_leaves_nothing(new_dir: Path, hold: Hold) -> None:
     """Interrupted at any step of the first start, no process is left, and the next start works."""
     for step in ("step find", "step create", "step start"):
-        holder = hold(data_dir)
+        holder = hold(new_dir)
         holder.wait_for(step)
         holder.signal(signal.SIGINT)
         holder.wait()
-        if (data_dir / "postgres").exists():
-            assert remains(data_dir / "postgres") == []
-    async with make(data_dir) as server:
+        if (new_dir / "postgres").exists():
+            assert remains(new_dir / "postgres") == []
+    async with make(new_dir) as server:
         assert await ask(server.dsn, "SELECT 1") == 1
 
 

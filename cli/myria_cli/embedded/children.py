@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from myria.errors import DataDirUnusable
-from myria_cli.embedded.account import Account, give
+from myria.errors import DataDirUnusable, EmbeddedPostgresFailed
+from myria_cli.embedded.account import Account
+from myria_cli.embedded.data_dir import usable
 
 Child = subprocess.Popen[bytes]
 
@@ -22,19 +22,27 @@ def spawn(command: Sequence[str], account: Account, output: IO[bytes], descripto
     """Start `command` in a session of its own, so that a Ctrl-C at our terminal reaches us alone.
 
     It inherits neither PGDATA, PGHOST and the like, nor LD_LIBRARY_PATH, nor a locale (messages are read back).
+
+    Raises:
+        EmbeddedPostgresFailed: the system refuses.
     """
-    return subprocess.Popen(  # noqa: S603 - our own command line
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        cwd="/",
-        env={"PATH": os.defpath, "LC_ALL": "C"},
-        pass_fds=descriptors,
-        start_new_session=True,
-        umask=0o077,
-        **account.identity,
-    )
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own command line
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={"PATH": os.defpath, "LC_ALL": "C"},
+            pass_fds=descriptors,
+            start_new_session=True,
+            umask=0o077,
+            **account.identity,
+        )
+    except OSError as problem:
+        raise EmbeddedPostgresFailed(
+            f"{command[0]} cannot be run as user id {account.uid}: {problem.strerror}"
+        ) from problem
 
 
 @contextmanager
@@ -56,25 +64,12 @@ def as_seen_by(account: Account, folder: Path) -> Iterator[tuple[str, tuple[int,
             data_dir=str(folder.parent),
             reason="EACCES",
         )
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with usable(folder.parent):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}", (descriptor,)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def private_file(text: str, account: Account) -> Iterator[Path]:
-    """Yield a file that only `account` can read, gone after the block."""
-    base = next(path for path in (tempfile.gettempdir(), "/tmp", "/") if account.can_enter(Path(path)))  # noqa: S108
-    folder = Path(tempfile.mkdtemp(prefix="myria-", dir=base))
-    try:
-        (folder / "text").write_text(text, encoding="utf-8")
-        give(folder, account)
-        yield folder / "text"
-    finally:
-        (folder / "text").unlink(missing_ok=True)
-        folder.rmdir()
 
 
 def end_group(child: Child) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from myria.errors import EmbeddedPostgresFailed
 from myria_cli.embedded import data_dir as folders
 from myria_cli.embedded.account import Account, give
-from myria_cli.embedded.children import as_seen_by, end_group, private_file, spawn
+from myria_cli.embedded.children import as_seen_by, end_group, spawn
 from myria_cli.embedded.credentials import SUPERUSER
 from myria_cli.embedded.find import Binaries
 from myria_cli.embedded.log import tail
@@ -26,22 +26,24 @@ async def create_cluster(
 ) -> None:
     """Make the cluster in a folder aside, then rename it to `cluster`: cut off anywhere, there is none.
 
+    What a cut leaves behind, the password for initdb included, the next attempt removes.
+
     Raises:
         DataDirUnusable: the disk is full or read-only.
         EmbeddedPostgresFailed: initdb failed; the message quotes it.
     """
     folders.require_room(data_dir)
-    aside = _make_aside(data_dir, account)
+    aside = _make_aside(data_dir, account, password)
     try:
         for locale in _locales(binaries):
-            problem = await _initdb(aside, binaries, account, password, (*locale, *(() if durable else ("--no-sync",))))
+            problem = await _initdb(aside, binaries, account, (*locale, *(() if durable else ("--no-sync",))))
             if problem is None or "invalid locale" not in problem:
                 break
         if problem is not None:
             raise folders.refusal_in(problem, data_dir) or EmbeddedPostgresFailed(
                 f"PostgreSQL could not create its database in {data_dir}:\n{tail(problem)}", log=tail(problem)
             )
-        _move(aside, cluster)
+        _move(aside / "cluster", cluster)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -53,19 +55,13 @@ def _locales(binaries: Binaries) -> Sequence[Sequence[str]]:
     return [("--locale=C.UTF-8",), ("--locale=C",)]
 
 
-async def _initdb(
-    target: Path, binaries: Binaries, account: Account, password: str, options: Sequence[str]
-) -> str | None:
-    """Run initdb on an empty folder; return what it printed if it failed."""
-    with (
-        tempfile.TemporaryFile() as output,
-        private_file(password, account) as password_file,
-        as_seen_by(account, target) as (path, descriptors),
-    ):
+async def _initdb(aside: Path, binaries: Binaries, account: Account, options: Sequence[str]) -> str | None:
+    """Run initdb; return what it printed if it failed, in which case it has cleared up."""
+    with tempfile.TemporaryFile() as output, as_seen_by(account, aside) as (path, descriptors):
         command = [
-            *(binaries["initdb"], "-D", path, "-U", SUPERUSER, "-E", "UTF8", "--no-instructions"),
+            *(binaries["initdb"], "-D", f"{path}/cluster", "-U", SUPERUSER, "-E", "UTF8", "--no-instructions"),
             # These make a pg_hba.conf of the socket, 127.0.0.1 and ::1 alone, none of them without a password.
-            *("--auth-local=scram-sha-256", "--auth-host=scram-sha-256", f"--pwfile={password_file}"),
+            *("--auth-local=scram-sha-256", "--auth-host=scram-sha-256", f"--pwfile={path}/password"),
             *options,
         ]
         child = spawn(command, account, output, descriptors)
@@ -78,18 +74,19 @@ async def _initdb(
         return None if child.returncode == 0 else output.read().decode("utf-8", "replace")
 
 
-def _make_aside(data_dir: Path, account: Account) -> Path:
+def _make_aside(data_dir: Path, account: Account, password: str) -> Path:
     with folders.usable(data_dir):
         for remains in data_dir.glob(_ASIDE + "*"):
             shutil.rmtree(remains, ignore_errors=True)
         aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=data_dir))
+        (aside / "password").write_text(password, encoding="utf-8")  # the folder is private
         give(aside, account)
     return aside
 
 
-def _move(aside: Path, cluster: Path) -> None:
+def _move(made: Path, cluster: Path) -> None:
     with folders.usable(cluster.parent):
-        aside.rename(cluster)
+        made.rename(cluster)
         descriptor = os.open(cluster.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

@@ -41,9 +41,9 @@ class Postmaster:
                 socket_folder=lines[4].strip(),
                 listens=bool(lines[5].strip()),
             )
+            return one if one.pid > 0 and processes.serves(one.pid, cluster) else None
         except (OSError, ValueError, IndexError):
             return None
-        return one if one.pid > 0 and processes.serves(one.pid, cluster) else None
 
     @property
     def socket(self) -> Path:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from myria.errors import DataDirInUse
+from myria_cli.embedded.data_dir import usable
 
 POLL_S = 0.02
 
@@ -40,6 +41,10 @@ class FileLock:
             return False
         return True
 
+    def _acquired(self) -> bool:
+        with usable(self.path.parent):
+            return self.try_acquire()
+
     def write_pid(self) -> None:
         """Leave this process's id in the file for whoever is refused."""
         if self._descriptor is not None:
@@ -65,10 +70,11 @@ class FileLock:
 
         Raises:
             DataDirInUse: another process held it all that time.
+            DataDirUnusable: the file cannot be created.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        while not self.try_acquire():
+        while not self._acquired():
             if loop.time() > deadline:
                 raise DataDirInUse(
                     f"Another process has been starting or stopping the server in {self.path.parent} "

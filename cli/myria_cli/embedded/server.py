@@ -144,7 +144,10 @@ class EmbeddedPostgres:
         """Leave the server, and stop it if that falls to us: fast, then immediately, then by force."""
         self._leaving = True
         try:
-            if self._port is not None and self.cluster.is_dir():
+            if not self.cluster.is_dir():
+                if self._child is not None:
+                    end_server(self._child)  # somebody removed the folder under it
+            elif self._port is not None:
                 async with self._alone():
                     if self._falls_to_us():
                         await self._shut_down()

@@ -1,0 +1,54 @@
+"""However a test session ends, its server, its programs and its files end with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from myria_cli.embedded.processes import title
+from tests.support.processes import Spawner, wait_until
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+SESSION = """
+import subprocess, sys, time
+sys.path[:0] = {root!r}
+from tests.conftest import *
+
+def test_forever(databases, database, spawn, capfd):
+    child = spawn("sleep", "300")
+    with capfd.disabled():
+        print("running", databases.server.pid, child.pid, databases.folder, databases.server._socket_folder, flush=True)
+    time.sleep(300)
+"""
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended."""
+    return title(pid) is None
+
+
+def is_removed(folder: Path) -> bool:
+    """Whether the folder is no longer there."""
+    return not folder.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_a_session(tmp_path: Path, spawn: Spawner, number: signal.Signals) -> None:
+    """After Ctrl-C, and after kill -9, of pytest no process, folder or socket of the session is left."""
+    file = tmp_path / "test_forever.py"
+    file.write_text(SESSION.format(root=[str(CONFTEST.parents[1])]))
+    session = spawn.python("-m", "pytest", "-c", os.devnull, "-p", "no:cacheprovider", file, cwd=tmp_path)
+    found = session.wait_for(r"running (\d+) (\d+) (\S+) (\S+)")
+    os.killpg(session.pid, number)
+    session.wait(60)
+    for pid in (int(found[1]), int(found[2])):
+        wait_until(partial(is_gone, pid), 20, f"the end of {pid}")
+    for folder in (Path(found[3]), Path(found[4])):
+        wait_until(partial(is_removed, folder), 20, f"the removal of {folder}")
+    assert re.fullmatch(r"myria-tests-\w+", Path(found[3]).name)
