@@ -81,10 +81,25 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
 WHERE r.tenant_id = $1 AND r.node_id = $2
 LIMIT 1;
 
--- name: newest_event
--- The tenant's newest event in time, from which topics count as active or dormant.
-SELECT max(newest.occurred_at) FROM (
-    SELECT e.occurred_at FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1000) newest;
+-- name: newest_moment
+-- The newest visible event in time, from which topics count as active or dormant; nobody else's events matter.
+SELECT max(newest.occurred_at)
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT e.occurred_at FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = visible
+    ORDER BY e.occurred_at DESC, e.event_seq DESC
+    LIMIT 1
+) newest;
+
+-- name: children
+-- The topics directly below a rendering, in order.
+SELECT r.topic_id
+FROM myria.renderings parent
+CROSS JOIN LATERAL unnest(parent.children) WITH ORDINALITY AS child (rendering_id, position)
+JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
+WHERE parent.tenant_id = $1 AND parent.rendering_id = $2
+ORDER BY child.position;
 
 -- name: cursor_secret
 SELECT cursor_secret FROM myria.installation;

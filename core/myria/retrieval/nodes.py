@@ -1,0 +1,98 @@
+"""The JSON of single nodes: events, references and topics, without children."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import asyncpg
+import orjson
+
+from myria.analysis import tokens
+from myria.events import searchable_text
+from myria.store.clock import to_microseconds, to_rfc3339
+
+Json = dict[str, Any]
+
+SNIPPET_CHARACTERS = 240
+_LEAD = 60
+_SEARCHED = 20_000
+
+
+def event_body(row: asyncpg.Record, participants: Sequence[str], *, cutoff: int) -> Json:
+    """Return what every answer says about an event, without payload, hints or score.
+
+    `indexed` is true exactly for a non-internal event at or below the cutoff of the answer's snapshot.
+    """
+    return {
+        "event_id": row["event_id"],
+        "event_seq": row["event_seq"],
+        "source_event_key": row["source_event_key"],
+        "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+        "channel": row["channel"],
+        "type": row["type"],
+        "context_id": row["context_id"],
+        "participants": list(participants),
+        "internal": row["internal"],
+        "indexed": not row["internal"] and row["event_seq"] <= cutoff,
+    }
+
+
+def event_node(
+    row: asyncpg.Record,
+    participants: Sequence[str],
+    *,
+    cutoff: int,
+    score: int,
+    as_reference: bool,
+    with_payload: bool,
+    looked_for: Collection[str] = (),
+) -> Json:
+    """Return an `event_ref` (from a leaf topic to its event) or an `event` node.
+
+    Args:
+        with_payload: the whole payload and the hints, or a snippet around the first of the terms `looked_for`.
+    """
+    payload = orjson.loads(row["payload"])
+    node = {"kind": "event_ref" if as_reference else "event", **event_body(row, participants, cutoff=cutoff)}
+    if with_payload:
+        node["topic_hints"] = orjson.loads(row["topic_hints"])
+        node["payload"] = payload
+    else:
+        node["snippet"] = snippet(searchable_text(payload), looked_for)
+    node["score"] = score
+    return node
+
+
+def topic_node(row: asyncpg.Record, participants: Sequence[str]) -> Json:
+    """Return a topic node of a rendering, its `kind` being its node type."""
+    metadata = orjson.loads(row["metadata"])
+    return {
+        "kind": row["node_type"],
+        "topic_id": row["topic_id"],
+        "node_id": row["node_id"].hex(),
+        "level": row["level"],
+        "label": row["label"],
+        "summary": row["summary"],
+        "participants": list(participants),
+        "first_at": to_rfc3339(to_microseconds(row["first_at"])),
+        "last_at": to_rfc3339(to_microseconds(row["last_at"])),
+        "counts": {"events": row["events"], "leaves": row["leaves"], "children": len(row["children"])},
+        "keywords": [keyword for keyword, _ in metadata.get("keywords", ())],
+        "speakers": [speaker for speaker, _ in metadata.get("speakers", ())],
+    }
+
+
+def snippet(text: str, looked_for: Collection[str] = ()) -> str:
+    """Return at most 240 characters on one line, starting a little before the first term that is looked for."""
+    if len(text) > SNIPPET_CHARACTERS and looked_for:
+        wanted = set(looked_for)
+        first = next((token.start for token in tokens(text[:_SEARCHED]) if token.term in wanted), 0)
+        if first > _LEAD:
+            start = text.rfind(" ", first - 2 * _LEAD, first - _LEAD // 2) + 1 or first - _LEAD
+            text = "… " + text[start:]
+    text = " ".join(text[: 4 * SNIPPET_CHARACTERS].split())
+    if len(text) <= SNIPPET_CHARACTERS:
+        return text
+    cut = text.rfind(" ", SNIPPET_CHARACTERS - 40, SNIPPET_CHARACTERS - 1)
+    return text[: cut if cut > 0 else SNIPPET_CHARACTERS - 1] + "…"

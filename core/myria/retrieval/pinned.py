@@ -1,0 +1,91 @@
+"""One request's view of the memory: the pinned snapshot, what it sees of the tail, and the scopes it may read.
+
+Everything is read inside one REPEATABLE READ transaction, so the snapshot, the tail and the set of scopes belong
+together, and a publish in between is not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from myria.retrieval.cursors import Cursor, expired
+from myria.retrieval.visibility import Visibility
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisibleScope:
+    """A scope that everyone who asks belongs to.
+
+    `root` is its root rendering in the pinned snapshot and `blocks` the renderings whose search blocks cover it, in
+    time order; both empty while the scope has no tree there.
+    """
+
+    scope_id: int
+    participants: tuple[str, ...]
+    root: bytes | None
+    blocks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """The view of one request.
+
+    `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
+    at least `tail_xid`. `at_cursor` tells that the view is that of an earlier page, not the newest.
+    """
+
+    tenant: str
+    snapshot_id: str | None
+    cutoff: int
+    tail_xid: int
+    visibility: Visibility
+    now: Visibility
+    scopes: tuple[VisibleScope, ...]
+
+    @property
+    def at_cursor(self) -> bool:
+        """Whether this view is an earlier page's."""
+        return self.visibility.text != self.now.text
+
+
+async def pin(connection: Connection, tenant: str, participants: tuple[str, ...], cursor: Cursor | None) -> Pinned:
+    """Return the view of a request, or that of the cursor's first page.
+
+    Raises:
+        CursorExpired: the cursor's snapshot is no longer kept.
+    """
+    row = await connection.fetchrow(sql("retrieval.pin"), tenant)
+    if row is None:
+        raise AssertionError("the pin always gives one row")
+    now = Visibility.parse(row["visible"])
+    snapshot_id, cutoff, tail_xid = row["snapshot_id"], row["cutoff"], row["tail_xid"]
+    visibility = now
+    if cursor is not None:
+        visibility = Visibility.parse(cursor.visible)
+        if cursor.snapshot_id != (snapshot_id or ""):
+            snapshot_id, cutoff, tail_xid = None, None, None
+            if cursor.snapshot_id:
+                kept = await connection.fetchrow(sql("retrieval.pin_again"), tenant, cursor.snapshot_id)
+                if kept is None:
+                    raise expired()
+                snapshot_id, cutoff, tail_xid = kept["snapshot_id"], kept["cutoff"], kept["tail_xid"]
+    rows = await connection.fetch(sql("retrieval.visible_trees"), tenant, list(participants), snapshot_id)
+    return Pinned(
+        tenant=tenant,
+        snapshot_id=snapshot_id,
+        cutoff=cutoff or 0,
+        tail_xid=tail_xid or 0,
+        visibility=visibility,
+        now=now,
+        scopes=tuple(
+            VisibleScope(
+                scope_id=scope["scope_id"],
+                participants=tuple(scope["participants"]),
+                root=scope["root_rendering_id"],
+                blocks=tuple(scope["blocks"] or ()),
+            )
+            for scope in rows
+        ),
+    )
