@@ -13,18 +13,20 @@ DATA_DIR ?=
 DSN ?=
 ONCE ?=
 ARGS ?=
+JOBS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(DSN),--dsn "$(DSN)")
 CODE := core server operator builder_job cli migrations
-# Two workers for the two cores of a small machine; one test that hangs fails alone.
-PYTEST = $(BIN)/python -m pytest --durations=15 --timeout=600
+# One test that hangs fails alone. Serial on purpose: many tests start servers and builders that use both cores of a
+# small machine. JOBS=4 spreads the files over so many workers where there is room.
+PYTEST = $(BIN)/python -m pytest --durations=15 --timeout=600 $(if $(JOBS),-n $(JOBS) --dist loadfile)
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "  Variables: PORT, DATA_DIR, DSN (up, demo), ONCE=1 (demo), ARGS (passed on), PYTHON (venv)."
+	@echo "  Variables: PORT, DATA_DIR, DSN (up, demo), ONCE=1 (demo), ARGS (passed on), JOBS (test), PYTHON (venv)."
 
 venv: ## Make or repair .venv with what Myria needs to run (nothing to do when it is current).
 	@python=$$(PYTHON="$(PYTHON)" sh scripts/find-python) && "$$python" scripts/make_venv.py run
