@@ -1,0 +1,21 @@
+"""The few figures that reports quote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median as _median
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """Return the nearest-rank quantile of values in ascending order."""
+    return ordered[min(len(ordered) - 1, max(0, int(q * len(ordered) + 0.999999) - 1))]
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median."""
+    return float(_median(values))
+
+
+def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
+    """Return the ratio of each pair: rounds that ran side by side share the machine's mood."""
+    return [a / b for a, b in zip(these, those, strict=True)]

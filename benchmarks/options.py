@@ -1,0 +1,69 @@
+"""The options that the parts share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+FULL_SIZES = (10_000, 100_000, 1_000_000)
+SMALL_SIZES = (10_000,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """Where a part works, and how much it does.
+
+    `work_dir` holds databases and generated events, and is kept between runs; `out` gets the JSON reports. `reuse`
+    takes prepared databases even when the code that made them has changed since.
+    """
+
+    work_dir: Path
+    out: Path
+    synth: Path | None
+    sizes: tuple[int, ...]
+    full: bool
+    reuse: bool
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the shared options."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument(
+        "--work-dir",
+        type=Path,
+        default=user_cache_path("myria") / "benchmarks",
+        help="databases and generated events, kept between runs (default: %(default)s)",
+    )
+    made.add_argument(
+        "--out", type=Path, default=Path(__file__).with_name("out"), help="JSON reports (default: %(default)s)"
+    )
+    made.add_argument("--synth", type=Path, help="another generator of events (default: benchmarks/synthetic.py)")
+    made.add_argument("--sizes", type=_sizes, help="events, e.g. 1e4,1e5 (default: 1e4; with --full up to 1e6)")
+    made.add_argument(
+        "--full",
+        action="store_true",
+        default=os.environ.get("FULL", "0") not in ("", "0"),
+        help="every size and every round (or FULL=1); takes an hour and ~15 GB",
+    )
+    made.add_argument("--reuse", action="store_true", help="take prepared databases though the code has changed")
+    return made
+
+
+def common(options: argparse.Namespace) -> Common:
+    """Return the shared options of a command line."""
+    return Common(
+        work_dir=options.work_dir.expanduser().absolute(),
+        out=options.out.expanduser().absolute(),
+        synth=options.synth and options.synth.expanduser().absolute(),
+        sizes=options.sizes or (FULL_SIZES if options.full else SMALL_SIZES),
+        full=options.full,
+        reuse=options.reuse,
+    )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(sorted({int(float(part)) for part in text.split(",")}))

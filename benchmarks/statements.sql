@@ -1,0 +1,64 @@
+-- name: bare_table
+-- The table of the bare endpoint: columns, defaults and indexes of the event log, without row-level security.
+CREATE SCHEMA IF NOT EXISTS bare;
+DROP TABLE IF EXISTS bare.events;
+CREATE TABLE bare.events (LIKE myria.events INCLUDING ALL);
+CREATE SEQUENCE IF NOT EXISTS bare.event_seq;
+ALTER TABLE bare.events ALTER COLUMN event_seq SET DEFAULT nextval('bare.event_seq');
+
+-- name: bare_insert
+-- One event, one commit.
+INSERT INTO bare.events (tenant_id, event_id, scope_id, occurred_at, channel, type, context_id, source_event_key,
+                         dedupe_key, payload, topic_hints)
+VALUES ('default', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+RETURNING event_seq;
+
+-- name: bare_count
+SELECT count(*) FROM bare.events;
+
+-- name: event_count
+SELECT count(*) FROM myria.events;
+
+-- name: durability
+-- What decides the price of a commit.
+SELECT name, setting FROM pg_settings
+WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'max_wal_size', 'server_version')
+ORDER BY name;
+
+-- name: scope_sizes
+-- Each scope with its participants and its non-internal events.
+SELECT s.scope_id, s.participants, e.events
+FROM (SELECT scope_id, count(*) AS events FROM myria.events WHERE NOT internal GROUP BY scope_id) e
+JOIN myria.scopes s ON s.scope_id = e.scope_id
+ORDER BY e.events DESC, s.scope_id;
+
+-- name: scope_texts
+-- Every so-many-th message of a scope, to make questions of: $2 messages spread evenly.
+SELECT payload ->> 'text' AS text FROM (
+    SELECT payload, row_number() OVER (ORDER BY occurred_at, event_seq) AS position, count(*) OVER () AS total
+    FROM myria.events WHERE tenant_id = 'default' AND scope_id = $1 AND NOT internal
+) e
+WHERE position % greatest(1, total / $2) = 0 AND payload ->> 'text' <> ''
+ORDER BY position LIMIT $2;
+
+-- name: rows_written
+-- Rows inserted, updated and deleted since the statistics began, by table.
+SELECT relname AS table, n_tup_ins AS inserted, n_tup_upd AS updated, n_tup_del AS deleted
+FROM pg_stat_user_tables WHERE schemaname = 'myria' ORDER BY relname;
+
+-- name: database_bytes
+SELECT pg_database_size(current_database());
+
+-- name: newest_build
+SELECT build_id, status, started_at, finished_at, counts, error,
+       extract(epoch FROM finished_at - started_at)::float8 AS took_s
+FROM myria.builds ORDER BY created_at DESC LIMIT 1;
+
+-- name: newest_snapshots
+SELECT snapshot_id, status FROM myria.snapshots WHERE tenant_id = 'default' ORDER BY created_at DESC LIMIT $1;
+
+-- name: analyze
+ANALYZE;
+
+-- name: checkpoint
+CHECKPOINT;
