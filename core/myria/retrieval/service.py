@@ -11,14 +11,19 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import asyncpg
+import numpy as np
+import numpy.typing as npt
 
 from myria import errors
+from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.events import TopicHint
 from myria.index.block import BlockView
+from myria.index.corpus import Corpus
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
@@ -26,7 +31,7 @@ from myria.retrieval.lanes import Lanes, LooseLane
 from myria.retrieval.nodes import event_body, event_node, topic_node
 from myria.retrieval.pinned import Pinned, VisibleScope, pin
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Corpus, Filters, Hit, Ranking, rank
+from myria.retrieval.ranking import Filters, Hit, Key, Order, Ranking, rank
 from myria.retrieval.tree import Assembled, Leafward, assemble
 from myria.scopes import visible
 from myria.settings import Settings
@@ -46,9 +51,11 @@ class _Searched:
     """A ranking with everything that led to it."""
 
     pinned: Pinned
+    scopes: tuple[VisibleScope, ...]
     corpora: tuple[Corpus, ...]
-    ranking: Ranking
-    question: Question
+    hits: tuple[Hit, ...]
+    more: bool
+    looked_for: frozenset[str]
     digest: str
     issued_at: int
 
@@ -80,7 +87,7 @@ class Retrieval:
             rows = await _rows(connection, searched)
             hits = [
                 Leafward(event=self._event(searched, hit, rows, as_reference=False, with_payload=True))
-                for hit in searched.ranking.hits
+                for hit in searched.hits
             ]
             answer = assemble(
                 hits,
@@ -105,16 +112,14 @@ class Retrieval:
                 connection, tenant, "query_references", query, limit=query.max_nodes, root=query.root
             )
             rows = await _rows(connection, searched)
-            paths = [await self._path(connection, searched, hit) for hit in searched.ranking.hits]
-            topics = await self._topics(connection, searched.pinned, paths, searched.ranking.hits)
+            paths = [await self._path(connection, searched, hit) for hit in searched.hits]
+            topics = await self._topics(connection, searched, paths)
             hits = [
                 Leafward(
-                    event=self._event(
-                        searched, hit, rows, as_reference=bool(path), with_payload=query.include_payload
-                    ),
+                    event=self._event(searched, hit, rows, as_reference=bool(path), with_payload=query.include_payload),
                     path=path,
                 )
-                for hit, path in zip(searched.ranking.hits, paths, strict=True)
+                for hit, path in zip(searched.hits, paths, strict=True)
             ]
             answer = assemble(
                 hits,
@@ -140,9 +145,7 @@ class Retrieval:
         if row is None or not visible(participants, row["participants"]) or (row["internal"] and not include_internal):
             raise errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
         cutoff = (pinned_row and pinned_row["cutoff"]) or 0
-        node = event_node(
-            row, row["participants"], cutoff=cutoff, score=0, as_reference=False, with_payload=True
-        )
+        node = event_node(row, row["participants"], cutoff=cutoff, score=0, as_reference=False, with_payload=True)
         event = {
             **event_body(row, row["participants"], cutoff=cutoff),
             "topic_hints": node["topic_hints"],
@@ -209,19 +212,18 @@ class Retrieval:
             )
         pinned = await pin(connection, tenant, query.participants, cursor)
         blocks = await self._lanes.blocks(connection, pinned)
-        tail = await self._lanes.loose(connection, pinned, "tail")
-        internal = await self._lanes.loose(connection, pinned, "internal") if query.include_internal else {}
-        corpora = tuple(
-            _corpus(scope, blocks, tail.get(scope.scope_id), internal.get(scope.scope_id)) for scope in pinned.scopes
-        )
-        question = Question.of(
-            text=query.query or "",
-            hints=[(hint.hint, round(hint.confidence * 1000)) for hint in query.topic_hints],
-            participants=query.participants,
-            now=query.now,
-        )
+        if root is None:
+            scopes = pinned.scopes
+            tail = await self._lanes.loose(connection, pinned, "tail")
+            internal = await self._lanes.loose(connection, pinned, "internal") if query.include_internal else {}
+            corpora = tuple(
+                _corpus(scope, blocks, tail.get(scope.scope_id), internal.get(scope.scope_id)) for scope in scopes
+            )
+        else:
+            scope, corpus = await self._subtree(connection, pinned, blocks, root)
+            scopes, corpora = (scope,), (corpus,)
         ranking = await self._rank(
-            question,
+            Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
             corpora,
             filters=Filters(
                 channel=query.channel,
@@ -230,24 +232,72 @@ class Retrieval:
                 since=query.since,
                 until=query.until,
             ),
-            limit=limit,
             order=query.order,
-            after=None if cursor is None else cursor.after,
+            limit=limit + 1,
+            after=None if cursor is None else _key(cursor.after),
         )
         return _Searched(
             pinned=pinned,
+            scopes=scopes,
             corpora=corpora,
-            ranking=ranking,
-            question=question,
+            hits=ranking.hits[:limit],
+            more=len(ranking.hits) > limit,
+            looked_for=frozenset(term for term in terms(query.query or "") if not is_stopword(term)),
             digest=digest,
             issued_at=int(time.time()) if cursor is None else cursor.issued_at,
         )
 
-    async def _rank(self, question: Question, corpora: Sequence[Corpus], **options: Any) -> Ranking:
-        if sum(len(corpus) for corpus in corpora) <= RANKED_IN_PLACE:
-            return rank(question, corpora, **options)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: rank(question, corpora, **options))
+    async def _subtree(
+        self, connection: Connection, pinned: Pinned, blocks: Mapping[bytes, BlockView], root: str
+    ) -> tuple[VisibleScope, Corpus]:
+        """Return the scope of a topic or node, and a corpus of the events below it alone.
+
+        Raises:
+            TopicNotFound: no such topic or node is visible in this snapshot.
+        """
+        row = await _root_row(connection, pinned.tenant, root)
+        scope = None if row is None else _scope(pinned, row["scope_id"])
+        path = None
+        if row is not None and scope is not None:
+            path = await self._locate(connection, pinned, scope, row["anchor_seq"])
+        if scope is None or scope.root is None or path is None:
+            raise _no_topic(root)
+        chosen = next(
+            (
+                record["rendering_id"]
+                for record in await _renderings(connection, pinned.tenant, path)
+                if root in (record["topic_id"], record["node_id"].hex())
+            ),
+            None,
+        )
+        if chosen is None:
+            raise _no_topic(root)
+        above = await self._above(connection, pinned.tenant, scope.root, scope.blocks)
+        views: list[BlockView] = []
+        masks: list[npt.NDArray[np.bool_] | None] = []
+        for rendering_id in scope.blocks:
+            view = blocks[rendering_id]
+            mask = None if chosen in above[rendering_id] else _below(view, chosen)
+            if mask is None or bool(mask.any()):
+                views.append(view)
+                masks.append(mask)
+        corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
+        return scope, corpus
+
+    async def _rank(
+        self,
+        question: Question,
+        corpora: Sequence[Corpus],
+        *,
+        filters: Filters,
+        order: Order,
+        limit: int,
+        after: Key | None,
+    ) -> Ranking:
+        ranked = partial(rank, question, corpora, filters=filters, order=order, limit=limit, after=after)
+        if sum(len(view) for corpus in corpora for view, _ in corpus.parts()) <= RANKED_IN_PLACE:
+            return ranked()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ranked)
 
     def _event(
         self,
@@ -260,20 +310,20 @@ class Retrieval:
     ) -> Json:
         return event_node(
             rows[hit.event_seq],
-            searched.pinned.scopes[hit.corpus].participants,
+            searched.scopes[hit.corpus].participants,
             cutoff=searched.pinned.cutoff,
             score=hit.score,
             as_reference=as_reference,
             with_payload=with_payload,
-            looked_for=searched.question.terms,
+            looked_for=searched.looked_for,
         )
 
     async def _path(self, connection: Connection, searched: _Searched, hit: Hit) -> tuple[bytes, ...]:
         """Return the renderings from the scope's root down to the hit's leaf; empty for a fresh event."""
-        if hit.block is None:
+        scope, blocks = searched.scopes[hit.corpus], searched.corpora[hit.corpus].blocks
+        if hit.view >= len(blocks):
             return ()
-        scope = searched.pinned.scopes[hit.corpus]
-        view = searched.corpora[hit.corpus].blocks[hit.block]
+        view = blocks[hit.view]
         return await self._whole_path(connection, searched.pinned.tenant, scope, view, hit.doc)
 
     async def _whole_path(
@@ -308,24 +358,25 @@ class Retrieval:
         return known
 
     async def _topics(
-        self, connection: Connection, pinned: Pinned, paths: Sequence[tuple[bytes, ...]], hits: Sequence[Hit]
+        self, connection: Connection, searched: _Searched, paths: Sequence[tuple[bytes, ...]]
     ) -> dict[bytes, Json]:
+        tenant = searched.pinned.tenant
         topics: dict[bytes, Json] = {}
         missing: dict[bytes, VisibleScope] = {}
-        for path, hit in zip(paths, hits, strict=True):
+        for path, hit in zip(paths, searched.hits, strict=True):
             for rendering_id in path:
                 if rendering_id in topics or rendering_id in missing:
                     continue
-                topic = self.cache.get((pinned.tenant, "topic", rendering_id))
+                topic = self.cache.get((tenant, "topic", rendering_id))
                 if topic is None:
-                    missing[rendering_id] = pinned.scopes[hit.corpus]
+                    missing[rendering_id] = searched.scopes[hit.corpus]
                 else:
                     topics[rendering_id] = topic
-        for row in await _renderings(connection, pinned.tenant, list(missing)):
+        for row in await _renderings(connection, tenant, list(missing)):
             topic = topic_node(row, missing[row["rendering_id"]].participants)
             topics[row["rendering_id"]] = topic
             size = 1200 + 2 * (len(topic["summary"]) + len(topic["label"]))
-            self.cache.put((pinned.tenant, "topic", row["rendering_id"]), topic, size)
+            self.cache.put((tenant, "topic", row["rendering_id"]), topic, size)
         return topics
 
     async def _locate(
@@ -340,22 +391,18 @@ class Retrieval:
                 return await self._whole_path(connection, pinned.tenant, scope, view, int(places[0]))
         return None
 
-    async def _answer(
-        self, connection: Connection, searched: _Searched, answer: Assembled, query: Query
-    ) -> Json:
-        pinned, hits = searched.pinned, searched.ranking.hits
-        more = answer.placed < len(hits) or searched.ranking.more
+    async def _answer(self, connection: Connection, searched: _Searched, answer: Assembled, query: Query) -> Json:
+        pinned, hits = searched.pinned, searched.hits
+        more = answer.placed < len(hits) or searched.more
         next_cursor = None
         if more and answer.placed:
             cursor = Cursor(
                 snapshot_id=pinned.snapshot_id or "",
                 visible=pinned.visibility.text,
-                after=hits[answer.placed - 1].key,
+                after=_cursor_key(hits[answer.placed - 1].key),
                 issued_at=searched.issued_at,
             )
-            next_cursor = cursors.encode(
-                cursor, digest=searched.digest, secret=await self._cursor_secret(connection)
-            )
+            next_cursor = cursors.encode(cursor, digest=searched.digest, secret=await self._cursor_secret(connection))
         shown = list(_events(answer.root))
         indexed = sum(event["indexed"] for event in shown)
         return {
@@ -388,6 +435,15 @@ class Retrieval:
         return self._secret
 
 
+def _key(after: tuple[int, ...]) -> Key:
+    score, timestamp, event_seq = after
+    return Key(score=score, timestamp=timestamp, event_seq=event_seq)
+
+
+def _cursor_key(key: Key) -> tuple[int, ...]:
+    return (key.score, key.timestamp, key.event_seq)
+
+
 def _corpus(
     scope: VisibleScope, blocks: Mapping[bytes, BlockView], tail: LooseLane | None, internal: LooseLane | None
 ) -> Corpus:
@@ -401,20 +457,36 @@ def _corpus(
     )
 
 
+def _below(view: BlockView, rendering_id: bytes) -> npt.NDArray[np.bool_]:
+    """Return which documents of a block stand below one of its nodes."""
+    inside = np.zeros(len(view.node_parent) + 1, dtype=np.bool_)
+    for node, parent in enumerate(view.node_parent.tolist()):
+        inside[node] = (parent >= 0 and inside[parent]) or view.rendering(node) == rendering_id
+    return inside[view.leaf]
+
+
+async def _root_row(connection: Connection, tenant: str, root: str) -> asyncpg.Record | None:
+    if root.startswith("top_"):
+        return await connection.fetchrow(sql("retrieval.topic"), tenant, root)
+    try:
+        node_id = bytes.fromhex(root)
+    except ValueError:
+        return None
+    return await connection.fetchrow(sql("retrieval.node"), tenant, node_id)
+
+
 async def _rows(connection: Connection, searched: _Searched) -> dict[int, asyncpg.Record]:
-    hits = searched.ranking.hits
+    hits = searched.hits
     if not hits:
         return {}
-    scopes = [scope.scope_id for scope in searched.pinned.scopes]
+    scopes = [scope.scope_id for scope in searched.scopes]
     wanted = [hit.event_seq for hit in hits]
     visible_scopes = sorted({scopes[hit.corpus] for hit in hits})
     found = await connection.fetch(sql("events.by_seqs"), searched.pinned.tenant, wanted, visible_scopes)
     return {row["event_seq"]: row for row in found}
 
 
-async def _renderings(
-    connection: Connection, tenant: str, rendering_ids: Sequence[bytes]
-) -> Sequence[asyncpg.Record]:
+async def _renderings(connection: Connection, tenant: str, rendering_ids: Sequence[bytes]) -> Sequence[asyncpg.Record]:
     if not rendering_ids:
         return ()
     return await connection.fetch(sql("retrieval.renderings"), tenant, list(rendering_ids))

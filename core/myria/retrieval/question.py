@@ -1,0 +1,159 @@
+"""What a question asks for: words, whom it names, when, and what its hints say.
+
+Names are taken out of the words and kept as evidence of who spoke: people call each other by name in greetings, so
+a name matches the wrong turns. Dates become windows of time. Pure: the same question over the same visible names and
+span of time always reads the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from myria.analysis import Token, is_stopword, terms, tokens
+from myria.analysis.dates import Window, is_date_word, windows
+from myria.analysis.related import related
+from myria.events import TopicHint
+
+QUERY_BYTES: Final = 8 * 1024
+"""How much of a query's text is read, in UTF-8 bytes."""
+
+MAX_WORDS: Final = 256
+"""How many different words of a query are looked up."""
+
+_SAME_FIRST_NAME: Final = 3
+_ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
+_ASKS_WHEN: Final = re.compile(
+    r"(?:^|[.!?;:,]\s+|\bknow |\btell me )(?:since |until )?"
+    r"(?:when\b|how long\b|(?:in |on )?(?:what|which) (?:date|day|week|month|year|time|season)s?\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question as asked. `now` (microseconds since 1970 UTC) is what relative dates count from; None stands for the
+    newest visible event. An empty text asks for the most recent events."""
+
+    text: str | None = None
+    topic_hints: tuple[TopicHint, ...] = ()
+    now: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One thing to look for: a term, and others that may stand in for it."""
+
+    term: str
+    instead: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A question understood.
+
+    `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` asks for
+    what the named said, there being no other word; `windows` are times it means, and `only_when` that it says nothing
+    else; `asks_when` that the answer is a time. `asked` is False when there is no text: the most recent events.
+    """
+
+    asked: bool
+    words: tuple[Word, ...] = ()
+    hint_words: tuple[Word, ...] = ()
+    hints: tuple[tuple[str, int], ...] = ()
+    speakers: frozenset[str] = frozenset()
+    participants: frozenset[str] = frozenset()
+    by_speaker: bool = False
+    windows: tuple[Window, ...] = ()
+    only_when: bool = False
+    asks_when: bool = False
+
+
+def read(question: Question, *, speakers: Iterable[str], participants: Iterable[str], first: int, last: int) -> Reading:
+    """Return what a question asks for.
+
+    Args:
+        speakers, participants: the names in the visible scopes.
+        first, last: span of the visible events, microseconds since 1970 UTC.
+    """
+    hints = tuple((hint.hint, round(hint.confidence * 1000)) for hint in question.topic_hints)
+    hint_words = tuple(
+        Word(term=term)
+        for term in dict.fromkeys(term for hint, _ in hints for term in terms(hint) if not is_stopword(term))
+    )[:MAX_WORDS]
+    text = _cut(question.text or "")
+    if not text.strip():
+        return Reading(asked=False, hints=hints, hint_words=hint_words)
+    found = tokens(text)
+    named, taken = _named(found, sorted({*speakers, *participants}))
+    heard = frozenset(named) & frozenset(speakers)
+    unique = list(dict.fromkeys(token.term for token in found))
+    spoken = [term for term in unique if not is_stopword(term)]
+    content = [term for term in spoken if not heard or term not in taken]
+    meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
+    by_speaker = bool(heard) and not content
+    only_when = bool(meant) and all(is_date_word(term) for term in content)
+    return Reading(
+        asked=True,
+        words=tuple(Word(term=term, instead=related(term)) for term in (content or spoken or unique)[:MAX_WORDS]),
+        hint_words=hint_words,
+        hints=hints,
+        speakers=heard,
+        participants=frozenset(named) & frozenset(participants),
+        by_speaker=by_speaker,
+        windows=meant,
+        only_when=only_when,
+        asks_when=_ASKS_WHEN.search(text) is not None,
+    )
+
+
+def _cut(text: str) -> str:
+    if len(text) * 4 <= QUERY_BYTES:
+        return text
+    return text[:QUERY_BYTES].encode("utf-8", "replace")[:QUERY_BYTES].decode("utf-8", "ignore")
+
+
+def _named(found: Sequence[Token], names: Sequence[str]) -> tuple[set[str], set[str]]:
+    """Return the names a question names, and the terms it names them by (roles excepted)."""
+    said = [token.term for token in found]
+    places = {term: at for at, term in reversed(list(enumerate(said)))}
+    sharing: dict[str, int] = {}
+    for name in names:
+        parts = _parts(name)
+        if parts:
+            sharing[parts[0]] = sharing.get(parts[0], 0) + 1
+    named: set[str] = set()
+    taken: set[str] = set()
+    for name in names:
+        parts = _parts(name)
+        if not parts or parts[0] not in places:
+            continue
+        whole = _follows(said, parts)
+        if whole or (sharing[parts[0]] <= _SAME_FIRST_NAME and _is_a_name(found[places[parts[0]]], places[parts[0]])):
+            named.add(name)
+            taken.update(parts if whole else parts[:1])
+    return named, taken - _ROLES
+
+
+@lru_cache(maxsize=8192)
+def _parts(name: str) -> tuple[str, ...]:
+    return tuple(terms(name))
+
+
+def _follows(said: Sequence[str], parts: Sequence[str]) -> bool:
+    if len(parts) == 1:
+        return not is_stopword(parts[0]) and parts[0] in said
+    size = len(parts)
+    return any(tuple(said[at : at + size]) == tuple(parts) for at in range(len(said) - size + 1))
+
+
+def _is_a_name(token: Token, at: int) -> bool:
+    """Tell whether a word is a name although it could be another word: "Will" inside a sentence, not "will"."""
+    if len(token.term) < 2 or token.term.isdecimal():
+        return False
+    if is_stopword(token.term) or is_date_word(token.term):
+        return at > 0 and token.surface[:1].isupper()
+    return True

@@ -1,0 +1,594 @@
+"""Ranking events by evidence: words, structure, speakers, time. Integers only; the same input, the same bytes.
+
+A document's score is its own words' (BM25, Robertson and Zaragoza 2009, over stems, idf over all visible scopes)
+plus a discounted share of what its neighbours in time, its leaf and its unit hold for each word; multiplied by
+evidence of who spoke, when, whether the text tells or asks, and the question's topic hints. Structure is evidence
+and never a filter: this is what turned out best on long conversations (soft topic trees after RAPTOR, Sarthi et al.
+2024, and cluster-based smoothing, Liu and Croft 2004; the date and speaker priors follow the temporal and
+single-speaker questions of LoCoMo, Maharana et al. 2024). No model, no training, and few weights, each named below.
+
+Two passes over the visible scopes: the first counts, the second scores one scope after another and keeps the best
+`limit` hits, so memory is bounded by the largest scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from myria.analysis import term_id
+from myria.index.block import ASKS, DATED, BlockView, Ints, hint_ids, whole_hint_id
+from myria.index.corpus import REACH, Corpus, Mask, Timeline
+from myria.retrieval.question import Question, Reading, Word, read
+
+Order = Literal["relevance", "newest", "oldest"]
+
+MAX_CONCEPTS: Final = 48
+"""Words of a question that are scored: the rarest of those that occur."""
+
+_K1: Final = 900
+"""BM25's saturation of repeated words, in permille."""
+_B: Final = 500
+"""BM25's allowance for length, in permille."""
+_PREVIOUS: Final = (50, 25, 10)
+"""Percent of their own score that the 1st, 2nd and 3rd document before lend: an answer follows its question."""
+_NEXT: Final = (30, 15, 0)
+"""The same of documents after."""
+_LEAF: Final = 40
+"""Percent of the best match of each word within the leaf."""
+_UNIT: Final = 30
+"""Percent of the best match of each word within the unit (a stretch of conversation)."""
+_RELATED: Final = 50
+"""Percent a related word counts of the word itself."""
+_SPEAKER: Final = 180
+"""Percent of the score of what a named person said."""
+_PARTICIPANT: Final = 125
+"""Percent of the score in scopes with a named participant, where others have none."""
+_SAYS_WHEN: Final = 150
+"""Percent of the score of a text that says when, if the question asks when."""
+_ASKS: Final = 80
+"""Percent of the score of a text that ends in a question: it holds fewer answers."""
+_PERIOD: Final = 250
+"""Percent of the score within a month, year or other period that the question names."""
+_AROUND_DAY: Final = 400
+"""Percent of the score around a day that the question names."""
+_HINT: Final = 100
+"""Percent that a topic hint in common adds, both confidences being full."""
+_HINT_TERM: Final = 40
+"""Percent that a single word in common counts of a whole hint in common."""
+_HINT_TEXT: Final = 25
+"""Percent that a hint's words in the text count of the question's own."""
+
+_UNITY: Final = 65_536
+_SCALE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which documents may be hits; the others still lend evidence. `since <= timestamp < until`."""
+
+    channel: str | None = None
+    types: tuple[str, ...] = ()
+    context_id: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A place in a ranking: hits after it follow. Which fields count depends on the order."""
+
+    score: int
+    timestamp: int
+    event_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One event found: `corpus` is its position in the corpora given, `view` in `Corpus.parts()`, `doc` in the view."""
+
+    corpus: int
+    event_seq: int
+    timestamp: int
+    score: int
+    view: int
+    doc: int
+
+    @property
+    def key(self) -> Key:
+        """Return where a next page goes on."""
+        return Key(score=self.score, timestamp=self.timestamp, event_seq=self.event_seq)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The best hits after the given key, and how many documents matched in all (on every page the same)."""
+
+    hits: tuple[Hit, ...]
+    matched: int
+
+
+def rank(
+    question: Question,
+    corpora: Sequence[Corpus],
+    *,
+    filters: Filters | None = None,
+    order: Order = "relevance",
+    limit: int = 20,
+    after: Key | None = None,
+) -> Ranking:
+    """Rank everything visible.
+
+    Order `relevance` is by score, then lower event_seq; `newest` and `oldest` order the documents that hold at least
+    one of the words by (timestamp, event_seq). A question without text gives all documents, most recent first; with
+    topic hints those that share them come first.
+
+    Args:
+        corpora: the visible scopes, in a fixed order of the caller's.
+        limit: how many hits to return.
+        after: only hits that come after this place.
+    """
+    census = _Census.of(corpora)
+    reading = read(
+        question,
+        speakers=census.speakers,
+        participants=census.participants,
+        first=census.first,
+        last=census.last,
+    )
+    plan = _Plan.of(reading, corpora, census)
+    best = _Best(order=_order_of(reading, order), limit=limit, after=after)
+    for at, corpus in enumerate(corpora):
+        if not (plan.concepts or plan.scores_without_words):
+            break
+        timeline = corpus.timeline or Timeline.of(corpus)
+        if len(timeline):
+            parts = corpus.parts()
+            score = _scores(plan, corpus, timeline, parts, matched_only=order != "relevance")
+            allowed = _allowed(filters or Filters(), timeline, parts)
+            best.take(at, timeline, score, allowed, everything=not reading.asked)
+    return best.ranking()
+
+
+@dataclass(frozen=True, slots=True)
+class _Census:
+    """What is visible in all: the first pass."""
+
+    docs: int
+    length: int
+    first: int
+    last: int
+    speakers: frozenset[str]
+    participants: frozenset[str]
+    shared_participants: frozenset[str]
+
+    @classmethod
+    def of(cls, corpora: Sequence[Corpus]) -> _Census:
+        docs = length = 0
+        spans: list[int] = []
+        speakers: set[str] = set()
+        participants: set[str] = set()
+        shared: set[str] | None = None
+        for corpus in corpora:
+            participants.update(corpus.participants)
+            shared = set(corpus.participants) if shared is None else shared & set(corpus.participants)
+            for view, mask in corpus.parts():
+                lengths, stamps, heard = view.length, view.timestamp, view.speakers
+                if mask is not None:
+                    lengths, stamps = lengths[mask], stamps[mask]
+                    heard = tuple(view.speakers[code] for code in np.unique(view.speaker[mask]).tolist())
+                if len(lengths):
+                    docs += len(lengths)
+                    length += int(lengths.sum(dtype=np.int64))
+                    spans += (int(stamps.min()), int(stamps.max()))
+                    speakers.update(heard)
+        return cls(
+            docs=docs,
+            length=length,
+            first=min(spans, default=0),
+            last=max(spans, default=0),
+            speakers=frozenset(speakers - {""}),
+            participants=frozenset(participants),
+            shared_participants=frozenset(shared or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Concept:
+    """A word to score: its ids with the percent each counts, and its idf in 1/256 bits."""
+
+    alternatives: tuple[tuple[int, int], ...]
+    idf: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A reading with the weights of its words: what scores any scope."""
+
+    reading: Reading
+    concepts: tuple[_Concept, ...]
+    hint_concepts: tuple[_Concept, ...]
+    hint_ids: tuple[tuple[int, int], ...]
+    distinctive: frozenset[str]
+    wanted: Ints
+    mean_length: int
+
+    @property
+    def scores_without_words(self) -> bool:
+        """Tell whether documents can match without holding a word of the question."""
+        return not self.reading.asked or self.reading.by_speaker or self.reading.only_when
+
+    @classmethod
+    def of(cls, reading: Reading, corpora: Sequence[Corpus], census: _Census) -> _Plan:
+        wanted = sorted(
+            {term_id(term) for word in (*reading.words, *reading.hint_words) for term in (word.term, *word.instead)}
+        )
+        ids = np.array(wanted, dtype=np.int64)
+        frequency = dict(zip(wanted, _frequencies(ids, corpora).tolist(), strict=True))
+        concepts = _concepts(reading.words, frequency, census.docs)
+        hint_concepts = _concepts(reading.hint_words, frequency, census.docs)
+        used = {identity for concept in concepts + hint_concepts for identity, _ in concept.alternatives}
+        return cls(
+            reading=reading,
+            concepts=concepts,
+            hint_concepts=hint_concepts,
+            hint_ids=_hint_weights(reading.hints),
+            distinctive=reading.participants - census.shared_participants,
+            wanted=np.array(sorted(used), dtype=np.int64),
+            mean_length=max(1, census.length // max(1, census.docs)),
+        )
+
+
+def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tuple[_Concept, ...]:
+    found: list[tuple[int, int, _Concept]] = []
+    for at, word in enumerate(words):
+        own = term_id(word.term)
+        instead = [identity for identity in map(term_id, word.instead) if frequency[identity]]
+        if frequency[own]:
+            idf = _idf(docs, frequency[own])
+            alternatives = [(own, 100)]
+            # A stand-in more common than the word itself counts less by so much.
+            alternatives += [(other, _RELATED * min(idf, _idf(docs, frequency[other])) // idf) for other in instead]
+        elif instead:
+            idf = max(_idf(docs, frequency[other]) for other in instead)
+            alternatives = [(other, _RELATED) for other in instead]
+        else:
+            continue
+        found.append((-idf, at, _Concept(alternatives=tuple(alternatives), idf=idf)))
+    return tuple(concept for _, _, concept in sorted(found, key=lambda row: row[:2])[:MAX_CONCEPTS])
+
+
+def _hint_weights(hints: Sequence[tuple[str, int]]) -> tuple[tuple[int, int], ...]:
+    weights: dict[int, int] = {}
+    for hint, permille in hints:
+        whole = whole_hint_id(hint)
+        for identity in hint_ids(hint):
+            weight = max(0, min(1000, permille)) * (100 if identity == whole else _HINT_TERM) // 100
+            weights[identity] = max(weights.get(identity, 0), weight)
+    return tuple(sorted(weights.items()))
+
+
+@lru_cache(maxsize=65_536)
+def _idf(docs: int, frequency: int) -> int:
+    """Return log2((docs + 1) / (frequency + 1/2)) in 1/256, at least 1: BM25's idf, always positive."""
+    return max(1, _log2(2 * docs + 2) - _log2(2 * frequency + 1))
+
+
+@lru_cache(maxsize=65_536)
+def _log2(number: int) -> int:
+    """Return log2 in 1/256, rounded down, by squaring: exact on every machine."""
+    whole = number.bit_length() - 1
+    mantissa = number << 62 >> whole
+    result = whole
+    for _ in range(8):
+        mantissa = mantissa * mantissa >> 62
+        result <<= 1
+        if mantissa >> 63:
+            mantissa >>= 1
+            result |= 1
+    return result
+
+
+def _frequencies(ids: Ints, corpora: Sequence[Corpus]) -> Ints:
+    total = np.zeros(len(ids), dtype=np.int64)
+    for corpus in corpora:
+        for view, mask in corpus.parts():
+            for at, start, end in _located(ids, view.terms, view.offsets):
+                total[at] += end - start if mask is None else np.count_nonzero(mask[view.posting_doc[start:end]])
+    return total
+
+
+def _located(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
+    """Yield (position in ids, start, end) of the postings of those ids that a view knows."""
+    if not len(ids) or not len(known):
+        return
+    at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    hit = np.flatnonzero(known[at] == ids)
+    at = at[hit]
+    yield from zip(hit.tolist(), offsets[at].tolist(), offsets[at + 1].tolist(), strict=True)
+
+
+def _scores(
+    plan: _Plan,
+    corpus: Corpus,
+    timeline: Timeline,
+    parts: Sequence[tuple[BlockView, Mask | None]],
+    *,
+    matched_only: bool,
+) -> Ints:
+    """Return the score of every document of one scope, 0 for no evidence."""
+    postings = _postings(plan.wanted, timeline, parts)
+    own, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
+    reading = plan.reading
+    voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
+    if reading.by_speaker and voiced is not None:
+        own[voiced] += _UNITY
+    if reading.only_when:
+        own[_within(plan, timeline) > 100] += _UNITY
+    total = own * 100
+    if reading.asked:
+        _lend(own, total, timeline)
+        total += _LEAF * in_leaf[timeline.leaf]
+        total += _UNIT * in_unit[timeline.unit]
+        if matched_only:
+            total[own == 0] = 0
+        _weigh(plan, corpus, total, timeline, voiced)
+    if plan.hint_ids or plan.hint_concepts:
+        _add_hints(plan, total, postings, timeline, parts)
+    found = total > 0
+    total *= _SCALE
+    total //= _UNITY
+    return np.maximum(total, found)
+
+
+Postings = dict[int, tuple[Ints, Ints]]
+
+
+def _postings(ids: Ints, timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Postings:
+    """Return (positions, times) by term id; positions are unique within a term."""
+    found: dict[int, list[tuple[Ints, Ints]]] = {}
+    wanted = ids.tolist()
+    for (view, mask), places in zip(parts, timeline.places, strict=True):
+        for at, start, end in _located(ids, view.terms, view.offsets):
+            where = places[view.posting_doc[start:end]]
+            times = view.posting_tf[start:end].astype(np.int64)
+            if mask is not None:
+                shown = where >= 0
+                where, times = where[shown], times[shown]
+            found.setdefault(wanted[at], []).append((where, times))
+    return {
+        identity: rows[0]
+        if len(rows) == 1
+        else (np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows]))
+        for identity, rows in found.items()
+    }
+
+
+def _evidence(
+    plan: _Plan, concepts: Sequence[_Concept], postings: Postings, timeline: Timeline
+) -> tuple[Ints, Ints, Ints]:
+    """Return the words' score by document, and the best match of each word summed by leaf and by unit."""
+    own = np.zeros(len(timeline), dtype=np.int64)
+    in_leaf = np.zeros(timeline.leaves, dtype=np.int64)
+    in_unit = np.zeros(timeline.units, dtype=np.int64)
+    scratch: Ints | None = None
+    for concept in concepts:
+        rows = [(*postings[identity], percent) for identity, percent in concept.alternatives if identity in postings]
+        if not rows:
+            continue
+        if len(rows) == 1:
+            where, times = rows[0][0], rows[0][1] * rows[0][2]
+        else:
+            if scratch is None:
+                scratch = np.zeros(len(timeline), dtype=np.int64)
+            for places, count, percent in rows:
+                scratch[places] = np.maximum(scratch[places], count * percent)
+            where = np.flatnonzero(scratch)
+            times = scratch[where]
+            scratch[where] = 0
+        gain = concept.idf * _saturated(times, timeline.length[where], plan.mean_length)
+        own[where] += gain
+        _add_best(in_leaf, timeline.leaf[where], gain)
+        _add_best(in_unit, timeline.unit[where], gain)
+    return own, in_leaf, in_unit
+
+
+def _saturated(times: Ints, length: Ints, mean: int) -> Ints:
+    """Return BM25's share of a word that occurs `times` / 100 times, in 1/256."""
+    norm = _K1 * (1000 - _B) // 1000 + length * (_K1 * _B // 1000) // mean
+    gain: Ints = times * (256 * (1000 + _K1) // 100) // (times * 10 + norm)
+    return gain
+
+
+def _add_best(groups: Ints, where: Ints, gain: Ints) -> None:
+    best = np.zeros_like(groups)
+    np.maximum.at(best, where, gain)
+    groups += best
+
+
+def _lend(own: Ints, total: Ints, timeline: Timeline) -> None:
+    for step, (previous, following, linked) in enumerate(zip(_PREVIOUS, _NEXT, timeline.linked, strict=True), 1):
+        if len(linked) == 0:
+            continue
+        total[step:] += own[:-step] * linked * previous
+        if following:
+            total[:-step] += own[step:] * linked * following
+
+
+def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced: Mask | None) -> None:
+    reading = plan.reading
+    if voiced is not None:
+        _times(total, voiced, _SPEAKER)
+    if reading.asks_when:
+        _times(total, timeline.flags & DATED != 0, _SAYS_WHEN)
+    _times(total, timeline.flags & ASKS != 0, _ASKS)
+    if reading.windows:
+        total *= _within(plan, timeline)
+        total //= 100
+    if plan.distinctive.intersection(corpus.participants):
+        total *= _PARTICIPANT
+        total //= 100
+
+
+def _times(total: Ints, where: Mask, percent: int) -> None:
+    total *= np.where(where, percent, 100)
+    total //= 100
+
+
+def _within(plan: _Plan, timeline: Timeline) -> Ints:
+    """Return the percent each document's time is worth to the question."""
+    percent = np.full(len(timeline), 100, dtype=np.int64)
+    stamps = timeline.timestamp
+    for window in plan.reading.windows:
+        start, end = np.searchsorted(stamps, (window.start, window.end)).tolist()
+        part = percent[start:end]
+        np.maximum(part, _AROUND_DAY if window.exact else _PERIOD, out=part)
+    return percent
+
+
+def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Mask:
+    heard = np.zeros(len(timeline), dtype=np.bool_)
+    for (view, mask), places in zip(parts, timeline.places, strict=True):
+        table = np.array([name in names for name in view.speakers], dtype=np.bool_)
+        if table.any():
+            spoken = table[view.speaker]
+            heard[places[spoken if mask is None else spoken & mask]] = True
+    return heard
+
+
+def _add_hints(
+    plan: _Plan,
+    total: Ints,
+    postings: Postings,
+    timeline: Timeline,
+    parts: Sequence[tuple[BlockView, Mask | None]],
+) -> None:
+    """Let shared topic hints raise what matched; without a text they are all there is to match."""
+    shared = np.zeros(len(timeline), dtype=np.int64)
+    weights = [weight for _, weight in plan.hint_ids]
+    ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
+    for (view, mask), places in zip(parts, timeline.places, strict=True):
+        for at, start, end in _located(ids, view.hint_terms, view.hint_offsets):
+            where = places[view.hint_doc[start:end]]
+            worth = view.hint_permille[start:end].astype(np.int64) * weights[at] // 1000
+            if mask is not None:
+                shown = where >= 0
+                where, worth = where[shown], worth[shown]
+            shared[where] = np.maximum(shared[where], worth)
+    in_text = _evidence(plan, plan.hint_concepts, postings, timeline)[0] * _HINT_TEXT
+    if plan.reading.asked:
+        total += np.minimum(in_text, total)
+        total *= 1000 * 100 + shared * _HINT
+        total //= 1000 * 100
+    else:
+        total += in_text
+        total += shared * _HINT * (_UNITY // 100)
+
+
+def _allowed(filters: Filters, timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Mask | None:
+    """Return which documents the filters let through, None for all."""
+    if filters == Filters():
+        return None
+    allowed = np.ones(len(timeline), dtype=np.bool_)
+    stamps = timeline.timestamp
+    if filters.since is not None:
+        allowed[: int(np.searchsorted(stamps, filters.since))] = False
+    if filters.until is not None:
+        allowed[int(np.searchsorted(stamps, filters.until)) :] = False
+    if filters.channel is None and not filters.types and filters.context_id is None:
+        return allowed
+    for (view, mask), places in zip(parts, timeline.places, strict=True):
+        fits = np.ones(len(view), dtype=np.bool_)
+        if filters.channel is not None:
+            fits &= _coded(view.channels, (filters.channel,))[view.channel]
+        if filters.types:
+            fits &= _coded(view.types, filters.types)[view.type]
+        if filters.context_id is not None:
+            fits &= _coded(view.contexts, (filters.context_id,))[view.context]
+        refused = ~fits if mask is None else ~fits & mask
+        allowed[places[refused]] = False
+    return allowed
+
+
+def _coded(names: Sequence[str], wanted: Sequence[str]) -> Mask:
+    return np.array([at > 0 and name in wanted for at, name in enumerate(names)], dtype=np.bool_)
+
+
+_Order = Literal["relevance", "newest", "oldest", "hinted"]
+
+
+def _order_of(reading: Reading, order: Order) -> _Order:
+    if order != "relevance" or reading.asked:
+        return order
+    return "hinted" if reading.hints else "newest"
+
+
+class _Best:
+    """The best hits so far, over scopes taken one after another."""
+
+    def __init__(self, *, order: _Order, limit: int, after: Key | None) -> None:
+        self._order = order
+        self._limit = limit
+        self._after = after
+        self._matched = 0
+        self._rows = np.zeros((0, 6), dtype=np.int64)
+
+    def take(self, corpus: int, timeline: Timeline, score: Ints, allowed: Mask | None, *, everything: bool) -> None:
+        """Take the hits of one scope. A row is (score, timestamp, event_seq, corpus, view, doc)."""
+        if everything:
+            chosen = np.arange(len(timeline)) if allowed is None else np.flatnonzero(allowed)
+        else:
+            chosen = np.flatnonzero(score if allowed is None else (score > 0) & allowed)
+        self._matched += len(chosen)
+        score, stamp, seq = score[chosen], timeline.timestamp[chosen], timeline.seq[chosen]
+        if self._after is not None:
+            later = self._comes_after(self._after, score, stamp, seq)
+            chosen, score, stamp, seq = chosen[later], score[later], stamp[later], seq[later]
+        if len(chosen) > 4 * self._limit:
+            leading = {"relevance": -score, "hinted": -score, "newest": -stamp, "oldest": stamp}[self._order]
+            bound = np.partition(leading, self._limit - 1)[self._limit - 1]
+            near = leading <= bound
+            chosen, score, stamp, seq = chosen[near], score[near], stamp[near], seq[near]
+        rows = np.column_stack(
+            (score, stamp, seq, np.full(len(chosen), corpus), timeline.view[chosen], timeline.doc[chosen])
+        )
+        rows = np.concatenate((self._rows, rows))
+        self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))[: self._limit]]
+
+    def ranking(self) -> Ranking:
+        """Return what was found."""
+        return Ranking(
+            hits=tuple(
+                Hit(corpus=corpus, event_seq=seq, timestamp=stamp, score=score, view=view, doc=doc)
+                for score, stamp, seq, corpus, view, doc in self._rows.tolist()
+            ),
+            matched=self._matched,
+        )
+
+    def _sort_keys(self, score: Ints, stamp: Ints, seq: Ints) -> tuple[Ints, ...]:
+        """Return keys for lexsort, the last one leading."""
+        if self._order == "relevance":
+            return seq, -score
+        if self._order == "oldest":
+            return seq, stamp
+        if self._order == "newest":
+            return -seq, -stamp
+        return -seq, -stamp, -score
+
+    def _comes_after(self, key: Key, score: Ints, stamp: Ints, seq: Ints) -> Mask:
+        place = self._sort_keys(*(np.array([value]) for value in (key.score, key.timestamp, key.event_seq)))
+        columns = self._sort_keys(score, stamp, seq)
+        later = np.zeros(len(seq), dtype=np.bool_)
+        equal = np.ones(len(seq), dtype=np.bool_)
+        for column, value in zip(reversed(columns), reversed(place), strict=True):
+            later |= equal & (column > value)
+            equal &= column == value
+        return later
+
+
+assert len(_PREVIOUS) == len(_NEXT) == REACH  # noqa: S101
