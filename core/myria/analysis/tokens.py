@@ -1,9 +1,9 @@
 """Text to terms: any language, any string, linear time, the same result on every machine (trap 11).
 
 Words are folded (case, compatibility forms, Latin, Greek and Cyrillic accents) and, where they are plain
-a-z, stemmed as English. Scripts without spaces give overlapping pairs of characters, and Han ideographs also
-stand alone: single characters and pairs together serve such languages well (Nie, Gao, Zhang, Zhou, 2000).
-Emoji and punctuation give nothing. A term has at most 64 characters.
+a-z, stemmed as English (irregular forms count as their base). Scripts without spaces give overlapping pairs of
+characters, and Han ideographs also stand alone: single characters and pairs together serve such languages
+well (Nie, Gao, Zhang, Zhou, 2000). Emoji and punctuation give nothing. A term has at most 64 characters.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import pairwise
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
+from myria.analysis._irregular import BASES
 from myria.analysis._porter2 import porter2
 from myria.analysis._stopwords import ENGLISH
 
@@ -98,7 +99,7 @@ def term_id(term: str) -> int:
 
 @lru_cache(maxsize=_CACHED_WORDS)
 def _stem(word: str) -> str:
-    return porter2(word)
+    return porter2(BASES.get(word, word))
 
 
 def _term(word: str) -> str:

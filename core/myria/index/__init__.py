@@ -12,6 +12,7 @@ from myria.index.block import (
     encode,
     splice,
 )
+from myria.index.corpus import Corpus, Timeline
 from myria.index.loose import LooseBlock
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "MAX_DOCS",
     "BlockNode",
     "BlockView",
+    "Corpus",
     "Doc",
     "LooseBlock",
     "Piece",
+    "Timeline",
     "build",
     "decode",
     "encode",

@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.analysis import term_id, terms
+from myria.analysis.dates import TIME_WORDS
 from myria.errors import InternalError
+from myria.events import Event, searchable_text, speaker_of
 
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
@@ -31,6 +33,12 @@ BLOCK_VERSION: Final = 1
 
 UNIT_LEVEL: Final = 8
 """Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.planning`)."""
+
+ASKS: Final = 1
+"""Flag of a document whose text ends in a question."""
+
+DATED: Final = 2
+"""Flag of a document that says when something happens."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -60,6 +68,7 @@ _SECTIONS: Final = (
     ("hint_doc", "<u2"),
     ("hint_permille", "<u2"),
     ("posting_tf", "u1"),
+    ("flags", "u1"),
     ("speakers", "u1"),
     ("channels", "u1"),
     ("types", "u1"),
@@ -77,8 +86,8 @@ class Doc:
     """One event as the index sees it.
 
     `terms` are those of its searchable text (`myria.analysis.terms`); `hints` are (hint, confidence in permille);
-    `leaf` is the position of its leaf in the block's nodes, -1 for none; `xid` the transaction that wrote it (loose
-    lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
+    `asks` tells that the text ends in a question; `leaf` is the position of its leaf in the block's nodes, -1 for
+    none; `xid` the transaction that wrote it (loose lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
     """
 
     event_seq: int
@@ -89,8 +98,27 @@ class Doc:
     type: str | None = None
     context_id: str | None = None
     hints: Sequence[tuple[str, int]] = ()
+    asks: bool = False
     leaf: int = -1
     xid: int = 0
+
+    @classmethod
+    def of_event(cls, event: Event, *, leaf: int = -1, xid: int = 0) -> Doc:
+        """Return the document of a stored event."""
+        text = event.text or searchable_text(event.payload)
+        return cls(
+            event_seq=event.event_seq,
+            timestamp=event.timestamp,
+            terms=terms(text),
+            channel=event.channel,
+            speaker=speaker_of(event.payload),
+            type=event.type,
+            context_id=event.context_id,
+            hints=tuple((hint.hint, round(hint.confidence * 1000)) for hint in event.topic_hints),
+            asks=asks(text),
+            leaf=leaf,
+            xid=xid,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +159,7 @@ class BlockView:
     hint_doc: npt.NDArray[np.uint16]
     hint_permille: npt.NDArray[np.uint16]
     posting_tf: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint8]
     speakers: tuple[str, ...]
     channels: tuple[str, ...]
     types: tuple[str, ...]
@@ -248,6 +277,11 @@ def decode(raw: bytes) -> BlockView:
     return view
 
 
+def asks(text: str) -> bool:
+    """Tell whether a text ends in a question: it holds fewer answers than others."""
+    return text.rstrip().endswith(("?", "\uff1f", "\u061f"))
+
+
 def hint_ids(hint: str) -> list[int]:
     """Return the ids a topic hint is found by: each of its terms, and the whole of it."""
     words = terms(hint)
@@ -262,7 +296,8 @@ def whole_hint_id(hint: str) -> int:
 
 def _sound(view: BlockView) -> bool:
     docs, nodes = len(view.seq), len(view.node_parent)
-    by_doc = (view.timestamp, view.xid, view.leaf, view.length, view.speaker, view.channel, view.type, view.context)
+    by_doc: tuple[npt.NDArray[Any], ...] = (view.timestamp, view.xid, view.leaf, view.length, view.flags)
+    by_doc += (view.speaker, view.channel, view.type, view.context)
     return (
         docs <= MAX_DOCS
         and all(len(column) == docs for column in by_doc)
@@ -327,6 +362,9 @@ class _Table:
                 "xid": _ints(doc.xid for doc in docs),
                 "leaf": _ints(doc.leaf for doc in docs),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
+                "flags": _ints(
+                    (ASKS if doc.asks else 0) | (DATED if not TIME_WORDS.isdisjoint(doc.terms) else 0) for doc in docs
+                ),
             },
             names={
                 "speaker": [doc.speaker or "" for doc in docs],
@@ -350,6 +388,7 @@ class _Table:
                 "xid": view.xid[docs].astype(np.int64),
                 "leaf": np.full(len(docs), -1, dtype=np.int64),
                 "length": view.length[docs].astype(np.int64),
+                "flags": view.flags[docs].astype(np.int64),
             },
             names={
                 column: [names[code] for code in getattr(view, column)[docs].tolist()]
