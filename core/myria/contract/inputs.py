@@ -35,8 +35,9 @@ from myria.contract.limits import (
     MAX_TYPES,
 )
 from myria.contract.queries import EventNodesQuery, Order, ReferencesQuery
-from myria.errors import InvalidArgument, MyriaError
+from myria.errors import InvalidArgument, InvalidPayload, MyriaError
 from myria.events import TopicHint
+from myria.jsontext import check_storable
 from myria.scopes import MAX_PARTICIPANT_CHARACTERS, MAX_PARTICIPANTS, canonical_participants
 
 _Checked = Callable[[Any, ValidationInfo], Any]
@@ -55,6 +56,21 @@ def _optional_text(limit: int) -> _Checked:
     return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
 
 
+def _nullable_text(limit: int) -> _Checked:
+    return lambda value, info: None if value is None else check_text(value, _name(info), limit)
+
+
+def _filled_schema(limit: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": limit})
+
+
+def _payload(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise InvalidPayload("payload must be a JSON object", field="payload")
+    check_storable(value, "payload")
+    return value
+
+
 def _moment(value: Any, info: ValidationInfo) -> int | None:
     return None if value in (None, "") else parse_timestamp(value, _name(info))
 
@@ -71,6 +87,16 @@ def _hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
     if value is None:
         return ()
     return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=True)
+
+
+def _event_hints(value: Any, info: ValidationInfo) -> tuple[TopicHint, ...]:
+    if value is None:
+        return ()
+    return parse_hints(value, _name(info), limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=False)
+
+
+def _event_moment(value: Any, info: ValidationInfo) -> int:
+    return parse_timestamp(value, _name(info))
 
 
 def _types(value: Any, info: ValidationInfo) -> tuple[str, ...]:
@@ -148,37 +174,34 @@ class Input(BaseModel):
 class EventInput(Input):
     """Arguments of append_event, as a model (§5.1)."""
 
-    timestamp: Annotated[int, BeforeValidator(_moment), _MOMENT_SCHEMA] = Field(
+    timestamp: Annotated[int, BeforeValidator(_event_moment), _MOMENT_SCHEMA] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
     )
-    channel: str = Field(
-        min_length=1, max_length=MAX_CHANNEL, description="Where it came from, e.g. telegram or planner-agent"
+    channel: Annotated[str, BeforeValidator(_text(MAX_CHANNEL)), _filled_schema(MAX_CHANNEL)] = Field(
+        description="Where it came from, e.g. telegram or planner-agent"
     )
     participants: Participants = Field(
         description="Everyone who may ever see this event; only queries by a subset of them find it"
     )
-    payload: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = Field(
+    payload: Annotated[dict[str, Any], BeforeValidator(_payload), WithJsonSchema({"type": "object"})] = Field(
         description="The event itself: any JSON object. payload.text is what is searched and summarised; "
         "payload.speaker says who spoke"
     )
-    source_event_key: str | None = Field(
+    source_event_key: Annotated[
+        str | None, BeforeValidator(_nullable_text(MAX_SOURCE_EVENT_KEY)), _filled_schema(MAX_SOURCE_EVENT_KEY)
+    ] = Field(
         default=None,
-        min_length=1,
-        max_length=MAX_SOURCE_EVENT_KEY,
         description="Your own id of the event. A repeat with the same channel and key is stored once",
     )
-    context_id: str | None = Field(
-        default=None, min_length=1, max_length=MAX_CONTEXT_ID, description="A hint: which conversation or thread"
-    )
-    type: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_TYPE,
-        description="A hint: message, tool_result, task_update, topic_marker, ...",
+    context_id: Annotated[
+        str | None, BeforeValidator(_nullable_text(MAX_CONTEXT_ID)), _filled_schema(MAX_CONTEXT_ID)
+    ] = Field(default=None, description="A hint: which conversation or thread")
+    type: Annotated[str | None, BeforeValidator(_nullable_text(MAX_TYPE)), _filled_schema(MAX_TYPE)] = Field(
+        default=None, description="A hint: message, tool_result, task_update, topic_marker, ..."
     )
     topic_hints: Annotated[
         tuple[TopicHint, ...],
-        BeforeValidator(_hints),
+        BeforeValidator(_event_hints),
         WithJsonSchema({"type": "array", "items": _HINT_SCHEMA, "maxItems": MAX_TOPIC_HINTS}),
     ] = Field(default=(), description="Weak guesses at the topic, each with a confidence from 0 to 1")
     internal: Flag = Field(default=False, description="True keeps it out of topics and of ordinary queries")

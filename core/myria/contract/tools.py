@@ -14,7 +14,6 @@ from myria.contract import answers, inputs
 from myria.contract.limits import Limits
 from myria.settings import Profile
 
-
 Json = dict[str, Any]
 
 PREFIX = "myria"

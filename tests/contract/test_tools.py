@@ -1,0 +1,140 @@
+"""The catalogue: every tool of the design, each with schemas that clients can use."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from myria.contract.tools import TOOLS, Tool, input_schema, output_schema
+
+GOOD: dict[str, dict[str, Any]] = {
+    "append_event": {"timestamp": "2026-01-01T00:00:00Z", "channel": "c", "participants": ["a"], "payload": {}},
+    "query_event_nodes": {"participants": ["a"], "limit": 5, "topic_hints": ["x", {"hint": "y", "confidence": 1}]},
+    "query_references": {"participants": ["a"], "max_nodes": 5, "order": "newest"},
+    "get_event": {"event_id": "evt_1", "participants": ["a"]},
+    "get_topic": {"topic_id": "top_1", "participants": ["a"]},
+    "publish_snapshot": {"snapshot_id": "snp_1"},
+}
+GOOD["append_events"] = {"events": [GOOD["append_event"]]}
+
+tools = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+
+
+def keys(value: Any) -> set[str]:
+    """Return every key used anywhere in a schema."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value)) if value else set()
+    if isinstance(value, dict):
+        return set(value) | (set().union(*map(keys, value.values())) if value else set())
+    return set()
+
+
+def test_the_tools_are_those_of_the_design() -> None:
+    """Twelve tools in three profiles (§20)."""
+    assert {(tool.profile, tool.name) for tool in TOOLS} == {
+        ("core", "append_event"),
+        ("core", "append_events"),
+        ("core", "query_event_nodes"),
+        ("core", "query_references"),
+        ("observe", "get_event"),
+        ("observe", "get_topic"),
+        ("observe", "get_active_snapshot"),
+        ("observe", "list_snapshots"),
+        ("observe", "get_snapshot_status"),
+        ("admin", "trigger_build"),
+        ("admin", "publish_snapshot"),
+        ("admin", "rollback"),
+    }
+
+
+@tools
+def test_plain_names_suit_every_host(tool: Tool) -> None:
+    """Hosts that refuse dots get names of 1..64 letters, digits, _ and -."""
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.plain())
+    assert tool.dotted() == f"myria.{tool.name}"
+
+
+@tools
+def test_input_schemas_are_closed_and_simple(tool: Tool) -> None:
+    """Valid JSON Schema, closed at the top, without references, and satisfied by good arguments."""
+    schema = input_schema(tool)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    assert schema["additionalProperties"] is False
+    assert not keys(schema) & {"$ref", "$defs", "title"}
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.validate(GOOD.get(tool.name, {}))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate(GOOD.get(tool.name, {}) | {"nonsense": 1})
+
+
+@tools
+def test_output_schemas_allow_refusals(tool: Tool) -> None:
+    """Clients check structured content even of failed calls: a refusal fits every output schema."""
+    schema = output_schema(tool)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    validator = jsonschema.Draft202012Validator(schema)
+    error = {"code": "overloaded", "message": "later", "retryable": True, "details": {}}
+    validator.validate({"error": error})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"error": error, "more": 1})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"nonsense": 1})
+
+
+@tools
+def test_every_argument_is_explained(tool: Tool) -> None:
+    """A model that reads the schema is told what each field means."""
+    for name, field in input_schema(tool)["properties"].items():
+        assert field.get("description"), name
+
+
+def test_deep_trees_are_checked_quickly() -> None:
+    """The schema of trees is linear: a deep answer does not blow a client's validator up."""
+    tool = next(tool for tool in TOOLS if tool.name == "query_references")
+    event = {
+        "kind": "event_ref",
+        "event_id": "evt_1",
+        "event_seq": 1,
+        "source_event_key": None,
+        "timestamp": "2026-01-01T00:00:00Z",
+        "channel": "c",
+        "type": None,
+        "context_id": None,
+        "participants": ["a"],
+        "internal": False,
+        "score": 1,
+        "indexed": True,
+        "snippet": "x",
+    }
+    topic = {
+        "topic_id": "top_1",
+        "node_id": "00",
+        "label": "l",
+        "summary": "s",
+        "participants": ["a"],
+        "first_at": "2026-01-01T00:00:00Z",
+        "last_at": "2026-01-01T00:00:00Z",
+        "counts": {"events": 1, "leaves": 1},
+    }
+    node: dict[str, Any] = {"kind": "leaf_topic", "children": [event], **topic}
+    for _ in range(30):
+        node = {"kind": "internal_topic", "children": [node], **topic}
+    answer = {
+        "snapshot_id": "snp_1",
+        "root": {"kind": "root", "label": "query_result", "participants": ["a"], "children": [node]},
+        "constraints": {},
+        "truncated": False,
+        "next_cursor": None,
+        "degraded": False,
+        "degraded_reason": None,
+        "counts": {"nodes": 33, "events": 1},
+    }
+    validator = jsonschema.Draft202012Validator(output_schema(tool))
+    validator.validate(answer)
+    node["children"] = [{**event, "children": []}]
+    assert not validator.is_valid(answer)
