@@ -20,11 +20,11 @@ RETURNING request_id, build_id;
 SELECT request_id, build_id FROM myria.rebuild_requests WHERE tenant_id = $1 AND cause_key = $2;
 
 -- name: oldest_waiting
--- The request to be taken up next; while automatic builds are paused, only a manual one.
+-- The request to be taken up next: a manual one before others, and while automatic builds are paused, no other.
 SELECT request_id, trigger, is_full, hold, reason
 FROM myria.rebuild_requests
 WHERE tenant_id = $1 AND build_id IS NULL AND (trigger = 'manual' OR NOT $2)
-ORDER BY created_at, request_id
+ORDER BY trigger <> 'manual', created_at, request_id
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
 
@@ -229,3 +229,7 @@ SET consecutive_failures = consecutive_failures + 1,
     retry_at = clock_timestamp() + make_interval(secs => least($3, $2 * 2.0 ^ least(consecutive_failures, 30)))
 WHERE tenant_id = $1
 RETURNING consecutive_failures;
+
+-- name: get_request
+SELECT request_id, build_id, trigger, is_full, hold, reason, actor, created_at
+FROM myria.rebuild_requests WHERE tenant_id = $1 AND request_id = $2;

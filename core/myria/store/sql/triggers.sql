@@ -1,0 +1,55 @@
+-- name: count_tail
+-- What a build would take: events past the cutoff that count. An index-only scan of exactly those.
+SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal;
+
+-- name: reaches
+-- Whether at least $3 events past a number count.
+SELECT count(*) >= $3 FROM (
+    SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal LIMIT $3) few;
+
+-- name: last_tail_event
+-- The last event past a number that counts, and for how many seconds of the database's clock it has been the last.
+SELECT e.event_seq, e.ingested_at, extract(epoch FROM clock_timestamp() - e.ingested_at)::double precision AS quiet_s
+FROM myria.events e
+WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal
+ORDER BY e.event_seq DESC
+LIMIT 1;
+
+-- name: count_waiting
+SELECT count(*) FROM myria.rebuild_requests WHERE tenant_id = $1 AND build_id IS NULL;
+
+-- name: tenants_with_news
+-- Tenants whose log reaches past a number: one index look-up per tenant, and none of the events between. Only a hint:
+-- an append that commits late may lie below it.
+WITH RECURSIVE logs AS (
+    (SELECT e.tenant_id FROM myria.events e ORDER BY e.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.tenant_id FROM myria.events e WHERE e.tenant_id > l.tenant_id ORDER BY e.tenant_id LIMIT 1)
+    FROM logs l WHERE l.tenant_id IS NOT NULL
+)
+SELECT l.tenant_id, newest.event_seq
+FROM logs l
+CROSS JOIN LATERAL (
+    SELECT e.event_seq FROM myria.events e WHERE e.tenant_id = l.tenant_id ORDER BY e.event_seq DESC LIMIT 1) newest
+WHERE l.tenant_id IS NOT NULL AND newest.event_seq > $1;
+
+-- name: tenants_waiting
+-- Tenants with a request nobody has taken up, or a build that has not ended.
+SELECT tenant_id FROM myria.rebuild_requests WHERE build_id IS NULL
+UNION
+SELECT tenant_id FROM myria.builds WHERE finished_at IS NULL;
+
+-- name: state
+-- Everything the triggers of one tenant depend on, but its tail.
+SELECT coalesce(s.cutoff, 0) AS cutoff, a.snapshot_id AS active_snapshot_id, a.moved_at,
+       coalesce(t.attempted_cutoff, 0) AS attempted_cutoff, coalesce(t.consecutive_failures, 0) AS consecutive_failures,
+       t.auto_paused_at IS NOT NULL AS paused, coalesce(t.retry_at > clock_timestamp(), false) AS backing_off,
+       extract(epoch FROM t.retry_at - clock_timestamp())::double precision AS retry_in_s,
+       newest.status AS newest_status, newest.created_at AS newest_created_at
+FROM (SELECT) AS one
+LEFT JOIN myria.tenants t ON t.tenant_id = $1
+LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
+LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
+LEFT JOIN LATERAL (
+    SELECT b.status, b.created_at FROM myria.builds b WHERE b.tenant_id = $1 ORDER BY b.created_at DESC LIMIT 1) newest
+    ON true;
