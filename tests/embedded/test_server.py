@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import stat
 import time
@@ -121,6 +122,16 @@ async def test_a_running_server_is_joined_and_left_alone(data_dir: Path) -> None
             assert second.pid == first.pid
             assert await ask(second.dsn, "SELECT 1") == 1
         assert await ask(first.dsn, "SELECT 1") == 1
+    assert remains(data_dir / "postgres") == []
+
+
+async def test_a_server_whose_socket_was_cleared_away_is_joined_over_tcp(data_dir: Path) -> None:
+    """Temporary folders get cleared: the server is still found, used and stopped."""
+    async with make(data_dir) as first:
+        shutil.rmtree(str(first._socket_folder))
+        async with make(data_dir) as second:
+            assert second.pid == first.pid
+            assert await ask(second.dsn, "SELECT 1") == 1
     assert remains(data_dir / "postgres") == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,9 @@ def test_nothing_outlives_a_session(tmp_path: Path, spawn: Spawner, number: sign
     """After Ctrl-C, and after kill -9, of pytest no process, folder or socket of the session is left."""
     file = tmp_path / "test_forever.py"
     file.write_text(SESSION.format(root=[str(CONFTEST.parents[1])]))
-    session = spawn.python("-m", "pytest", "-c", os.devnull, "-p", "no:cacheprovider", file, cwd=tmp_path)
+    paths = {"PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)}
+    options = ("-c", os.devnull, "-p", "no:cacheprovider")
+    session = spawn.python("-m", "pytest", *options, file, cwd=tmp_path, env=paths)
     found = session.wait_for(r"running (\d+) (\d+) (\S+) (\S+)")
     os.killpg(session.pid, number)
     session.wait(60)

@@ -45,10 +45,10 @@ class Postmaster:
         except (OSError, ValueError, IndexError):
             return None
 
-    @property
-    def socket(self) -> Path:
-        """The Unix socket's path."""
-        return Path(self.socket_folder) / f".s.PGSQL.{self.port}"
+    def reachable_socket_folder(self) -> str:
+        """Return the socket's folder, or "" to use TCP: the folder may have been cleared away under the server."""
+        there = os.path.exists(os.path.join(self.socket_folder, f".s.PGSQL.{self.port}"))
+        return self.socket_folder if there or not self.listens else ""
 
 
 def is_free(port: int) -> bool:

@@ -270,10 +270,7 @@ class EmbeddedPostgres:
                 "restore it from a backup"
             )
         if (found := self._postmaster()) is not None:
-            # The socket's folder may have been cleared away under the living server.
-            self._port, self._socket_folder = found.port, found.socket_folder
-            if found.listens and not found.socket.exists():
-                self._socket_folder = ""
+            self._port, self._socket_folder = found.port, found.reachable_socket_folder()
             try:
                 await self.wait_ready()
             except EmbeddedPostgresFailed:
