@@ -23,7 +23,7 @@ import numpy.typing as npt
 from myria.analysis import term_id, terms
 from myria.analysis.dates import TIME_WORDS
 from myria.errors import InternalError
-from myria.events import Event, searchable_text, speaker_of
+from myria.events import searchable_text, speaker_of
 
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
@@ -103,18 +103,30 @@ class Doc:
     xid: int = 0
 
     @classmethod
-    def of_event(cls, event: Event, *, leaf: int = -1, xid: int = 0) -> Doc:
-        """Return the document of a stored event."""
-        text = event.text or searchable_text(event.payload)
+    def of_payload(
+        cls,
+        payload: Mapping[str, Any],
+        *,
+        event_seq: int,
+        timestamp: int,
+        channel: str,
+        type: str | None = None,  # noqa: A002
+        context_id: str | None = None,
+        hints: Sequence[tuple[str, int]] = (),
+        leaf: int = -1,
+        xid: int = 0,
+    ) -> Doc:
+        """Return the document of an event, its words and speaker read out of its payload: the one way to make one."""
+        text = searchable_text(dict(payload))
         return cls(
-            event_seq=event.event_seq,
-            timestamp=event.timestamp,
+            event_seq=event_seq,
+            timestamp=timestamp,
             terms=terms(text),
-            channel=event.channel,
-            speaker=speaker_of(event.payload),
-            type=event.type,
-            context_id=event.context_id,
-            hints=tuple((hint.hint, round(hint.confidence * 1000)) for hint in event.topic_hints),
+            channel=channel,
+            speaker=speaker_of(dict(payload)),
+            type=type,
+            context_id=context_id,
+            hints=hints,
             asks=asks(text),
             leaf=leaf,
             xid=xid,

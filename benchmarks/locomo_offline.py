@@ -1,0 +1,181 @@
+"""How well the ranking finds what answers a question, without a database: LoCoMo's definition, in memory.
+
+Each conversation is planned by the real planner, indexed in one search block per unit group, and asked its questions
+by its participants. R@k is the share of a question's gold turns among the first k events, averaged over questions; MRR
+the mean of 1 / rank of the first gold turn within 20.
+
+The data (snap-research/locomo, CC BY-NC 4.0) is not part of this project; give its folder, with `events.jsonl` and
+`questions.jsonl`:
+
+    python -m benchmarks.locomo_offline --data DIR [--tail]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from myria.events import searchable_text, speaker_of
+from myria.index import BlockNode, BlockView, Corpus, Doc, LooseBlock, build, decode
+from myria.planning.model import Node, PlanEvent
+from myria.planning.scope import plan_scope
+from myria.planning.settings import PlannerSettings
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import rank
+from myria.scopes import visible
+
+CUTS = (5, 10, 20)
+ADVERSARIAL = 5
+"""Category of questions without an answer in the conversation: left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question with its gold turns."""
+
+    text: str
+    participants: tuple[str, ...]
+    gold: frozenset[int]
+    category: str
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Every conversation as a scope, and the questions about them."""
+
+    corpora: tuple[Corpus, ...]
+    questions: tuple[Asked, ...]
+
+
+def load(folder: Path, *, in_tail: bool = False) -> Memory:
+    """Read, plan and index a folder; with `in_tail` nothing is planned and all events are in the fresh tail."""
+    events: dict[tuple[str, ...], list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+    numbers: dict[str, int] = {}
+    for number, line in enumerate((folder / "events.jsonl").read_bytes().splitlines(), 1):
+        event = orjson.loads(line)
+        numbers[event["source_event_key"]] = number
+        events[tuple(sorted(event["participants"]))].append((number, event))
+    corpora = tuple(
+        Corpus(participants=scope, tail=LooseBlock().extended(_docs(rows, {})))
+        if in_tail
+        else Corpus(participants=scope, blocks=(_block(scope, rows),))
+        for scope, rows in sorted(events.items())
+    )
+    asked = [orjson.loads(line) for line in (folder / "questions.jsonl").read_bytes().splitlines()]
+    return Memory(
+        corpora=corpora,
+        questions=tuple(
+            Asked(
+                text=question["question"],
+                participants=tuple(question["participants"]),
+                gold=frozenset(numbers[key] for key in question["evidence"]),
+                category=question["category_name"],
+                conversation=question["conversation"],
+            )
+            for question in asked
+            if question["category"] != ADVERSARIAL and question["evidence"]
+        ),
+    )
+
+
+def scores(memory: Memory, question: Asked) -> tuple[float, ...]:
+    """Return R@5, R@10, R@20 and the reciprocal rank of one question."""
+    seen = [corpus for corpus in memory.corpora if visible(question.participants, corpus.participants)]
+    hits = rank(Question(text=question.text), seen, limit=max(CUTS)).hits
+    found = [hit.event_seq in question.gold for hit in hits]
+    first = found.index(True) + 1 if True in found else 0
+    return (*(sum(found[:cut]) / len(question.gold) for cut in CUTS), 1 / first if first else 0.0)
+
+
+def main() -> None:
+    """Print the figures by category and by conversation."""
+    parser = argparse.ArgumentParser(description="Recall of the ranking on LoCoMo, in memory.")
+    parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
+    parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
+    options = parser.parse_args()
+    memory = load(options.data, in_tail=options.tail)
+    begin = time.perf_counter()
+    rows = [(question, scores(memory, question)) for question in memory.questions]
+    elapsed = time.perf_counter() - begin
+    print(f"{'':24}{'n':>5}" + "".join(f"  R@{cut:<4}" for cut in CUTS) + "  MRR")
+    groups: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for question, row in rows:
+        for group in ("all", question.category, question.conversation):
+            groups[group].append(row)
+    for group, members in sorted(groups.items(), key=lambda item: (item[0] != "all", item[0])):
+        means = [sum(column) / len(members) for column in zip(*members, strict=True)]
+        print(f"{group:24}{len(members):5}" + "".join(f"  {mean:.3f} " for mean in means))
+    print(f"{elapsed / len(rows) * 1000:.2f} ms per question")
+
+
+def _docs(rows: Sequence[tuple[int, Mapping[str, Any]]], leaf_of: Mapping[int, int]) -> list[Doc]:
+    return [
+        Doc.of_payload(
+            event["payload"],
+            event_seq=number,
+            timestamp=_microseconds(event["timestamp"]),
+            channel=event["channel"],
+            type=event["type"],
+            leaf=leaf_of.get(number, -1),
+        )
+        for number, event in rows
+    ]
+
+
+def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> BlockView:
+    planned = sorted(
+        (
+            PlanEvent(
+                event_seq=number,
+                event_id=f"evt_{number:026d}",
+                timestamp=_microseconds(event["timestamp"]),
+                type=event["type"],
+                text=searchable_text(event["payload"]),
+                speaker=speaker_of(event["payload"]),
+            )
+            for number, event in rows
+        ),
+        key=lambda event: event.position,
+    )
+    root, nodes = asyncio.run(plan_scope(scope, planned, PlannerSettings()))
+    if root is None:
+        raise ValueError("a scope without events")
+    ordered = _parents_first(root.rendering_id, nodes)
+    at = {node.rendering_id: position for position, node in enumerate(ordered)}
+    above = {child: node.rendering_id for node in ordered for child in node.children}
+    leaf_of = {ref.event_seq: at[node.rendering_id] for node in ordered for ref in node.refs}
+    block_nodes = [
+        BlockNode(
+            rendering_id=node.rendering_id,
+            parent=at[above[node.rendering_id]] if node.rendering_id in above else -1,
+            level=node.level,
+        )
+        for node in ordered
+    ]
+    return decode(build(_docs(rows, leaf_of), block_nodes))
+
+
+def _parents_first(root: bytes, nodes: Sequence[Node]) -> list[Node]:
+    known = {node.rendering_id: node for node in nodes}
+    found = [known[root]]
+    for node in found:
+        found.extend(known[child] for child in node.children)
+    return found
+
+
+def _microseconds(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp()) * 1_000_000
+
+
+if __name__ == "__main__":
+    main()
