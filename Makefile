@@ -50,6 +50,7 @@ lint: venv-dev ## Check style, types, import direction and the rules of the hous
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy scripts benchmarks tests
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_house.py
 

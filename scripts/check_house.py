@@ -21,7 +21,16 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PLANES = ("core", "server", "operator", "builder_job", "cli", "migrations")
-OURS = {"myria", "myria_server", "myria_operator", "myria_builder", "myria_cli", "myria_migrations"}
+OURS = {
+    "tests",
+    "benchmarks",
+    "myria",
+    "myria_server",
+    "myria_operator",
+    "myria_builder",
+    "myria_cli",
+    "myria_migrations",
+}
 
 
 def main() -> int:
@@ -66,8 +75,8 @@ def import_breaches() -> Iterator[str]:
     """Yield imports of distributions that pyproject.toml does not declare."""
     distributions = packages_distributions()
     declared = {normal(name) for name in declared_names()}
-    for plane in PLANES:
-        for path in sorted((ROOT / plane).rglob("*.py")):
+    for folder in (*PLANES, "tests", "benchmarks", "scripts"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for name in sorted(imported(path) - OURS - sys.stdlib_module_names):
                 providers = {normal(provider) for provider in distributions.get(name, [name])}
                 if not providers & declared:
