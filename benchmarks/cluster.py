@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 import orjson
@@ -23,11 +23,18 @@ ROOT = Path(__file__).resolve().parents[1]
 _MIGRATIONS = ROOT / "migrations" / "myria_migrations"
 
 
-def code_digest() -> str:
-    """Return what tells whether prepared databases still fit the code: migrations, planner and block format."""
+Part = Literal["log", "index"]
+
+
+def code_digest(part: Part) -> str:
+    """Return what tells whether prepared databases still fit the code.
+
+    A log depends on the migrations; an index also on the planner, the analyzer, the block format and the builder.
+    """
     state = hashlib.sha256()
     core = ROOT / "core" / "myria"
-    for folder in (_MIGRATIONS, core / "planning", core / "analysis", core / "index"):
+    index = [core / name for name in ("planning", "analysis", "index", "building")] if part == "index" else []
+    for folder in (_MIGRATIONS, *index):
         for path in sorted([*folder.rglob("*.sql"), *folder.rglob("*.py")]):
             state.update(path.name.encode() + b"\0" + path.read_bytes())
     return state.hexdigest()[:16]
@@ -94,17 +101,25 @@ class Cluster:
         finally:
             await connection.close()
 
-    def prepared(self, name: str, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the notes about a database made from `recipe` by this code, or None when it must be made."""
+    def prepared(
+        self, name: str, recipe: Mapping[str, Any], *, part: Part, reuse: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the notes about a database made from `recipe`, or None when it must be made.
+
+        Args:
+            reuse: also when the code that made it has changed since.
+        """
         found = self._all_notes().get(name)
-        if found is None or found["recipe"] != {**recipe, "code": code_digest()}:
+        if found is None or found["recipe"] != dict(recipe):
+            return None
+        if found["code"] != code_digest(part) and not reuse:
             return None
         notes: dict[str, Any] = found["notes"]
         return notes
 
-    def note(self, name: str, recipe: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+    def note(self, name: str, recipe: Mapping[str, Any], notes: Mapping[str, Any], *, part: Part) -> None:
         """Remember that a database is ready."""
-        self._note(name, {"recipe": {**recipe, "code": code_digest()}, "notes": dict(notes)})
+        self._note(name, {"recipe": dict(recipe), "code": code_digest(part), "notes": dict(notes)})
 
     def _all_notes(self) -> dict[str, Any]:
         if not self._notes.exists():

@@ -1,0 +1,82 @@
+"""One build from request to end, by builder processes of their own, and what it took."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks.processes import run
+from myria.building.run import run_build
+from myria.ids import new_id
+from myria.settings import Settings
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria_cli.embedded import RoleDsns
+
+TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a build took.
+
+    `seconds` is the build's own time, from its cutoff to its end; `process_seconds` that of the processes, whose start
+    it includes. `peak_mib` is the largest process's. `counts` are the build's own.
+    """
+
+    seconds: float
+    process_seconds: float
+    cpu_s: float
+    peak_mib: float
+    counts: dict[str, int]
+    snapshot_id: str
+
+
+async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = False, processes: int = 1) -> Built:
+    """Queue a build and see it through.
+
+    Raises:
+        RuntimeError: it did not succeed.
+    """
+    build_id = new_id("bld")
+    async with Database(dsns.operator) as database:
+        async with database.write(TENANT) as connection:
+            await connection.execute(sql("builds.ensure_tenant"), TENANT)
+            taken = await connection.fetchval(
+                sql("builds.enqueue"), TENANT, build_id, "manual", full, hold, "benchmark", None
+            )
+        if taken is None:
+            raise RuntimeError("another build of this database is not finished; drop the work folder's databases")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "benchmarks.building", build_id]
+        env = {"MYRIA_POSTGRES_DSN": dsns.builder}
+        ended = await asyncio.gather(*(run(command, env=env, log=log) for _ in range(processes)))
+        async with database.read(TENANT) as connection:
+            row = await connection.fetchrow(sql("builds.get"), TENANT, build_id)
+    if row is None or row["status"] not in {"succeeded", "held"}:
+        raise RuntimeError(f"the build ended otherwise: {dict(row) if row else None}; see {log}")
+    counts: dict[str, Any] = orjson.loads(row["counts"])
+    return Built(
+        seconds=(row["finished_at"] - row["started_at"]).total_seconds(),
+        process_seconds=max(one.seconds for one in ended),
+        cpu_s=sum(one.cpu_s for one in ended),
+        peak_mib=max(one.peak_mib for one in ended),
+        counts=counts,
+        snapshot_id=row["snapshot_id"],
+    )
+
+
+def main() -> None:
+    """Work on the build named on the command line, as `myria build` does."""
+    outcome = asyncio.run(run_build(Settings.load(), os.environ["MYRIA_POSTGRES_DSN"], TENANT, sys.argv[1]))
+    raise SystemExit(outcome.exit_status)
+
+
+if __name__ == "__main__":
+    main()
