@@ -168,7 +168,7 @@ async def _one_query(
 
     await _one_look_up(memory, tenant, rng, log, mask, include_internal=include_internal)
     if topics:
-        await _one_root(memory, tenant, rng, topics, common, may_see)
+        await _one_root(memory, tenant, rng, topics=topics, common=common, may_see=may_see)
 
 
 async def _one_look_up(
@@ -189,6 +189,7 @@ async def _one_root(
     memory: Memory,
     tenant: str,
     rng: random.Random,
+    *,
     topics: dict[str, frozenset[str]],
     common: Json,
     may_see: dict[str, Known],

@@ -22,7 +22,8 @@ async def build_now(
         async with connection.transaction():
             await connection.execute("SELECT set_config('myria.tenant', $1, true)", tenant)
             await connection.execute(
-                "INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold) VALUES ($1, $2, 'manual', $3, $4)",
+                "INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold) "
+                "VALUES ($1, $2, 'manual', $3, $4)",
                 tenant,
                 build_id,
                 full,
