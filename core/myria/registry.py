@@ -163,9 +163,9 @@ class Registry:
                     "enabled": builder.max_unindexed_events > 0,
                     "max_unindexed_events": builder.max_unindexed_events,
                 },
-                "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
-                "retry_at": _time(state["retry_at"]) if state is not None and state["backing_off"] else None,
             },
+            "consecutive_failures": state["consecutive_failures"] if state is not None else 0,
+            "retry_at": _time(state["retry_at"]) if state is not None and state["backing_off"] else None,
         }
 
     async def request_build(

@@ -25,10 +25,12 @@ START = 1_767_225_600_000_000
 """2026-01-01, in microseconds since 1970."""
 
 _WORDS = (
-    "garden tomato seed water bridge river stone bread oven flour piano lesson music train ticket station doctor "
-    "appointment school homework essay camera lens photo film hiking trail mountain tent budget invoice tax account "
-    "server database backup index migration coffee espresso grinder yoga stretch breath kitten vet vaccine harbour"
-).split()
+    *("garden", "tomato", "seed", "water", "bridge", "river", "stone", "bread", "oven", "flour", "piano", "lesson"),
+    *("music", "train", "ticket", "station", "doctor", "appointment", "school", "homework", "essay", "camera", "lens"),
+    *("photo", "film", "hiking", "trail", "mountain", "tent", "budget", "invoice", "tax", "account", "server"),
+    *("database", "backup", "index", "migration", "coffee", "espresso", "grinder", "yoga", "stretch", "breath"),
+    *("kitten", "vet", "vaccine", "harbour"),
+)
 _SPEAKERS = ("Ana", "Ben", "Chloé", "agent_1")
 
 
@@ -146,4 +148,6 @@ async def _insert(database: Database, tenant: str, rows: list[tuple[Any, ...]]) 
         return
     async with database.write(tenant) as connection:
         sequence = [row[0] for row in await connection.fetch(sql("events.allocate"), len(rows))]
-        await connection.execute(sql("events.insert"), tenant, sequence, *(list(column) for column in zip(*rows)))
+        await connection.execute(
+            sql("events.insert"), tenant, sequence, *(list(column) for column in zip(*rows, strict=True))
+        )

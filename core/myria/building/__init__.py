@@ -5,7 +5,8 @@ order: `capture` (cutoff, staging snapshot, tasks), `tasks` (claim and lease), `
 (publish, hold, fail). `collect` removes what no kept snapshot reads. Every step may be killed anywhere and done again.
 """
 
+from myria.building.collect import Collected, collect_garbage
 from myria.building.model import BuildRow, Outcome
 from myria.building.run import run_build
 
-__all__ = ["BuildRow", "Outcome", "run_build"]
+__all__ = ["BuildRow", "Collected", "Outcome", "collect_garbage", "run_build"]

@@ -17,7 +17,7 @@ from myria import errors
 from myria.building import tasks
 from myria.building.capture import start_build
 from myria.building.compilation import compile_scope
-from myria.building.finish import end_without_result, publish_or_hold, superseded, task_failure
+from myria.building.finish import end_without_result, free_numbers, publish_or_hold, superseded, task_failure
 from myria.building.heartbeat import Heartbeat, Verdict
 from myria.building.model import Outcome, RunningBuild, Task
 from myria.building.versions import fingerprint
@@ -149,6 +149,7 @@ class _Worker:
         if row is None or left is None:
             raise errors.BuildNotFound(f"there is no build {self._build_id}", build_id=self._build_id)
         if row["finished_at"] is not None:
+            await free_numbers(self._database, self._tenant)
             return Outcome(row["status"])
         if left["failed"]:
             error = await task_failure(self._database, build)

@@ -1,0 +1,51 @@
+"""`python -m myria_builder --tenant TENANT --build BUILD_ID`: the builder alone, configured as every other part.
+
+The connection string comes from `postgres.dsn` (MYRIA_POSTGRES_DSN). The exit status is 0 when the build ended
+published or held; 4 superseded or aborted; 7 failed; 5 the database was away; others as in docs/errors.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+
+from myria.errors import ConfigurationError, MyriaError
+from myria.settings import Settings
+from myria_builder.process import build
+
+_STOPPED = 143
+
+
+def main() -> int:
+    """Run one builder process; return its exit status."""
+    parser = argparse.ArgumentParser(prog="myria_builder", description="Work on one build until it has ended.")
+    parser.add_argument("--tenant", default="default")
+    parser.add_argument("--build", required=True, help="the build's id")
+    parser.add_argument("--workers", type=int, default=1, help="processes to work with")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        settings = Settings.load()
+        if settings.postgres.dsn is None:
+            raise ConfigurationError("postgres.dsn (MYRIA_POSTGRES_DSN) is not set", field="postgres.dsn")
+        return asyncio.run(_run(settings, settings.postgres.dsn, options))
+    except MyriaError as error:
+        print(f"{error.code}: {error.message}", file=sys.stderr)
+        return error.exit_status
+    except asyncio.CancelledError:
+        return _STOPPED
+
+
+async def _run(settings: Settings, dsn: str, options: argparse.Namespace) -> int:
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    outcome = await build(settings, dsn, options.tenant, options.build, workers=options.workers)
+    return outcome.exit_status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

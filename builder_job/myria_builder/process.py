@@ -1,0 +1,59 @@
+"""One builder process, and the further ones it starts for more cores."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from multiprocessing.context import SpawnProcess
+
+from myria.building import Outcome, run_build
+from myria.errors import MyriaError
+from myria.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_S = 5.0
+
+
+async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, workers: int = 1) -> Outcome:
+    """Work on a build with `workers` processes until it has ended; return how (`Outcome.exit_status` for the shell).
+
+    All processes do the same, so one that dies is not replaced: the others take over its task. Cancelling ends them.
+
+    Raises:
+        MyriaError: this process cannot go on; the build waits for another one.
+    """
+    others = [_spawn(settings, dsn, tenant, build_id) for _ in range(workers - 1)]
+    try:
+        return await run_build(settings, dsn, tenant, build_id)
+    finally:
+        await asyncio.shield(asyncio.to_thread(_end, others))
+
+
+def _spawn(settings: Settings, dsn: str, tenant: str, build_id: str) -> SpawnProcess:
+    process = multiprocessing.get_context("spawn").Process(
+        target=_work, args=(settings, dsn, tenant, build_id), name=f"builder of {build_id}", daemon=True
+    )
+    process.start()
+    return process
+
+
+def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
+    try:
+        asyncio.run(run_build(settings, dsn, tenant, build_id))
+    except MyriaError as error:
+        logger.warning(
+            "a further builder gave up: %s", error.message, extra={"action": "builder_gave_up", "build_id": build_id}
+        )
+
+
+def _end(processes: list[SpawnProcess]) -> None:
+    """End processes that have nothing left to do: what they hold in memory is not worth waiting for."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_PATIENCE_S)
+        if process.is_alive():
+            process.kill()
+            process.join()

@@ -1,0 +1,363 @@
+"""The control loop: finds tenants that are due for a build, queues builds, and keeps builders going (§11, trap 8).
+
+Every cause of a build is a row in `rebuild_requests`, unique on the cause; a waiting row becomes the tenant's one
+unfinished build; that build has a builder process until it ends. The loop keeps nothing that matters in memory: it may
+stop at any point, start anew elsewhere, and run twice at once. `myria up` runs it with subprocesses as builders, the
+operator with Jobs.
+
+What it does not guarantee: that a build starts within a second while the database is away, or when there are so many
+tenants that one look at all of them takes longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import asyncpg
+
+from myria import errors
+from myria.building.collect import collect_garbage, tenants_with_garbage
+from myria.building.finish import end_without_result, free_numbers
+from myria.building.model import Outcome
+from myria.ids import new_id
+from myria.registry import Registry, Trigger
+from myria.settings import Settings
+from myria.store.clock import to_microseconds
+from myria.store.database import ALL_TENANTS, Connection, Database
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+Launch = Callable[[str, str], Awaitable[int]]
+"""Runs a builder for (tenant, build_id); returns its exit status once it has ended. Cancelling it ends the builder."""
+
+SWEEP_S = 60.0
+"""Seconds between two looks at every tenant, which find what the hints missed."""
+
+COLLECT_S = 600.0
+"""Seconds between two collections of garbage."""
+
+MAX_LAUNCHES = 12
+"""Builders in a row that may die without any progress of their build before it fails."""
+
+_RELAUNCH_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_LONGEST_OUTAGE_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """An automatic cause of a build, and what makes it the same cause when it is found again."""
+
+    trigger: Trigger
+    cause_key: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Launched:
+    """A build's builders so far: the one at work, how many died since the last progress, when the last one began."""
+
+    task: asyncio.Task[int] | None = None
+    died: int = 0
+    at: float = 0.0
+    progress: tuple[str, int] = ("", 0)
+
+
+@dataclass(slots=True)
+class _Quiet:
+    """The last event of a tenant as this process first saw it, for when the database's clock steps back."""
+
+    event_seq: int = 0
+    seen_at: float = field(default_factory=time.monotonic)
+
+
+class ControlLoop:
+    """Triggers, queue and builders of every tenant of one database.
+
+    Args:
+        database: connects as a role that may name all tenants.
+        settings: `builder` says when builds are due, `retention` what is kept.
+        launch: runs a builder.
+        max_builders: builders at work at once, over all tenants; further builds wait in the queue.
+    """
+
+    def __init__(self, database: Database, settings: Settings, launch: Launch, *, max_builders: int = 4) -> None:
+        self._slots = asyncio.Semaphore(max_builders)
+        self._database = database
+        self._settings = settings
+        self._launch = launch
+        self._registry = Registry(database, settings)
+        self._cursor = 0
+        self._swept_at: float | None = None
+        self._look_at: dict[str, float] = {}
+        self._quiet: dict[str, _Quiet] = {}
+        self._builders: dict[tuple[str, str], _Launched] = {}
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Look for work until cancelled; then end the builders. An unreachable database is waited for."""
+        collecting = asyncio.create_task(self._collect_for_ever())
+        wait = self._settings.builder.poll_s
+        try:
+            while True:
+                started = time.monotonic()
+                try:
+                    await self.step()
+                    wait = max(self._settings.builder.poll_s, 2 * (time.monotonic() - started))
+                except errors.MyriaError as error:
+                    wait = min(max(wait, 0.25) * 2, _LONGEST_OUTAGE_WAIT_S)
+                    logger.warning("triggers wait: %s", error.message, extra={"action": "triggers_wait"})
+                except Exception:
+                    wait = _LONGEST_OUTAGE_WAIT_S
+                    logger.exception("a look for due builds failed", extra={"action": "triggers_failed"})
+                await self._sleep(wait)
+        finally:
+            collecting.cancel()
+            await self.close()
+
+    async def close(self) -> None:
+        """End the builders this loop launched."""
+        running = [one.task for one in self._builders.values() if one.task is not None and not one.task.done()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def step(self) -> None:
+        """Look once at every tenant that may have something to do.
+
+        Raises:
+            DatabaseUnavailable: nothing could be looked at; call again later.
+        """
+        for tenant in await self._candidates():
+            self._look_at.pop(tenant, None)
+            try:
+                await self.look(tenant)
+            except errors.UnavailableError:
+                self._look_again(tenant, 0.0)
+                raise
+            except Exception:
+                self._look_again(tenant, _LONGEST_OUTAGE_WAIT_S)
+                logger.exception("a look at a tenant failed", extra={"action": "triggers_failed", "tenant": tenant})
+
+    async def look(self, tenant: str) -> None:
+        """Do what is next for one tenant: keep its build going, or queue the next one when it is due."""
+        async with self._database.read(tenant) as connection:
+            build = await connection.fetchrow(sql("builds.unfinished"), tenant)
+        if build is None:
+            build = await self._next_build(tenant)
+        if build is not None:
+            await self._keep_going(tenant, build)
+
+    async def due(self, tenant: str) -> Due | None:
+        """Return the automatic cause for which a tenant is due now; note when to look again if it is not yet.
+
+        Past the active cutoff only events that count are counted, and none while automatic builds are paused, or are
+        backing off after a failure. What an aborted build would have covered does not count until the pointer moves.
+        """
+        builder = self._settings.builder
+        async with self._database.read(tenant) as connection:
+            state = await connection.fetchrow(sql("triggers.state"), tenant)
+            if state is None or state["paused"]:
+                return None
+            if await connection.fetchrow(sql("snapshots.publishable_held"), tenant) is not None:
+                return None
+            if state["backing_off"]:
+                self._look_again(tenant, state["retry_in_s"])
+                return None
+            base = _base(state)
+            # Distinct whenever trying again makes sense: the pointer moved, a build failed, another cutoff was tried.
+            moved_at = to_microseconds(state["moved_at"]) if state["moved_at"] is not None else 0
+            situation = f"{moved_at}:{state['consecutive_failures']}:{base}"
+            threshold = builder.max_unindexed_events
+            if threshold and await connection.fetchval(sql("triggers.reaches"), tenant, base, threshold):
+                return Due(
+                    trigger="tail_threshold",
+                    cause_key=f"tail_threshold:{situation}",
+                    reason=f"{threshold} events past the last build",
+                )
+            last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, base)
+        if last is None or not builder.inactivity_timeout_s:
+            self._quiet.pop(tenant, None)
+            return None
+        quiet_s = self._quiet_for(tenant, last)
+        if quiet_s < builder.inactivity_timeout_s:
+            self._look_again(tenant, builder.inactivity_timeout_s - quiet_s)
+            return None
+        return Due(
+            trigger="inactivity",
+            cause_key=f"inactivity:{situation}:{last['event_seq']}",
+            reason=f"no new event for {builder.inactivity_timeout_s:g} s",
+        )
+
+    async def _candidates(self) -> list[str]:
+        now = time.monotonic()
+        sweep = self._swept_at is None or now - self._swept_at >= SWEEP_S
+        async with self._database.read(ALL_TENANTS) as connection:
+            news = await connection.fetch(sql("triggers.tenants_with_news"), 0 if sweep else self._cursor)
+            waiting = await connection.fetch(sql("triggers.tenants_waiting"))
+        if sweep:
+            self._swept_at = now
+        self._cursor = max([self._cursor, *(row["event_seq"] for row in news)])
+        found = {row["tenant_id"] for row in news} | {row["tenant_id"] for row in waiting}
+        found |= {tenant for tenant, at in self._look_at.items() if at <= now}
+        return sorted(found)
+
+    async def _next_build(self, tenant: str) -> asyncpg.Record | None:
+        build = await self._take_up(tenant)
+        if build is None and (due := await self.due(tenant)) is not None:
+            await self._registry.request_build(
+                tenant, trigger=due.trigger, cause_key=due.cause_key, reason=due.reason, actor="trigger"
+            )
+            build = await self._take_up(tenant)
+        return build
+
+    async def _take_up(self, tenant: str) -> asyncpg.Record | None:
+        """Turn the request whose turn it is into the tenant's build, with all others that the same build satisfies."""
+        async with self._database.write(tenant) as connection:
+            paused = await _paused(connection, tenant)
+            request = await connection.fetchrow(sql("builds.oldest_waiting"), tenant, paused)
+            if request is None:
+                return None
+            build_id = await connection.fetchval(
+                sql("builds.enqueue"),
+                tenant,
+                new_id("bld"),
+                request["trigger"],
+                request["is_full"],
+                request["hold"],
+                request["reason"],
+                request["request_id"],
+            )
+            if build_id is not None:
+                await connection.execute(
+                    sql("builds.take_up"), tenant, build_id, request["request_id"], request["is_full"], request["hold"]
+                )
+                logger.info(
+                    "queued a build: %s",
+                    request["trigger"],
+                    extra={"action": "build_queued", "tenant": tenant, "build_id": build_id},
+                )
+            return await connection.fetchrow(sql("builds.unfinished"), tenant)
+
+    async def _keep_going(self, tenant: str, build: asyncpg.Record) -> None:
+        """See to it that somebody works on an unfinished build; fail it when builder after builder dies over it."""
+        build_id = build["build_id"]
+        launched = self._builders.setdefault((tenant, build_id), _Launched())
+        if launched.task is not None and not launched.task.done():
+            return
+        mine_died = launched.task is not None
+        if build["alive"] and not mine_died:
+            return
+        if mine_died and launched.died:
+            progress = await self._progress(tenant, build)
+            if progress != launched.progress:
+                launched.died, launched.progress = 0, progress
+        if launched.died >= MAX_LAUNCHES:
+            error = errors.InternalError(f"{launched.died} builders in a row died without any progress")
+            await end_without_result(
+                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+            )
+            return
+        wait = launched.at + _RELAUNCH_S[min(launched.died, len(_RELAUNCH_S) - 1)] - time.monotonic()
+        if launched.at and wait > 0:
+            self._look_again(tenant, wait)
+            return
+        launched.at = time.monotonic()
+        launched.died += 1
+        launched.task = asyncio.create_task(self._run_builder(tenant, build_id))
+
+    async def _run_builder(self, tenant: str, build_id: str) -> int:
+        logger.info("starting a builder", extra={"action": "builder_started", "tenant": tenant, "build_id": build_id})
+        status = -1
+        try:
+            async with self._slots:
+                status = await self._launch(tenant, build_id)
+        except Exception:
+            logger.exception(
+                "a builder could not be run",
+                extra={"action": "builder_failed", "tenant": tenant, "build_id": build_id},
+            )
+        logger.info(
+            "a builder ended with status %d",
+            status,
+            extra={"action": "builder_ended", "tenant": tenant, "build_id": build_id},
+        )
+        self._look_again(tenant, 0.0)
+        self._wake.set()
+        return status
+
+    async def _progress(self, tenant: str, build: asyncpg.Record) -> tuple[str, int]:
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("builds.progress"), tenant, build["build_id"])
+        return build["status"], row["done"] if row is not None else 0
+
+    def _quiet_for(self, tenant: str, last: asyncpg.Record) -> float:
+        """Return for how many seconds a tenant's last event has been the last.
+
+        By the database's clock; when that has stepped back behind the event, by the time since it was first seen here.
+        """
+        seen = self._quiet.get(tenant)
+        if seen is None or seen.event_seq != last["event_seq"]:
+            seen = self._quiet[tenant] = _Quiet(last["event_seq"])
+        quiet_s: float = last["quiet_s"]
+        return quiet_s if quiet_s >= 0 else time.monotonic() - seen.seen_at
+
+    def _look_again(self, tenant: str, after_s: float) -> None:
+        at = time.monotonic() + max(0.0, after_s)
+        self._look_at[tenant] = min(at, self._look_at.get(tenant, at))
+
+    async def _sleep(self, longest: float) -> None:
+        """Wait until the next look: `longest` seconds, less when a tenant's time comes or a builder ends."""
+        now = time.monotonic()
+        next_at = min([*self._look_at.values(), now + longest])
+        try:
+            async with asyncio.timeout(max(0.01, next_at - now)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Forget builders of builds that nobody has looked at for an hour: they have ended."""
+        now = time.monotonic()
+        for key, launched in list(self._builders.items()):
+            if (launched.task is None or launched.task.done()) and now - launched.at > 3600:
+                del self._builders[key]
+
+    async def _collect_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(COLLECT_S * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            try:
+                await self.collect()
+            except errors.MyriaError as error:
+                logger.warning("garbage waits: %s", error.message, extra={"action": "garbage_waits"})
+            except Exception:
+                logger.exception("collecting garbage failed", extra={"action": "garbage_failed"})
+
+    async def collect(self) -> None:
+        """Remove what no kept snapshot reads, of every tenant that has such."""
+        for tenant in await tenants_with_garbage(self._database, self._settings.retention):
+            await free_numbers(self._database, tenant)
+            await collect_garbage(self._database, tenant, self._settings.retention)
+
+
+def _base(state: asyncpg.Record) -> int:
+    """Return the event_seq past which events count for a trigger."""
+    cutoff: int = state["cutoff"]
+    aborted_since = state["newest_status"] == "aborted" and (
+        state["moved_at"] is None or state["newest_created_at"] > state["moved_at"]
+    )
+    return max(cutoff, state["attempted_cutoff"]) if aborted_since else cutoff
+
+
+async def _paused(connection: Connection, tenant: str) -> bool:
+    state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
+    if state is not None and state["auto_paused_at"] is not None:
+        return True
+    return await connection.fetchrow(sql("snapshots.publishable_held"), tenant) is not None
