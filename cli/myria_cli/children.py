@@ -1,0 +1,129 @@
+"""Child processes that live exactly as long as they should.
+
+A child has a session of its own, so that a Ctrl-C at the terminal reaches the parent alone, which then stops its
+children in order. Its standard input is a pipe whose other end only the parent holds: when the parent is gone, however
+it ended, the pipe closes, and the child stops itself. No help of the operating system is needed, no orphan is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Waits before a child is started again; it starts over once a child has lived for a minute."""
+
+STEADY_S = 60.0
+LAST_GRACE_S = 15.0
+"""Seconds an abandoned child gets to stop by itself."""
+
+WITH_PARENT = "--with-parent"
+"""The hidden option of a command that stops when its standard input closes."""
+
+_log = logging.getLogger("myria.children")
+
+
+def command_line(*arguments: str) -> list[str]:
+    """Return how to run `myria` with these arguments in this same environment."""
+    return [sys.executable, "-m", "myria_cli.main", *arguments]
+
+
+def stop_with_parent() -> None:
+    """From now on, stop this process when its standard input closes: by SIGTERM, and if that is not enough, at once."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(LAST_GRACE_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+class Child:
+    """One child process. `environment` is added to ours; `descriptors` are inherited."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        without: Sequence[str] = (),
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self._command = list(command)
+        self._environment = {key: value for key, value in os.environ.items() if key not in without} | dict(environment)
+        self._descriptors = tuple(descriptors)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it lives."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> None:
+        """Start the process."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            env=self._environment,
+            pass_fds=self._descriptors,
+            start_new_session=True,
+        )
+
+    async def wait(self) -> int:
+        """Return the exit status once the process has ended; negative for the signal that ended it."""
+        if self._process is None:
+            return 0
+        return await self._process.wait()
+
+    async def stop(self, patience_s: float) -> None:
+        """End the process: SIGTERM, and SIGKILL after `patience_s` seconds."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(patience_s):
+                await process.wait()
+        except TimeoutError:
+            _log.warning("%s does not stop; ending it", self.name, extra={"action": "child_killed"})
+            process.kill()
+            await process.wait()
+
+
+async def keep_running(child: Child, *, patience_s: float, on_exit: Callable[[int], None] = lambda _: None) -> None:
+    """Run a child and start it again whenever it ends, with back-off, until cancelled; then stop it.
+
+    Args:
+        patience_s: seconds it gets to stop.
+        on_exit: told each exit status; what it raises ends the supervision.
+    """
+    failures = 0
+    try:
+        while True:
+            started = time.monotonic()
+            await child.start()
+            status = await child.wait()
+            on_exit(status)
+            if time.monotonic() - started > STEADY_S:
+                failures = 0
+            delay = RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S) - 1)]
+            failures += 1
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            _log.warning(
+                "%s %s; starting it again", child.name, how, extra={"action": "child_died", "restart_in_s": delay}
+            )
+            await asyncio.sleep(delay)
+    finally:
+        await asyncio.shield(child.stop(patience_s))

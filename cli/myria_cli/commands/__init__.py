@@ -1,0 +1,1 @@
+"""The commands, by subject; each module registers its own."""

@@ -1,0 +1,355 @@
+"""`myria events`, `import` and `export`: the log itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import orjson
+import typer
+from rich.text import Text
+
+from myria import transfer
+from myria.contract.fields import parse_timestamp
+from myria.contract.limits import Limits
+from myria.errors import InvalidArgument
+from myria.ingest import Ingest
+from myria.memory import pool_options
+from myria.scopes import canonical_participants
+from myria.settings import Settings
+from myria.store import schema
+from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria_cli import console
+from myria_cli.commands.querying import PANEL
+from myria_cli.draw import payload_text
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+
+FOLLOW_EVERY_S = 0.5
+LATE_COMMITS_S = 30.0
+"""How long a follower looks behind itself for commits that came after later numbers."""
+
+SOME_REFUSED = 2
+"""Exit status of an import that refused a line."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "events",
+        panel=PANEL,
+        examples="""
+myria events --limit 5
+
+myria events --as mika --channel slack --since 2026-03-01T00:00:00Z
+
+myria events --follow --json
+""",
+    )
+    async def events(
+        options: Options,
+        *,
+        as_: Annotated[
+            list[str] | None,
+            typer.Option("--as", metavar="NAME", help="Only what this participant may see; repeat for several."),
+        ] = None,
+        channel: Annotated[str | None, typer.Option(help="Only this channel.")] = None,
+        type_: Annotated[str | None, typer.Option("--type", help="Only this event type.")] = None,
+        context: Annotated[str | None, typer.Option(help="Only this context_id.")] = None,
+        since: Annotated[str | None, typer.Option(help="Only at or after this RFC 3339 time.")] = None,
+        until: Annotated[str | None, typer.Option(help="Only before this RFC 3339 time.")] = None,
+        internal: Annotated[
+            bool | None, typer.Option("--internal/--no-internal", help="Only internal events, or none of them.")
+        ] = None,
+        limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many of the newest.")] = 20,
+        follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended.")] = False,
+    ) -> None:
+        """List the newest events of the log, oldest first, as an administrator sees them (internal ones too)."""
+        filters = (
+            list(canonical_participants(as_)) if as_ else [],
+            channel,
+            type_,
+            context,
+            _moment(since, "since"),
+            _moment(until, "until"),
+            internal,
+        )
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            async with database.read(options.tenant) as connection:
+                rows = await connection.fetch(sql("browse.events"), options.tenant, 2**62, *filters, limit)
+                newest = await connection.fetchval(sql("transfer.newest_event_seq"), options.tenant)
+            rows.reverse()
+            if options.json:
+                for row in rows:
+                    _write_line(row)
+            elif rows:
+                console.write(_listing(rows))
+            elif not follow:
+                console.say("no events")
+            if follow:
+                async for row in _newer(database, options.tenant, newest, filters):
+                    if options.json:
+                        _write_line(row)
+                    else:
+                        console.write(_follow_line(row))
+
+    @command(
+        app,
+        "import",
+        panel=PANEL,
+        examples="""
+myria import examples/workshop.jsonl
+
+myria import conversations.jsonl --ignore-field conversation
+
+myria export --data-dir OLD | myria import - --data-dir NEW
+""",
+    )
+    async def import_(
+        options: Options,
+        *,
+        file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines, or - for standard input.")],
+        ignore_field: Annotated[
+            list[str] | None,
+            typer.Option(metavar="NAME", help="Drop this field instead of refusing the line; repeat for several."),
+        ] = None,
+    ) -> int:
+        """Append the events of a JSON lines file; run it again, and nothing is there twice.
+
+        Each line is the arguments of append_event, with an event_id to restore if it has one. A bad line is reported
+        with its number, code and reason, the others go in; the exit status is then 2. An import that was cut off is
+        resumed by running it again.
+        """
+        settings = options.settings()
+        with _input(file) as (source, size):
+            async with (
+                opened(options, settings, create=True) as place,
+                Database(place.serving, pool_options(settings)) as database,
+            ):
+                await schema.check(database)
+                count = await _import(options, settings, database, source, size=size, ignore=tuple(ignore_field or ()))
+        if options.json:
+            console.write_json(count.to_json())
+        else:
+            console.say(
+                f"{count.imported:,} imported, {count.already_there:,} already there, {count.refused:,} refused "
+                f"of {count.lines - count.blank:,} lines"
+            )
+        return SOME_REFUSED if count.refused else 0
+
+    @command(
+        app,
+        "export",
+        panel=PANEL,
+        examples="""
+myria export > memory.jsonl
+
+myria export memory.jsonl --tenant team_a
+""",
+    )
+    async def export(
+        options: Options,
+        *,
+        file: Annotated[
+            str, typer.Argument(metavar="FILE", help="Where to write; - or nothing for standard output.")
+        ] = "-",
+    ) -> None:
+        """Write every event as JSON lines, in event_seq order, with its event_id.
+
+        All that was acknowledged before the export began is in it. A file appears whole or not at all.
+        """
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            written = await _export(options, database, file)
+        if options.json and file != "-":
+            console.write_json({"events": written, "file": file})
+        else:
+            console.say(f"{written:,} events exported")
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return what an event may hold, from the settings."""
+    ingest = settings.ingest
+    return Limits(
+        payload_bytes=ingest.payload_bytes,
+        payload_depth=ingest.payload_depth,
+        batch_events=ingest.batch_events,
+        future_seconds=ingest.future_limit_s,
+        internal_types=frozenset(ingest.internal_types),
+    )
+
+
+async def _import(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    source: IO[bytes],
+    *,
+    size: int | None,
+    ignore: tuple[str, ...],
+) -> transfer.ImportCount:
+    limits = limits_of(settings)
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+
+    def refused(line: transfer.RefusedLine) -> None:
+        if options.json:
+            sys.stderr.write(console.json_text({"line": line.line, "code": line.code, "message": line.message}) + "\n")
+        else:
+            console.say(f"line {line.line}: error[{line.code}]: {line.message}", "red")
+
+    with console.meter("importing bytes", size) as progress:
+        try:
+            return await transfer.import_lines(
+                ingest,
+                options.tenant,
+                transfer.read_lines(source.readline, transfer.longest_line(limits)),
+                limits,
+                ignore=ignore,
+                on_refused=refused,
+                on_progress=lambda count: progress.advance(
+                    count.bytes_read, what=f"{count.imported:,} events imported"
+                ),
+            )
+        finally:
+            await ingest.close()
+
+
+async def _export(options: Options, database: Database, file: str) -> int:
+    bound = await transfer.export_bound(database, options.tenant)
+    total = await transfer.count_events(database, options.tenant, bound)
+    written = 0
+    with _output(file) as target, console.meter("exporting events", total, quiet=file == "-") as progress:
+        async for page in transfer.export_pages(database, options.tenant, bound):
+            await asyncio.to_thread(target.write, page.text)
+            written += page.events
+            progress.advance(written)
+        target.flush()
+    return written
+
+
+@contextmanager
+def _input(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
+    if file == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise InvalidArgument(f"{file} cannot be read: {error.strerror}", field="file") from error
+    with os.fdopen(descriptor, "rb") as source:
+        yield source, os.fstat(descriptor).st_size or None
+
+
+@contextmanager
+def _output(file: str) -> Iterator[IO[bytes]]:
+    """Lend where an export goes: standard output, or a file that gets its name only when it is whole."""
+    if file == "-":
+        yield sys.stdout.buffer
+        return
+    target = Path(file).absolute()
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+    aside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(target)
+    except OSError as error:
+        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _moment(text: str | None, name: str) -> datetime | None:
+    return None if text is None else to_datetime(parse_timestamp(text, name))
+
+
+async def _newer(database: Database, tenant: str, after: int, filters: tuple[Any, ...]) -> AsyncIterator[Any]:
+    """Yield events as they are committed; a number may be committed after a later one, so the follower looks back."""
+    seen: dict[int, float] = {}
+    while True:
+        async with database.read(tenant) as connection:
+            rows = await connection.fetch(sql("browse.newer_events"), tenant, after, list(seen), *filters)
+        now = time.monotonic()
+        for row in rows:
+            seen[row["event_seq"]] = now
+            yield row
+        old = [seq for seq, at in seen.items() if now - at > LATE_COMMITS_S]
+        if old:
+            after = max(old)
+            seen = {seq: at for seq, at in seen.items() if seq > after}
+        if len(rows) < 1000:
+            await asyncio.sleep(FOLLOW_EVERY_S)
+
+
+def _listing(rows: list[Any]) -> Any:
+    return console.table(
+        ("seq", "when", "channel", "participants", "type", "what", "event_id"),
+        (
+            (
+                row["event_seq"],
+                f"{row['occurred_at']:%Y-%m-%d %H:%M:%S}",
+                row["channel"],
+                ", ".join(row["participants"]),
+                row["type"],
+                _said(row),
+                row["event_id"],
+            )
+            for row in rows
+        ),
+        right=("seq",),
+    )
+
+
+def _follow_line(row: Any) -> Text:
+    line = Text(f"{row['event_seq']:>8} {row['occurred_at']:%Y-%m-%d %H:%M:%S} ", style="dim")
+    line.append(console.one_line(f"{row['channel']} [{', '.join(row['participants'])}] "), style="dim")
+    line.append(_said(row))
+    return line
+
+
+def _said(row: Any) -> str:
+    text = console.one_line(payload_text(orjson.loads(row["payload"])), 100)
+    return f"(internal) {text}" if row["internal"] else text
+
+
+def _write_line(row: Any) -> None:
+    sys.stdout.write(
+        console.json_text(
+            {
+                "event_id": row["event_id"],
+                "event_seq": row["event_seq"],
+                "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+                "ingested_at": to_rfc3339(to_microseconds(row["ingested_at"])),
+                "channel": row["channel"],
+                "participants": list(row["participants"]),
+                "source_event_key": row["source_event_key"],
+                "type": row["type"],
+                "context_id": row["context_id"],
+                "internal": row["internal"],
+                "topic_hints": orjson.loads(row["topic_hints"]),
+                "payload": orjson.loads(row["payload"]),
+            }
+        )
+        + "\n"
+    )
+    sys.stdout.flush()

@@ -1,0 +1,156 @@
+"""`myria migrate`, `verify` and `version`: the database's schema and soundness."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from myria.errors import SchemaOutdated
+from myria.memory import pool_options
+from myria.planning.settings import PLANNER_VERSION
+from myria.store import schema
+from myria.store.database import Database
+from myria.verify import Report, verify
+from myria_cli import console
+from myria_cli.embedded import grant_roles
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+from myria_migrations import migrations, roles_sql
+
+PANEL = "Keep it well"
+CHECK_FAILED = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "migrate",
+        panel=PANEL,
+        examples="""
+myria migrate --dsn postgresql://owner@db/myria
+
+myria migrate --check
+
+myria migrate --print-roles | psql postgresql://postgres@db/myria
+""",
+    )
+    async def migrate(
+        options: Options,
+        *,
+        check: Annotated[
+            bool, typer.Option("--check", help="Change nothing; exit 6 when migrations are missing.")
+        ] = False,
+        print_roles: Annotated[
+            bool, typer.Option("--print-roles", help="Print the SQL that makes the planes' roles, and do no more.")
+        ] = False,
+    ) -> None:
+        """Bring the database's schema up to this program, each step in a transaction, under one lock.
+
+        Migrations never create roles: an administrator runs the SQL of --print-roles (once, and after upgrades). The
+        embedded server has them by itself.
+        """
+        if print_roles:
+            console.out().file.write(roles_sql())
+            return
+        settings = options.settings()
+        async with opened(options, settings, create=not check) as place:
+            missing = await schema.pending(place.owner)
+            if check:
+                if missing:
+                    raise SchemaOutdated(f"the schema lacks {', '.join(missing)}; run `myria migrate`", missing=missing)
+                done: list[str] = []
+            else:
+                done = await schema.migrate(place.owner)
+                if place.embedded is not None:
+                    await grant_roles(place.embedded)
+        if options.json:
+            console.write_json({"applied": done, "schema": migrations()[-1].version})
+        else:
+            console.say(f"applied {', '.join(done)}" if done else "the schema is current")
+
+    @command(
+        app,
+        "verify",
+        panel=PANEL,
+        examples="""
+myria verify
+
+myria verify --deep --tenant team_a
+
+myria verify --json | jq '.checks[] | select(.failed > 0)'
+""",
+    )
+    async def verify_(
+        options: Options,
+        *,
+        deep: Annotated[
+            bool,
+            typer.Option("--deep", help="Also plan every scope anew in memory and compare the root renderings."),
+        ] = False,
+        all_snapshots: Annotated[
+            bool, typer.Option("--all-snapshots", help="The trees of archived snapshots too.")
+        ] = False,
+    ) -> int:
+        """Prove the invariants: everything stored is recomputed from the log and compared. Nothing is written.
+
+        One state of the database is examined, whatever goes on meanwhile. Exit 1 when a check fails.
+        """
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            with console.meter("verifying", quiet=options.json) as progress:
+                report = await verify(
+                    database,
+                    options.tenant,
+                    settings.planner.for_planner(),
+                    deep=deep,
+                    all_snapshots=all_snapshots,
+                    progress=lambda name, done, total: progress.advance(done, total or None, f"verifying {name}"),
+                )
+        if options.json:
+            console.write_json(report.to_json())
+        else:
+            _show(report)
+        return CHECK_FAILED if report.failed else 0
+
+    @command(app, "version", panel=PANEL, examples="myria version --json")
+    async def version(options: Options) -> None:
+        """Say which versions this is: program, schema, planner, Python."""
+        versions: dict[str, Any] = {
+            "myria": metadata.version("myria"),
+            "schema": migrations()[-1].version,
+            "planner": PLANNER_VERSION,
+            "python": platform.python_version(),
+        }
+        if options.json:
+            console.write_json(versions)
+        else:
+            console.out().print(f"myria {versions['myria']}")
+            console.say(
+                f"schema {versions['schema']}, planner {versions['planner']}, Python {versions['python']}", "dim"
+            )
+
+
+def _show(report: Report) -> None:
+    rows = []
+    for check in report.checks:
+        verdict = Text("FAILED", style="bold red") if check.failed else Text("ok", style="green")
+        rows.append((verdict, check.name, f"{check.examined:,}", f"{check.failed:,}", f"{check.seconds:.2f} s"))
+    console.write(
+        console.table(("", "check", "examined", "failed", "took"), rows, right=("examined", "failed", "took"))
+    )
+    for check in report.checks:
+        for failure in check.failures:
+            console.write(Text(f"{check.name}: {console.shown(failure)}", style="red"))
+        if check.failed > len(check.failures):
+            console.write(Text(f"{check.name}: and {check.failed - len(check.failures):,} more", style="red"))
+    if report.unreachable:
+        console.say(f"{report.unreachable:,} renderings belong to no snapshot and wait for garbage collection", "dim")
+    if not report.snapshots:
+        console.say("no snapshot yet: only the log was examined", "dim")

@@ -1,0 +1,247 @@
+"""`myria up`, `demo`, `serve` and `build`: the planes, all on one machine or one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+import typer
+from rich.panel import Panel
+from rich.text import Text
+
+from myria.building.model import Outcome
+from myria.building.run import run_build
+from myria.errors import InvalidArgument
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_cli import console, logs, sample
+from myria_cli.children import Child, command_line, stop_with_parent
+from myria_cli.local import Household, household, url_of
+from myria_cli.options import Options, command
+from myria_cli.place import Place, data_dir_of, opened
+from myria_server import ServerMetrics, reserve_port, serve_http, serve_stdio
+
+PANEL = "Run"
+
+Host = Annotated[str | None, typer.Option(help="Address to listen on. Default: mcp.host, which is 127.0.0.1.")]
+Port = Annotated[int | None, typer.Option(help="TCP port, 0 for any free one. Default: mcp.port, which is 8321.")]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Listen where others can reach it, without authentication."),
+]
+WithParent = Annotated[bool, typer.Option("--with-parent", hidden=True)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "up",
+        panel=PANEL,
+        examples="""
+myria up
+
+myria up --port 9000 --data-dir ./memory
+
+myria up --dsn postgresql://myria@localhost/myria
+""",
+    )
+    async def up(
+        options: Options,
+        *,
+        host: Host = None,
+        port: Port = None,
+        insecure: Insecure = False,
+    ) -> None:
+        """Run the whole memory on this machine until Ctrl-C: PostgreSQL, MCP server, triggers and builder.
+
+        PostgreSQL is embedded and keeps its data in the data folder; with --dsn it is yours, and is migrated. Whatever
+        of it dies is started again; Ctrl-C stops all that was started.
+        """
+        settings = options.settings(mcp__host=host, mcp__port=port)
+        logs.configure(settings.service, "up")
+        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+        with sock:
+            async with (
+                opened(options, settings, create=True, exclusive=True) as place,
+                household(options, settings, place, sock, verbose=True) as running,
+            ):
+                _introduce(options, place, running)
+                await running.run()
+
+    @command(
+        app,
+        "demo",
+        panel=PANEL,
+        examples="""
+myria demo
+
+myria demo --once --data-dir ./try --port 9000
+""",
+    )
+    async def demo(
+        options: Options,
+        *,
+        host: Host = None,
+        port: Port = None,
+        insecure: Insecure = False,
+        once: Annotated[bool, typer.Option("--once", help="Stop everything after the answers.")] = False,
+    ) -> None:
+        """Run everything with a sample conversation: load it over MCP, build its topics, ask three questions.
+
+        A second run finds the sample there already.
+        """
+        settings = options.settings(mcp__host=host, mcp__port=port)
+        logs.configure(settings.service, "demo")
+        sample.folder()
+        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+        with sock:
+            async with (
+                opened(options, settings, create=True, exclusive=True) as place,
+                household(options, settings, place, sock, verbose=False) as running,
+            ):
+                if not options.json:
+                    console.say(f"serving MCP at {running.url}", "dim")
+                telling = asyncio.create_task(sample.tell(running.url, as_json=options.json))
+                watching = asyncio.create_task(running.run())
+                try:
+                    await asyncio.wait({telling, watching}, return_when=asyncio.FIRST_COMPLETED)
+                    if watching.done():
+                        await watching
+                    await telling
+                finally:
+                    telling.cancel()
+                    watching.cancel()
+                if once:
+                    return
+                _introduce(options, place, running)
+                console.say(sample.what_next(options, running.url), "")
+                await running.run()
+
+    @command(
+        app,
+        "serve",
+        panel=PANEL,
+        examples="""
+myria serve --dsn postgresql://myria_server@db/myria --port 8321
+
+myria serve --stdio
+""",
+    )
+    async def serve(
+        options: Options,
+        *,
+        stdio: Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")] = False,
+        host: Host = None,
+        port: Port = None,
+        insecure: Insecure = False,
+        descriptor: Annotated[int | None, typer.Option(hidden=True)] = None,
+        with_parent: WithParent = False,
+    ) -> None:
+        """Run the serving plane alone: MCP over Streamable HTTP (at /mcp), or over standard input and output.
+
+        Builds are the other planes' work: `myria up` runs them all.
+        """
+        if with_parent:
+            stop_with_parent()
+        settings = options.settings(mcp__host=host, mcp__port=port)
+        logs.configure(settings.service, "server")
+        if stdio and (host is not None or port is not None or descriptor is not None):
+            raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
+        async with AsyncExitStack() as stack:
+            sock = None
+            if not stdio:
+                sock = stack.enter_context(_listen(settings, descriptor, insecure=insecure))
+            place = await stack.enter_async_context(opened(options, settings, create=True))
+            metrics = ServerMetrics()
+            memory = await stack.enter_async_context(Memory(place.serving, settings, on_commit=metrics.commit_done))
+            if sock is None:
+                await serve_stdio(memory, settings, tenant=options.tenant)
+                return
+            if descriptor is None:
+                console.say(f"serving MCP at {url_of(sock)}/mcp")
+            await serve_http(memory, settings, sock=sock, tenant=options.tenant, metrics=metrics)
+
+    @command(
+        app,
+        "build",
+        panel=PANEL,
+        examples="myria build --tenant default --build bld_0193c1… --workers 2",
+    )
+    async def build(
+        options: Options,
+        *,
+        build: Annotated[str, typer.Option(metavar="ID", help="The build to work on.")],
+        workers: Annotated[int | None, typer.Option(min=1, max=64, help="Processes. Default: builder.workers.")] = None,
+        with_parent: WithParent = False,
+    ) -> int:
+        """Work on one queued or running build until it has ended: the program of the build plane.
+
+        Any number of these may work on one build, and any may be killed. Exit 0: published or held; 4: superseded or
+        aborted; 7: failed.
+        """
+        if with_parent:
+            stop_with_parent()
+        settings = options.settings()
+        logs.configure(settings.service, "builder")
+        async with opened(options, settings) as place:
+            outcome = await _build(options, settings, place, build, workers or settings.builder.workers)
+        if options.json:
+            console.write_json({"build_id": build, "status": outcome.value})
+        return outcome.exit_status
+
+
+def _listen(settings: Settings, descriptor: int | None, *, insecure: bool) -> socket.socket:
+    if descriptor is not None:
+        sock = socket.socket(fileno=descriptor)
+        sock.setblocking(False)
+        return sock
+    return reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+
+
+async def _build(options: Options, settings: Settings, place: Place, build_id: str, workers: int) -> Outcome:
+    """Work on a build in this process, and in `workers` - 1 others."""
+    others = [
+        Child(
+            "builder",
+            command_line("build", "--tenant", options.tenant, "--build", build_id, "--workers", "1", "--with-parent"),
+            environment={"MYRIA_POSTGRES_DSN": place.building},
+            without=("MYRIA_DATA_DIR", "MYRIA_TENANT"),
+        )
+        for _ in range(workers - 1)
+    ]
+    try:
+        for child in others:
+            await child.start()
+        return await run_build(settings, place.building, options.tenant, build_id)
+    finally:
+        await asyncio.gather(*(child.stop(5.0) for child in others))
+
+
+def _introduce(options: Options, place: Place, running: Household) -> None:
+    """Say where everything is, and how to connect to it."""
+    if options.json:
+        console.write_json(
+            {
+                "url": running.url,
+                "tenant": options.tenant,
+                "data_dir": str(data_dir_of(options)) if place.embedded is not None else None,
+                "pid": os.getpid(),
+                "server_pid": running.server.pid,
+                "postgres_pid": place.embedded.pid if place.embedded is not None else None,
+            }
+        )
+        return
+    text = Text()
+    text.append("MCP     ", style="dim")
+    text.append(running.url + "\n", style="bold cyan")
+    text.append("memory  ", style="dim")
+    text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
+    text.append("Paste this into an MCP client's configuration:\n", style="dim")
+    text.append(json.dumps({"mcpServers": {"myria": {"type": "http", "url": running.url}}}, indent=2))
+    console.write(Panel(text, title="Myria is up", subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

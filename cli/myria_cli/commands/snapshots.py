@@ -1,0 +1,375 @@
+"""`myria snapshots`, `show`, `diff`, `publish`, `rollback`, `resume` and `status`: the index and its versions."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from myria import browse
+from myria.memory import Memory, pool_options
+from myria.store import schema
+from myria.store.clock import to_rfc3339
+from myria.store.database import Connection, Database
+from myria_cli import console
+from myria_cli.draw import Branches, Line, count, draw, span, topic_lines
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+
+PANEL = "Builds and snapshots"
+
+Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    _register_moves(app)
+    _register_views(app)
+
+
+def actor() -> str:
+    """Return who gives a command, for the history of the pointer."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "cli"
+
+
+def _register_moves(app: typer.Typer) -> None:
+    @command(
+        app,
+        "publish",
+        panel=PANEL,
+        examples="myria publish snap_0193c1… --reason 'looked at the labels'",
+    )
+    async def publish(
+        options: Options,
+        *,
+        snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The held snapshot's id.")],
+        reason: Reason = None,
+    ) -> None:
+        """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+            moved = await memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
+        _say_move(options, moved, "published")
+
+    @command(
+        app,
+        "rollback",
+        panel=PANEL,
+        examples="""
+myria rollback --reason 'bad import'
+
+myria rollback snap_0193c1…
+""",
+    )
+    async def rollback(
+        options: Options,
+        *,
+        snapshot: Annotated[
+            str | None,
+            typer.Argument(metavar="SNAPSHOT", help="Where to; left out: the active one's parent."),
+        ] = None,
+        reason: Reason = None,
+    ) -> None:
+        """Make an earlier snapshot the active one. What it does not cover is served from the log.
+
+        Automatic builds pause until `myria resume`, a manual rebuild or a publish: a rollback must not undo itself.
+        """
+        settings = options.settings()
+        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+            moved = await memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
+        _say_move(options, moved, "rolled back to")
+        if not options.json:
+            console.say("automatic builds are paused; `myria resume` lets them run again", "dim")
+
+    @command(app, "resume", panel=PANEL, examples="myria resume")
+    async def resume(options: Options) -> None:
+        """Let automatic builds run again after a rollback."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+            await memory.ready()
+            answer = await memory.registry.resume(options.tenant)
+        if options.json:
+            console.write_json(answer)
+        else:
+            console.say("automatic builds run again" if answer["resumed"] else "automatic builds were not paused")
+
+
+def _register_views(app: typer.Typer) -> None:
+    @command(app, "snapshots", panel=PANEL, examples="myria snapshots --limit 5")
+    async def snapshots(
+        options: Options,
+        *,
+        limit: Annotated[int, typer.Option(min=1, max=200, help="How many, newest first.")] = 50,
+        cursor: Annotated[str | None, typer.Option(help="next_cursor of the answer before.")] = None,
+    ) -> None:
+        """List the snapshots that are kept, newest first."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+            answer = await memory.list_snapshots(options.tenant, limit=limit, cursor=cursor)
+        if options.json:
+            console.write_json(answer)
+            return
+        if not answer["snapshots"]:
+            console.say("no snapshot yet")
+            return
+        console.write(
+            console.table(
+                ("no.", "snapshot", "status", "cutoff", "scopes", "events", "created", "parent"),
+                (_snapshot_row(snapshot) for snapshot in answer["snapshots"]),
+                right=("no.", "cutoff", "scopes", "events"),
+            )
+        )
+        if answer.get("next_cursor"):
+            console.say(f"--cursor {answer['next_cursor']}", "dim")
+
+    @command(app, "status", panel=PANEL, examples="myria status --json | jq .tail_events")
+    async def status(options: Options) -> None:
+        """Say how fresh the memory is, and what builds are doing."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+            answer = await memory.get_snapshot_status(options.tenant)
+        if options.json:
+            console.write_json(answer)
+        else:
+            console.write(console.table(("", ""), _status_rows(place.name, options.tenant, answer)))
+
+    @command(
+        app,
+        "show",
+        panel=PANEL,
+        examples="""
+myria show
+
+myria show --as mika --depth 3
+
+myria show snap_0193c1… --summaries | less
+""",
+    )
+    async def show(
+        options: Options,
+        *,
+        snapshot: Annotated[
+            str, typer.Argument(metavar="SNAPSHOT", help="Id or number; left out: the active one.")
+        ] = "active",
+        depth: Annotated[int | None, typer.Option(min=1, help="Levels of topics to draw.")] = None,
+        as_: Annotated[
+            list[str] | None,
+            typer.Option("--as", metavar="NAME", help="Only what this participant may see; repeat for several."),
+        ] = None,
+        summaries: Annotated[bool, typer.Option("--summaries", help="Draw the summaries too.")] = False,
+    ) -> None:
+        """Draw the topic trees of a snapshot, one per scope, as an administrator sees them."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            async with database.read(options.tenant) as connection:
+                found = await browse.find_snapshot(connection, options.tenant, snapshot)
+                roots = browse.scope_roots(connection, options.tenant, found, participants=as_ or ())
+                if options.json:
+                    scopes = [
+                        {
+                            "participants": list(root.participants),
+                            "root": await _nested(connection, options.tenant, root.root, depth),
+                        }
+                        async for root in roots
+                    ]
+                    console.write_json({"snapshot_id": found.snapshot_id, "status": found.status, "scopes": scopes})
+                    return
+                console.say(f"snapshot {found.snapshot_id}, {found.status}, up to event {found.cutoff}", "dim")
+                screen = console.out()
+                async for root in roots:
+                    console.write(Text(console.shown(", ".join(root.participants)), style="bold cyan"))
+                    async for line in _drawn(connection, options.tenant, root.root, depth, summaries=summaries):
+                        draw([line], screen)
+
+    @command(
+        app,
+        "diff",
+        panel=PANEL,
+        examples="""
+myria diff 3 4
+
+myria diff snap_0193c1… active --json
+""",
+    )
+    async def diff(
+        options: Options,
+        *,
+        a: Annotated[str, typer.Argument(metavar="A", help="Id or number of the earlier snapshot.")],
+        b: Annotated[str, typer.Argument(metavar="B", help="Of the later one, or `active`.")] = "active",
+    ) -> None:
+        """Tell what differs between two snapshots: topics added, gone and changed, and events that moved."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            async with database.read(options.tenant) as connection:
+                before = await browse.find_snapshot(connection, options.tenant, a)
+                after = await browse.find_snapshot(connection, options.tenant, b)
+                differences = browse.differing_scopes(connection, options.tenant, before, after)
+                if options.json:
+                    console.write_json(
+                        {
+                            "before": before.snapshot_id,
+                            "after": after.snapshot_id,
+                            "scopes": [_difference_json(one) async for one in differences],
+                        }
+                    )
+                    return
+                same = True
+                async for one in differences:
+                    same = False
+                    for line in _difference_lines(one):
+                        console.write(line)
+                if same:
+                    console.say("no difference")
+
+
+async def _drawn(
+    connection: Connection, tenant: str, root: bytes, depth: int | None, *, summaries: bool
+) -> AsyncIterator[Line]:
+    """Yield the lines of one tree, reading it as it is drawn."""
+    [top] = await browse.tree_nodes(connection, tenant, [root])
+    stack = [(top, Branches().below(last=True), 1)]
+    while stack:
+        node, branches, level = stack.pop()
+        opened_here = bool(node.children) and (depth is None or level < depth)
+        for line in topic_lines(node, branches, summaries=summaries, has_children=opened_here):
+            yield line
+        if opened_here:
+            children = await browse.tree_nodes(connection, tenant, node.children)
+            last = len(children) - 1
+            stack += [
+                (child, branches.below(last=at == last), level + 1) for at, child in reversed(list(enumerate(children)))
+            ]
+
+
+async def _nested(connection: Connection, tenant: str, root: bytes, depth: int | None) -> dict[str, Any]:
+    [node] = await browse.tree_nodes(connection, tenant, [root])
+    document = _topic_json(node)
+    if node.children and (depth is None or depth > 1):
+        deeper = None if depth is None else depth - 1
+        document["children"] = [await _nested(connection, tenant, child, deeper) for child in node.children]
+    return document
+
+
+def _topic_json(node: browse.TreeNode) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "kind": "leaf_topic" if node.is_leaf else "internal_topic",
+        "topic_id": node.topic_id,
+        "node_id": node.node_id.hex(),
+        "rendering_id": node.rendering_id.hex(),
+        "level": node.level,
+        "label": node.label,
+        "summary": node.summary,
+        "first_at": to_rfc3339(node.first_at),
+        "last_at": to_rfc3339(node.last_at),
+        "events": node.events,
+        "leaves": node.leaves,
+    }
+    if node.is_leaf:
+        document["event_seqs"] = list(node.event_seqs)
+    return document
+
+
+def _difference_json(difference: browse.ScopeDifference) -> dict[str, Any]:
+    return {
+        "participants": list(difference.participants),
+        "topics": [
+            {
+                "change": topic.change,
+                "topic_id": topic.topic_id,
+                "before": None if topic.before is None else _topic_json(topic.before),
+                "after": None if topic.after is None else _topic_json(topic.after),
+            }
+            for topic in difference.topics
+        ],
+        "events": [
+            {"event_seq": event.event_seq, "before": event.before, "after": event.after} for event in difference.events
+        ],
+    }
+
+
+_SIGNS = {"added": ("+", "green"), "gone": ("-", "red"), "changed": ("~", "yellow")}
+
+
+def _difference_lines(difference: browse.ScopeDifference) -> list[Text]:
+    moved = sum(1 for event in difference.events if event.before and event.after)
+    came = sum(1 for event in difference.events if not event.before)
+    went = sum(1 for event in difference.events if not event.after)
+    heading = Text(console.shown(", ".join(difference.participants)), style="bold cyan")
+    notes = [f"{number:,} {what}" for number, what in ((came, "new"), (moved, "moved"), (went, "gone")) if number]
+    heading.append(f"  events: {', '.join(notes) or 'the same'}", style="dim")
+    lines = [heading]
+    for topic in difference.topics:
+        sign, style = _SIGNS[topic.change]
+        node = topic.node
+        line = Text(f"  {sign} {console.one_line(node.label, 100)}", style=style)
+        line.append(f"  {_change_note(topic)}", style="dim")
+        lines.append(line)
+    return lines
+
+
+def _change_note(topic: browse.ChangedTopic) -> str:
+    node = topic.node
+    notes = [topic.topic_id, count(node.events, "event"), span(node.first_at, node.last_at)]
+    if topic.before is not None and topic.after is not None:
+        if topic.before.events != topic.after.events:
+            notes[1] = f"{topic.before.events:,} -> {count(topic.after.events, 'event')}"
+        if topic.before.label != topic.after.label:
+            notes.append(f"was {console.one_line(topic.before.label, 60)!r}")
+    return ", ".join(notes)
+
+
+def _say_move(options: Options, moved: dict[str, Any], verb: str) -> None:
+    if options.json:
+        console.write_json(moved)
+    else:
+        console.say(f"{verb} {moved['snapshot_id']} (before: {moved.get('previous_snapshot_id') or 'none'})")
+
+
+def _snapshot_row(snapshot: dict[str, Any]) -> Sequence[object]:
+    counts = snapshot.get("counts") or {}
+    status = snapshot["status"]
+    return (
+        snapshot.get("number"),
+        snapshot["snapshot_id"],
+        Text(status, style="bold green" if status == "active" else ""),
+        snapshot.get("cutoff"),
+        counts.get("scopes"),
+        counts.get("events"),
+        str(snapshot.get("created_at", ""))[:19].replace("T", " "),
+        snapshot.get("parent_snapshot_id"),
+    )
+
+
+def _status_rows(place: str, tenant: str, answer: dict[str, Any]) -> list[Sequence[object]]:
+    rows: list[Sequence[object]] = [
+        ("memory", f"{place}, tenant {tenant}"),
+        ("active snapshot", answer["active_snapshot_id"] or "none yet"),
+        ("fresh tail", count(answer["tail_events"], "event")),
+        ("building", answer["building"]),
+        ("queued", answer["queued"]),
+        ("automatic builds", f"paused: {answer['paused_reason']}" if answer["paused"] else "on"),
+    ]
+    last = answer.get("last_build")
+    if last:
+        rows.append(("last build", f"{last['status']} ({last['trigger']}), {last['build_id']}"))
+        if last.get("error"):
+            rows.append(("its error", console.one_line(str(last["error"].get("message", last["error"])))))
+    for name, trigger in sorted((answer.get("triggers") or {}).items()):
+        if isinstance(trigger, dict):
+            rows.append((f"trigger {name.replace('_', ' ')}", console.one_line(_trigger(trigger))))
+    return rows
+
+
+def _trigger(trigger: dict[str, Any]) -> str:
+    notes = [
+        f"{key.replace('_', ' ')} {value}" for key, value in trigger.items() if key != "enabled" and value is not None
+    ]
+    return ", ".join(["on" if trigger.get("enabled") else "off", *notes])

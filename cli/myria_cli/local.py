@@ -1,0 +1,183 @@
+"""All planes on one machine (`myria up`): the same triggers, queue and builder that Kubernetes runs, as processes.
+
+The control loop runs here; the serving plane and each builder are child processes. The listening socket belongs to this
+process and is lent to the server, so that a server that dies and is started again keeps its port, and clients that
+connect meanwhile wait instead of being refused. PostgreSQL is watched by its own supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from myria.errors import InternalError, OperationalError
+from myria.settings import Settings
+from myria.store import schema
+from myria.store.database import Database, PoolOptions
+from myria.triggers import ControlLoop
+from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
+from myria_cli.options import Options
+from myria_cli.place import Place
+
+READY_WAIT_S = 60.0
+FIRST_FAILURES = 3
+"""Times the server may end before it was ever ready; then something is wrong that a restart does not mend."""
+
+BUILDER_PATIENCE_S = 5.0
+"""Seconds a builder gets to stop; what it did not finish is done again from its leases."""
+
+_log = logging.getLogger("myria.local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Household:
+    """The running planes: where MCP is served, and the server's process."""
+
+    url: str
+    server: Child
+    failed: asyncio.Future[None]
+
+    async def run(self) -> None:
+        """Return never; raise when a plane ended that nothing can bring back."""
+        await asyncio.shield(self.failed)
+
+
+@asynccontextmanager
+async def household(
+    options: Options, settings: Settings, place: Place, sock: socket.socket, *, verbose: bool
+) -> AsyncIterator[Household]:
+    """Run every plane for the block, ready to serve; stop all of them after it.
+
+    Args:
+        sock: from `reserve_port`; stays the caller's.
+        verbose: whether child processes log what they do, and not only what goes wrong.
+
+    Raises:
+        InternalError: the server does not become ready.
+    """
+    if place.embedded is None:
+        await schema.migrate(place.owner)
+    loop = asyncio.get_running_loop()
+    failed: asyncio.Future[None] = loop.create_future()
+    server = _server(options, settings, place, sock, verbose=verbose)
+    tasks: list[asyncio.Task[None]] = []
+
+    def begin(work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(lambda done: _report(done, failed))
+        tasks.append(task)
+
+    ready = asyncio.Event()
+    early: list[int] = []
+
+    def exited(status: int) -> None:
+        if not ready.is_set():
+            early.append(status)
+
+    pool = PoolOptions(size=4, pgbouncer=settings.postgres.pgbouncer)
+    async with Database(place.control, pool) as database:
+        control = ControlLoop(database, settings, launch=_Launcher(options, place, verbose=verbose))
+        try:
+            if place.embedded is not None:
+                begin(place.embedded.supervise(), "postgres")
+            begin(keep_running(server, patience_s=settings.mcp.drain_s + 5, on_exit=exited), "server")
+            address = url_of(sock)
+            await _wait_ready(address, early, failed)
+            ready.set()
+            begin(control.run(), "control")
+            yield Household(url=f"{address}/mcp", server=server, failed=failed)
+        finally:
+            # The control loop first: it must not start what would have to be stopped.
+            for task in reversed(tasks):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            failed.cancel()
+
+
+def url_of(sock: socket.socket) -> str:
+    """Return `http://host:port` of a listening socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Launcher:
+    """Starts builders; a call returns when its builder has ended, and a cancelled call ends it."""
+
+    def __init__(self, options: Options, place: Place, *, verbose: bool) -> None:
+        self._options = options
+        self._place = place
+        self._verbose = verbose
+
+    async def __call__(self, tenant: str, build_id: str) -> int:
+        child = Child(
+            "builder",
+            command_line("build", "--tenant", tenant, "--build", build_id, WITH_PARENT),
+            environment=_environment(self._options, self._place.building, verbose=self._verbose),
+            without=_OURS,
+        )
+        await child.start()
+        try:
+            return await child.wait()
+        finally:
+            await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
+
+
+def _server(options: Options, settings: Settings, place: Place, sock: socket.socket, *, verbose: bool) -> Child:
+    # The socket was let through by --insecure already, or is loopback.
+    return Child(
+        "server",
+        command_line("serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), WITH_PARENT),
+        environment=_environment(options, place.serving, verbose=verbose),
+        without=_OURS,
+        descriptors=[sock.fileno()],
+    )
+
+
+_OURS = ("MYRIA_DATA_DIR", "MYRIA_TENANT")
+"""Variables that told this process where its memory is; its children are told otherwise."""
+
+
+def _environment(options: Options, dsn: str, *, verbose: bool) -> dict[str, str]:
+    # Not on the command line: it may hold a password, and everybody can read a command line.
+    environment = {"MYRIA_POSTGRES_DSN": dsn, "PYTHONUNBUFFERED": "1"}
+    if options.config is not None:
+        environment["MYRIA_CONFIG"] = str(options.config.absolute())
+    if not verbose:
+        environment["MYRIA_SERVICE_LOG_LEVEL"] = "warning"
+    return environment
+
+
+def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
+    """Hand on why a plane ended; planes end only when they are cancelled, or when something is wrong."""
+    if task.cancelled() or failed.done():
+        return
+    problem = task.exception()
+    if problem is None and task.get_name() == "postgres":
+        return  # its supervisor returns when it is told to stop
+    failed.set_exception(problem or InternalError(f"the {task.get_name()} plane ended by itself"))
+    failed.exception()  # it may never be awaited: that is no second problem
+
+
+async def _wait_ready(address: str, early: list[int], failed: asyncio.Future[None]) -> None:
+    try:
+        async with asyncio.timeout(READY_WAIT_S), httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            while True:
+                if failed.done():
+                    failed.result()
+                if len(early) >= FIRST_FAILURES or OperationalError.exit_status in early:
+                    raise InternalError(f"the server does not start (status {early[-1]}); its messages stand above")
+                try:
+                    if (await client.get(f"{address}/readyz")).status_code == httpx.codes.OK:
+                        return
+                except httpx.HTTPError:
+                    _log.debug("the server does not answer yet")
+                await asyncio.sleep(0.05)
+    except TimeoutError as error:
+        raise InternalError(f"the server was not ready within {READY_WAIT_S:.0f} seconds") from error

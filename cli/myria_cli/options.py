@@ -1,0 +1,217 @@
+"""The options that every command takes, and how a command runs: one event loop, one error line, one exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
+from myria.settings import Settings
+from myria.store.database import checked_tenant
+from myria_cli import console
+
+STOPPED_BY_INTERRUPT = 130
+STOPPED_BY_TERMINATE = 143
+
+WHERE = "Where the memory is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The common options of one call."""
+
+    dsn: str | None = None
+    data_dir: Path | None = None
+    tenant: str = "default"
+    config: Path | None = None
+    json: bool = False
+    debug: bool = False
+
+    def settings(self, **overrides: Any) -> Settings:
+        """Return the settings of this call; `overrides` are by `section__field`, None meaning "not given".
+
+        Raises:
+            ConfigurationError: a setting is wrong, or --dsn and --data-dir were both given.
+        """
+        if self.dsn is not None and self.data_dir is not None:
+            raise ConfigurationError("--dsn and --data-dir name two different places; give one of them")
+        values: dict[str, Any] = {key.replace("__", "."): value for key, value in overrides.items()}
+        values["postgres.dsn"] = self.dsn
+        return Settings.load(self.config, overrides=values)
+
+    def dsn_of(self, settings: Settings) -> str | None:
+        """Return the database that was asked for, or None for the data folder's embedded server.
+
+        --data-dir beats a DSN from the environment or the file: it stands nearer.
+        """
+        return self.dsn if self.dsn is not None or self.data_dir is not None else settings.postgres.dsn
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    annotation: Any
+    default: object
+
+
+_COMMON: dict[str, _Common] = {
+    "dsn": _Common(
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="DSN",
+                help="PostgreSQL to use. Default: the data folder's embedded server, found running or started.",
+                rich_help_panel=WHERE,
+            ),
+        ],
+        None,
+    ),
+    "data_dir": _Common(
+        Annotated[
+            Path | None,
+            typer.Option(
+                metavar="DIR",
+                envvar="MYRIA_DATA_DIR",
+                help="Folder of the embedded server. Default: the user's data folder.",
+                rich_help_panel=WHERE,
+            ),
+        ],
+        None,
+    ),
+    "tenant": _Common(
+        Annotated[
+            str,
+            typer.Option(
+                metavar="NAME", envvar="MYRIA_TENANT", help="Which memory of the database.", rich_help_panel=WHERE
+            ),
+        ],
+        "default",
+    ),
+    "config": _Common(
+        Annotated[
+            Path | None,
+            typer.Option(metavar="FILE", envvar="MYRIA_CONFIG", help="YAML file with settings.", rich_help_panel=WHERE),
+        ],
+        None,
+    ),
+    "json": _Common(
+        Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.", rich_help_panel="Output")], False
+    ),
+    "debug": _Common(
+        Annotated[bool, typer.Option("--debug", help="Show the Python trace of an error.", rich_help_panel="Output")],
+        False,
+    ),
+}
+
+Command = Callable[..., Coroutine[Any, Any, int | None]]
+
+
+def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> Callable[[Command], Command]:
+    """Register an async function as a command: its first argument is `Options`, the rest are its own.
+
+    It returns its exit status (None: 0). A `MyriaError` becomes one line and the error's exit status.
+    """
+
+    def register(function: Command) -> Command:
+        own = list(inspect.signature(function).parameters.values())[1:]
+        hints = get_type_hints(function, include_extras=True)
+        parameters = [
+            parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in own
+        ]
+        taken = {parameter.name for parameter in own}
+        parameters += [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=common.default, annotation=common.annotation)
+            for key, common in _COMMON.items()
+            if key not in taken
+        ]
+
+        @functools.wraps(function)
+        def call(**values: Any) -> None:
+            options = Options(**{key: values.pop(key) for key in _COMMON if key in values and key not in taken})
+            status = run(lambda: function(options, **values), options)
+            if status:
+                raise typer.Exit(status)
+
+        del call.__wrapped__  # typer would read the inner signature
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        epilog = "Examples:\n\n" + examples.strip() if examples else None
+        app.command(name, epilog=epilog, rich_help_panel=panel)(call)
+        return function
+
+    return register
+
+
+def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
+    """Run a command's coroutine to its end and return the exit status; print its error, if any.
+
+    SIGINT and SIGTERM cancel it, so that what it started is stopped.
+    """
+    terminated = False
+
+    async def main() -> int | None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - inside a coroutine
+
+        def terminate() -> None:
+            nonlocal terminated
+            terminated = True
+            task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, terminate)
+        return await work()
+
+    _log_to_stderr(debug=options.debug)
+    try:
+        checked_tenant(options.tenant)
+        return asyncio.run(main()) or 0
+    except MyriaError as error:
+        if options.debug:
+            traceback.print_exc()
+        console.report(error, as_json=options.json)
+        return error.exit_status
+    except KeyboardInterrupt:
+        console.say("stopped")
+        return STOPPED_BY_INTERRUPT
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        return STOPPED_BY_TERMINATE
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing is left to say, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if options.debug:
+            traceback.print_exc()
+        refused = InvalidArgument(f"{error.filename}: {error.strerror}") if error.filename else None
+        console.report(refused or InternalError(str(error)), as_json=options.json)
+        return (refused or InternalError("")).exit_status
+    except Exception as error:
+        if options.debug:
+            raise
+        console.report(
+            InternalError(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it"),
+            as_json=options.json,
+        )
+        return InternalError.exit_status
+
+
+def _log_to_stderr(*, debug: bool) -> None:
+    level = logging.DEBUG if debug else logging.WARNING
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    for noisy in ("asyncio", "httpx", "httpcore", "mcp"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,99 @@
+"""Where a command's memory lives: a database that was named, or the data folder's embedded server.
+
+The embedded server is found running (then it is left running) or started for the length of the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from myria.errors import ConfigurationError
+from myria.settings import Settings
+from myria.store import schema
+from myria_cli import console
+from myria_cli.embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
+from myria_cli.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How each plane reaches one database. The connection strings may hold passwords: never print them.
+
+    `name` is what people may see: the data folder, or the database without its password.
+    """
+
+    name: str
+    serving: str
+    building: str
+    control: str
+    owner: str
+    embedded: EmbeddedPostgres | None = None
+
+
+@asynccontextmanager
+async def opened(
+    options: Options, settings: Settings, *, create: bool = False, exclusive: bool = False
+) -> AsyncIterator[Place]:
+    """Lend the place of a command for the block.
+
+    Args:
+        create: make and migrate the data folder's database where there is none. A `--dsn` is never migrated here.
+        exclusive: own the data folder (`myria up`): refuse a second one, and stop the server at the end.
+
+    Raises:
+        ConfigurationError: nothing is there yet, and `create` is false.
+        OperationalError: the data folder or its server is not usable.
+    """
+    dsn = options.dsn_of(settings)
+    if dsn is not None:
+        yield Place(name=_without_password(dsn), serving=dsn, building=dsn, control=dsn, owner=dsn)
+        return
+    server = EmbeddedPostgres(options.data_dir, exclusive=exclusive, progress=_announce)
+    if not create:
+        _require_memory(server.data_dir)
+    async with server:
+        if create:
+            dsns = await ensure_roles(server)
+            if await schema.pending(dsns.owner):
+                await schema.migrate(dsns.owner)
+            await grant_roles(server)
+        else:
+            dsns = role_dsns(server)
+        yield Place(
+            name=str(server.data_dir),
+            serving=dsns.server,
+            building=dsns.builder,
+            control=dsns.operator,
+            owner=dsns.owner,
+            embedded=server,
+        )
+
+
+def data_dir_of(options: Options) -> Path:
+    """Return the data folder that a command without --dsn uses."""
+    return (options.data_dir or default_data_dir()).expanduser().absolute()
+
+
+def _require_memory(data_dir: Path) -> None:
+    if not (data_dir / "postgres").is_dir():
+        raise ConfigurationError(
+            f"there is no memory in {data_dir} yet; `myria up`, `myria demo` or `myria import` makes one, "
+            "or name another place with --data-dir or --dsn",
+            data_dir=str(data_dir),
+        )
+
+
+def _announce(step: str, done: bool) -> None:
+    if not done and step != "start PostgreSQL":
+        console.say(f"{step} (first run only) ...", "dim")
+
+
+def _without_password(dsn: str) -> str:
+    """Return what may be shown of a connection string: host, port and database."""
+    if "://" not in dsn:
+        return "the database given by --dsn"
+    rest = dsn.split("://", 1)[1]
+    return "postgresql://" + rest.rpartition("@")[2].split("?")[0]

@@ -1,0 +1,149 @@
+"""The sample conversation of `myria demo`, told over MCP as any client would tell it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import orjson
+from mcp import Client
+from rich.rule import Rule
+from rich.text import Text
+
+from myria.errors import BuildInvalid, ConfigurationError, DeadlineExceeded, InternalError
+from myria_cli import console
+from myria_cli.draw import answer_lines, draw
+from myria_cli.options import Options
+
+BATCH = 100
+POLL_S = 0.2
+LONGEST_BUILD_S = 600.0
+ANSWER_NODES = 14
+"""Nodes of a drawn answer: a tree that fits on a screen."""
+
+CONVERSATION, QUESTIONS = "workshop.jsonl", "questions.jsonl"
+
+
+def folder() -> Path:
+    """Return the folder of the sample: in the wheel, or beside the sources.
+
+    Raises:
+        ConfigurationError: this installation has none.
+    """
+    with resources.as_file(resources.files("myria_cli")) as package:
+        places = (package / "examples", package.parents[1] / "examples")
+    for place in places:
+        if (place / CONVERSATION).is_file():
+            return place
+    raise ConfigurationError(f"the sample {CONVERSATION} is not part of this installation; run the demo from a clone")
+
+
+async def tell(url: str, *, as_json: bool) -> None:
+    """Load the sample into the memory at `url`, wait for its topics, ask the demo's questions, draw the answers.
+
+    Raises:
+        BuildInvalid: the build failed.
+        DeadlineExceeded: it took more than ten minutes.
+    """
+    # A proxy of the environment must not be asked for a loopback address.
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
+    place = folder()
+    events = _json_lines(place / CONVERSATION)
+    questions = [question for question in _json_lines(place / QUESTIONS) if question.get("demo")]
+    async with Client(url) as client:
+        new = await _load(client, events)
+        known = len(events) - new
+        console.say(
+            f"appended {new} events over MCP" + (f", {known} were already there" if known else "")
+            if new
+            else f"the sample's {known} events are already there"
+        )
+        await _wait_for_topics(client, len(events))
+        answers = []
+        for question in questions:
+            answer = await _ask(client, question)
+            answers.append({**question, "answer_tree": answer})
+            if not as_json:
+                _draw(question, answer)
+    if as_json:
+        console.write_json({"appended": new, "already_there": known, "questions": answers})
+
+
+def what_next(options: Options, url: str) -> str:
+    """Return what a person may try now."""
+    where = " --dsn …" if options.dsn else f" --data-dir {options.data_dir}" if options.data_dir else ""
+    return (
+        "Try in another terminal:\n"
+        f'  myria query "soak test heater" --as jonas{where}\n'
+        f"  myria show --as mika --summaries{where}\n"
+        f"  myria status{where}\n"
+        f"  myria verify --deep{where}\n"
+        f"or connect an agent to {url}"
+    )
+
+
+async def _load(client: Client, events: Sequence[Mapping[str, Any]]) -> int:
+    """Append all events in batches; return how many were new."""
+    new = 0
+    with console.meter("appending events over MCP", len(events)) as progress:
+        for start in range(0, len(events), BATCH):
+            answer = await _call(client, "myria.append_events", {"events": list(events[start : start + BATCH])})
+            new += sum(not result["deduplicated"] for result in answer["results"])
+            progress.advance(min(start + BATCH, len(events)))
+    return new
+
+
+async def _wait_for_topics(client: Client, total: int) -> None:
+    """Return once the active snapshot covers the tail; ask for a build if none is coming."""
+    asked = False
+    with console.meter("building topics", total) as progress:
+        for _ in range(round(LONGEST_BUILD_S / POLL_S)):
+            status = await _call(client, "myria.get_snapshot_status", {})
+            tail, busy = status["tail_events"], status["building"] or status["queued"]
+            if status["active_snapshot_id"] and not tail and not busy:
+                return
+            last = status["last_build"]
+            if not busy and asked and last and last["status"] in ("failed", "aborted"):
+                reason = (last["error"] or {}).get("message", last["status"])
+                raise BuildInvalid(f"the build of the sample failed: {reason}", build_id=last["build_id"])
+            if not busy:
+                await _call(client, "myria.trigger_build", {"reason": "demo"})
+                asked = True
+            progress.advance(max(0, total - tail))
+            await asyncio.sleep(POLL_S)
+    raise DeadlineExceeded(f"the topics were not built within {LONGEST_BUILD_S:.0f} seconds")
+
+
+async def _ask(client: Client, question: Mapping[str, Any]) -> dict[str, Any]:
+    return await _call(
+        client,
+        "myria.query_references",
+        {"participants": question["participants"], "query": question["question"], "max_nodes": ANSWER_NODES},
+    )
+
+
+async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    content: Any = result.structured_content
+    if result.is_error or not isinstance(content, dict):
+        raise InternalError(f"{tool} failed: {json.dumps(content, ensure_ascii=False)}")
+    return content
+
+
+def _draw(question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    who = ", ".join(question["participants"])
+    console.write("")
+    console.write(Rule(Text(f"{who} asks: {question['question']}", style="bold"), align="left"))
+    draw(answer_lines(answer, marked=frozenset(question.get("evidence") or ())), console.out())
+    console.write(Text(f"A person would say: {question['answer']}  (★ the events it rests on)", style="italic"))
+    sys.stdout.flush()
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines() if line.strip()]

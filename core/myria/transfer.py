@@ -1,0 +1,310 @@
+"""Moving a memory: every event out as JSON lines, and JSON lines in, exactly once.
+
+A line is the arguments of `append_event` with the `event_id`. Derived state does not travel: a deterministic rebuild of
+an import gives the same node_ids, because order and identities are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from myria import errors
+from myria.building.capture import high_water_mark
+from myria.canonical import digest
+from myria.contract.event import NewEvent, parse_event
+from myria.contract.limits import Limits
+from myria.contract.memory import AppendResult
+from myria.ingest import Ingest
+from myria.jsontext import decode
+from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.database import Connection, Database
+from myria.store.queries import sql
+
+IMPORT_BATCH = 500
+"""Events per commit of an import."""
+
+EXPORT_PAGE = 2_000
+"""Events per page of an export; each page is a short transaction of its own."""
+
+RETRY_FOR_S = 60.0
+"""How long an import waits for a database that is away before it gives up (and can be run again)."""
+
+_LINE_SLACK = 64 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedLine:
+    """A line that was not imported: its number (from 1), the error's code, and what to do."""
+
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportCount:
+    """What became of the lines read so far. `bytes_read` serves a progress bar."""
+
+    lines: int = 0
+    imported: int = 0
+    already_there: int = 0
+    refused: int = 0
+    blank: int = 0
+    bytes_read: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts a program wants."""
+        return {
+            "lines": self.lines,
+            "imported": self.imported,
+            "already_there": self.already_there,
+            "refused": self.refused,
+            "blank": self.blank,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    event: NewEvent
+
+
+def longest_line(limits: Limits) -> int:
+    """Return the longest line that can hold an acceptable event, in bytes: every character may be escaped."""
+    return 6 * limits.payload_bytes + _LINE_SLACK
+
+
+async def import_lines(
+    ingest: Ingest,
+    tenant: str,
+    lines: Iterable[bytes],
+    limits: Limits,
+    *,
+    ignore: Collection[str] = (),
+    on_refused: Callable[[RefusedLine], None],
+    on_progress: Callable[[ImportCount], None] = lambda _: None,
+) -> ImportCount:
+    """Append the events of JSON lines in their order; run again, it adds nothing twice.
+
+    A line with an event_id gets exactly that one; a line with a source_event_key is recognised by it; a line with
+    neither is recognised by its whole content (and how many equal lines came before it).
+
+    Args:
+        lines: one JSON object each; as `read_lines` gives them.
+        ignore: fields beside the contract's that are dropped; any other unknown field refuses its line.
+        on_refused: told about each line that was not imported.
+
+    Raises:
+        UnavailableError: the database stayed away for a minute; what was imported so far is kept.
+    """
+    count = ImportCount()
+    seen: Counter[bytes] = Counter()
+    batch: list[_Line] = []
+
+    def refuse(line: int, error: errors.MyriaError) -> None:
+        count.refused += 1
+        on_refused(RefusedLine(line=line, code=error.code, message=error.message))
+
+    for text in lines:
+        count.lines += 1
+        count.bytes_read += len(text)
+        if count.lines == 1:
+            text = text.removeprefix(_BOM)
+        if not text.strip():
+            count.blank += 1
+            continue
+        try:
+            event = _parse(text, limits, ignore)
+        except errors.MyriaError as error:
+            refuse(count.lines, error)
+            continue
+        batch.append(_Line(count.lines, _named(event, seen)))
+        if len(batch) >= IMPORT_BATCH:
+            await _store(ingest, tenant, batch, count, refuse)
+            batch = []
+            on_progress(count)
+    await _store(ingest, tenant, batch, count, refuse)
+    on_progress(count)
+    return count
+
+
+def read_lines(read: Callable[[int], bytes], longest: int) -> Iterable[bytes]:
+    """Yield lines with their line ends from a binary `readline`; one beyond `longest` bytes is cut, so it is refused.
+
+    The cut line keeps `longest` + 1 bytes: enough to be told from every acceptable one, bounded in memory.
+    """
+    while text := read(longest + 1):
+        if len(text) > longest and not text.endswith(b"\n"):
+            while (rest := read(longest)) and not rest.endswith(b"\n"):
+                pass
+        yield text
+
+
+def _parse(text: bytes, limits: Limits, ignore: Collection[str]) -> NewEvent:
+    if len(text) > longest_line(limits):
+        raise errors.BodyTooLarge(
+            f"the line is longer than {longest_line(limits)} bytes, more than any acceptable event",
+            limit=longest_line(limits),
+        )
+    value = decode(text)
+    if isinstance(value, dict):
+        for name in ignore:
+            value.pop(name, None)
+    return parse_event(value, limits, importing=True)
+
+
+def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
+    """Give an event without event_id and key an event_id made of its content, so that a second import knows it."""
+    if event.event_id is not None or event.source_event_key is not None:
+        return event
+    content = digest(
+        {
+            "timestamp": event.timestamp,
+            "channel": event.channel,
+            "participants": list(event.participants),
+            "payload": hashlib.sha256(event.payload_json).digest(),
+            "context_id": event.context_id,
+            "type": event.type,
+            "topic_hints": [[hint.hint, repr(hint.confidence)] for hint in event.topic_hints],
+            "internal": event.internal,
+        }
+    )[:16]
+    repeat = seen[content]
+    seen[content] += 1
+    tail = digest({"content": content, "repeat": repeat}).hex()[:20]
+    milliseconds = max(0, min(event.timestamp // 1000, 2**48 - 1))
+    return replace(event, event_id=f"evt_{milliseconds:012x}{tail}")
+
+
+async def _store(
+    ingest: Ingest,
+    tenant: str,
+    batch: Sequence[_Line],
+    count: ImportCount,
+    refuse: Callable[[int, errors.MyriaError], None],
+) -> None:
+    """Append a batch as one commit; one that is refused is halved until the lines at fault stand alone."""
+    if not batch:
+        return
+    try:
+        results = await _patiently(ingest, tenant, [line.event for line in batch])
+    except (errors.InputError, errors.ConflictError) as error:
+        if len(batch) == 1:
+            refuse(batch[0].number, error)
+            return
+        middle = len(batch) // 2
+        await _store(ingest, tenant, batch[:middle], count, refuse)
+        await _store(ingest, tenant, batch[middle:], count, refuse)
+        return
+    for line, result in zip(batch, results, strict=True):
+        if result.payload_differs:
+            refuse(line.number, _differs(line.event, result))
+        elif result.deduplicated:
+            count.already_there += 1
+        else:
+            count.imported += 1
+
+
+async def _patiently(ingest: Ingest, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+    give_up = time.monotonic() + RETRY_FOR_S
+    delay = 0.1
+    while True:
+        try:
+            return await ingest.import_events(tenant, events)
+        except errors.UnavailableError:
+            if time.monotonic() + delay > give_up:
+                raise
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, 2.0)
+
+
+def _differs(event: NewEvent, result: AppendResult) -> errors.MyriaError:
+    return errors.EventIdConflict(
+        f"source_event_key {event.source_event_key!r} of channel {event.channel!r} exists already with other content; "
+        "the first one stays",
+        existing_event_id=result.event_id,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPage:
+    """Some lines of an export, and the number of events in them."""
+
+    text: bytes
+    events: int
+
+
+async def export_bound(database: Database, tenant: str) -> int:
+    """Return an event_seq up to which every event of the tenant is committed; what is appended later lies beyond it.
+
+    Raises:
+        DeadlineExceeded: appends left no instant for the lock within 30 seconds.
+    """
+    return (await high_water_mark(database, tenant)).cutoff
+
+
+async def count_events(database: Database, tenant: str, bound: int) -> int:
+    """Return how many events an export up to `bound` holds."""
+    async with database.read(tenant) as connection:
+        total: int = await connection.fetchval(sql("transfer.count"), tenant, bound)
+        return total
+
+
+async def export_pages(database: Database, tenant: str, bound: int) -> AsyncIterator[ExportPage]:
+    """Yield every event up to `bound` (from `export_bound`) as JSON lines, in event_seq order.
+
+    Pages are read in transactions of their own, so a slow reader of the export holds nothing back in the database.
+    """
+    after = 0
+    while True:
+        async with database.read(tenant) as connection:
+            rows = await _page(connection, tenant, after, bound)
+        if not rows:
+            return
+        after = rows[-1]["event_seq"]
+        yield ExportPage(text=b"".join(_export_line(row) for row in rows), events=len(rows))
+
+
+async def _page(connection: Connection, tenant: str, after: int, bound: int) -> list[Any]:
+    return list(await connection.fetch(sql("transfer.page"), tenant, after, bound, EXPORT_PAGE))
+
+
+def _export_line(row: Any) -> bytes:
+    head: dict[str, Any] = {
+        "event_id": row["event_id"],
+        "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+        "channel": row["channel"],
+        "participants": list(row["participants"]),
+    }
+    for name in ("source_event_key", "type", "context_id"):
+        if row[name] is not None:
+            head[name] = row[name]
+    if row["internal"]:
+        head["internal"] = True
+    parts = [orjson.dumps(head)[:-1]]
+    if row["topic_hints"] != "[]":
+        parts += [b',"topic_hints":', row["topic_hints"].encode()]
+    parts += [b',"payload":', _payload(row["payload"]).encode(), b"}\n"]
+    return b"".join(parts)
+
+
+def _payload(text: str) -> str:
+    """Return JSON text that an import reads back: PostgreSQL writes 1e300 with all its zeros, as if an integer."""
+    if "00000000000" not in text:
+        return text
+    return json.dumps(json.loads(text, parse_int=_number), ensure_ascii=False, separators=(",", ":"))
+
+
+def _number(digits: str) -> int | float:
+    value = int(digits) if len(digits) < 25 else 2**64
+    return value if -(2**63) <= value < 2**64 else float(digits)
