@@ -121,7 +121,8 @@ class ServerMetrics:
             self._database_up = False
             return
         self._database_up = True
-        self._activated_at = _moment(active) if active else None
+        activated = active and active.get("activated_at")
+        self._activated_at = _seconds(activated) if activated else None
         build = self._status.get("last_build") or {}
         if build.get("finished_at") and build.get("build_id") != self._last_build:
             self._last_build = build["build_id"]
@@ -193,13 +194,6 @@ class _Collector:
 
     def describe(self) -> list[Metric]:
         return []
-
-
-def _moment(snapshot: Mapping[str, Any]) -> float | None:
-    for name in ("published_at", "activated_at", "finished_at", "created_at"):
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            return _seconds(snapshot[name])
-    return None
 
 
 def _seconds(timestamp: str) -> float:

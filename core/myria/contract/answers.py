@@ -187,14 +187,36 @@ class TopicAnswer(Answer):
     topic: TopicRecord
 
 
-class Snapshot(Answer):
-    """One snapshot of the registry (§9.2)."""
+class Violation(Answer):
+    """A validation rule that a snapshot broke (§12)."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
+
+    rule: str
+    message: str
+
+
+class Snapshot(Answer):
+    """One snapshot of the registry (§9.2)."""
 
     snapshot_id: str
     parent_snapshot_id: str | None
     status: str
+    number: int
+    build_id: str | None
+    first_event_seq: int | None
+    cutoff: int = Field(description="The highest event_seq it may hold")
+    builder_version: str | int | None
+    planner_version: str | int | None
+    summarizer_version: str | int | None
+    merge_policy_version: str | int | None
+    validation: Literal["pending", "passed", "failed"]
+    violations: list[Violation]
+    counts: dict[str, int]
+    created_at: str
+    completed_at: str | None
+    activated_at: str | None
+    archived_at: str | None
 
 
 class ActiveSnapshot(Answer):
@@ -211,7 +233,7 @@ class Snapshots(Answer):
 
 
 class LastBuild(Answer):
-    """The build that ended, or began, last."""
+    """The newest build."""
 
     build_id: str
     trigger: str
@@ -219,22 +241,54 @@ class LastBuild(Answer):
     snapshot_id: str | None
     started_at: str | None
     finished_at: str | None
-    error: dict[str, Any] | str | None
-    counts: dict[str, Any]
+    error: Failure | None
+    counts: dict[str, int]
+
+
+class ManualTrigger(Answer):
+    """Whether trigger_build works."""
+
+    enabled: bool
+
+
+class InactivityTrigger(Answer):
+    """A build after a quiet period."""
+
+    enabled: bool
+    timeout_s: float
+    last_event_at: str | None
+
+
+class TailTrigger(Answer):
+    """A build after so many new events."""
+
+    enabled: bool
+    max_unindexed_events: int
+
+
+class Triggers(Answer):
+    """What starts builds, and what holds them back (§11)."""
+
+    manual: ManualTrigger
+    inactivity: InactivityTrigger
+    tail_threshold: TailTrigger
 
 
 class Status(Answer):
     """get_snapshot_status."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
-
     active_snapshot_id: str | None
     tail_events: int = Field(description="Events a build would take")
     building: bool
     queued: int
-    paused: bool
+    paused: bool = Field(description="Automatic builds wait: after a rollback, or for a held snapshot")
+    paused_reason: str | None
+    paused_since: str | None
+    held_snapshot_id: str | None
     last_build: LastBuild | None
-    triggers: dict[str, Any]
+    triggers: Triggers
+    consecutive_failures: int = Field(description="Builds that failed since the last good one")
+    retry_at: str | None
 
 
 class BuildRequested(Answer):

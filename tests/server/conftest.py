@@ -1,0 +1,32 @@
+"""A real memory over a real database, served over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myria.memory import Memory
+from myria.settings import Settings
+from tests.server.wire import Served, serving
+from tests.support.postgres import Database
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """The defaults."""
+    return Settings()
+
+
+@pytest.fixture
+async def memory(database: Database, settings: Settings) -> AsyncIterator[Memory]:
+    """The memory of one test."""
+    async with Memory(database.server_dsn, settings) as one:
+        yield one
+
+
+@pytest.fixture
+async def served(memory: Memory, settings: Settings) -> AsyncIterator[Served]:
+    """A server of that memory."""
+    async with serving(memory, settings) as one:
+        yield one
