@@ -61,7 +61,7 @@ _BEFORE_MONTH = frozenset(_PREPOSITIONS.split())
 _AMBIGUOUS = frozenset(("may", "march", "mar", "jan", "jun", "dec", "sep"))
 _YEARS = range(1900, 2101)
 _MOST_YEARS = 40
-_AROUND_DAY = (8, 8)
+_DAYS_BEFORE, _DAYS_AFTER = 4, 14
 _WORD = re.compile(r"[A-Za-z]+|\d+")
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 
@@ -196,8 +196,7 @@ def _span(first: int, last: int) -> range:
 
 
 def _around(day: int) -> Window:
-    before, after = _AROUND_DAY
-    return _window(day - before, day + after + 1, exact=True)
+    return _window(day - _DAYS_BEFORE, day + _DAYS_AFTER + 1, exact=True)
 
 
 def _window(start: int, end: int, *, exact: bool) -> Window:

@@ -26,7 +26,7 @@ LOOSE_SEGMENT: Final = 5
 LOOSE_RUN: Final = 60
 """Greatest length of a run of documents outside the tree: dense streams have no gaps."""
 
-REACH: Final = 3
+REACH: Final = 2
 """How far a document lends evidence to its neighbours in time."""
 
 Mask = npt.NDArray[np.bool_]

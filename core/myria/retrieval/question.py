@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from myria.analysis import Token, is_stopword, terms, tokens
@@ -24,6 +25,8 @@ QUERY_BYTES: Final = 8 * 1024
 MAX_WORDS: Final = 256
 """How many different words of a query are looked up."""
 
+_SHORTEST_PART: Final = 4
+_LONGEST_COMPOUND: Final = 24
 _SAME_FIRST_NAME: Final = 3
 _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
 _ASKS_WHEN: Final = re.compile(
@@ -45,10 +48,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One thing to look for: a term, and others that may stand in for it."""
+    """One thing to look for: a term, and others that may stand in for it.
+
+    `parts` are pairs of terms, one after the other, that the term may be a compound of: they count where the term
+    itself occurs nowhere and both of a pair do.
+    """
 
     term: str
     instead: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +102,15 @@ def read(question: Question, *, speakers: Iterable[str], participants: Iterable[
     spoken = [term for term in unique if not is_stopword(term)]
     content = [term for term in spoken if not heard or term not in taken]
     meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
+    joined = _joined(found)
     by_speaker = bool(heard) and not content
     only_when = bool(meant) and all(is_date_word(term) for term in content)
     return Reading(
         asked=True,
-        words=tuple(Word(term=term, instead=related(term)) for term in (content or spoken or unique)[:MAX_WORDS]),
+        words=tuple(
+            Word(term=term, instead=(*related(term), *joined.get(term, ())), parts=_parts_of(term))
+            for term in (content or spoken or unique)[:MAX_WORDS]
+        ),
         hint_words=hint_words,
         hints=hints,
         speakers=heard,
@@ -122,13 +134,13 @@ def _named(found: Sequence[Token], names: Sequence[str]) -> tuple[set[str], set[
     places = {term: at for at, term in reversed(list(enumerate(said)))}
     sharing: dict[str, int] = {}
     for name in names:
-        parts = _parts(name)
+        parts = _name_terms(name)
         if parts:
             sharing[parts[0]] = sharing.get(parts[0], 0) + 1
     named: set[str] = set()
     taken: set[str] = set()
     for name in names:
-        parts = _parts(name)
+        parts = _name_terms(name)
         if not parts or parts[0] not in places:
             continue
         whole = _follows(said, parts)
@@ -138,8 +150,28 @@ def _named(found: Sequence[Token], names: Sequence[str]) -> tuple[set[str], set[
     return named, taken - _ROLES
 
 
+def _joined(found: Sequence[Token]) -> dict[str, tuple[str, ...]]:
+    """Return the compounds that neighbouring words may be written as ("road trip": "roadtrip"), by each of them."""
+    compounds: dict[str, dict[str, None]] = {}
+    for left, right in pairwise(found):
+        if is_stopword(left.term) or is_stopword(right.term) or not (left.term.isascii() and right.term.isascii()):
+            continue
+        for term in terms(left.surface + right.surface):
+            compounds.setdefault(left.term, {})[term] = None
+            compounds.setdefault(right.term, {})[term] = None
+    return {term: tuple(others) for term, others in compounds.items()}
+
+
+def _parts_of(term: str) -> tuple[str, ...]:
+    """Return the pairs of words that a term may be a compound of ("roadtrip": "road", "trip")."""
+    if not (term.isascii() and term.isalpha()) or len(term) > _LONGEST_COMPOUND:
+        return ()
+    pairs = [(terms(term[:at]), terms(term[at:])) for at in range(_SHORTEST_PART, len(term) - _SHORTEST_PART + 1)]
+    return tuple(part for left, right in pairs for part in (*left, *right))
+
+
 @lru_cache(maxsize=8192)
-def _parts(name: str) -> tuple[str, ...]:
+def _name_terms(name: str) -> tuple[str, ...]:
     return tuple(terms(name))
 
 

@@ -35,17 +35,19 @@ _K1: Final = 900
 """BM25's saturation of repeated words, in permille."""
 _B: Final = 500
 """BM25's allowance for length, in permille."""
-_PREVIOUS: Final = (50, 25, 10)
-"""Percent of their own score that the 1st, 2nd and 3rd document before lend: an answer follows its question."""
-_NEXT: Final = (30, 15, 0)
+_PREVIOUS: Final = (40, 20)
+"""Percent of their own score that the 1st and 2nd document before lend."""
+_ANSWERS: Final = 30
+"""Percent more that the document right before lends if it ends in a question: what follows is its answer."""
+_NEXT: Final = (30, 20)
 """The same of documents after."""
-_LEAF: Final = 40
+_LEAF: Final = 30
 """Percent of the best match of each word within the leaf."""
-_UNIT: Final = 30
+_UNIT: Final = 40
 """Percent of the best match of each word within the unit (a stretch of conversation)."""
 _RELATED: Final = 50
 """Percent a related word counts of the word itself."""
-_SPEAKER: Final = 180
+_SPEAKER: Final = 200
 """Percent of the score of what a named person said."""
 _PARTICIPANT: Final = 125
 """Percent of the score in scopes with a named participant, where others have none."""
@@ -226,7 +228,11 @@ class _Plan:
     @classmethod
     def of(cls, reading: Reading, corpora: Sequence[Corpus], census: _Census) -> _Plan:
         wanted = sorted(
-            {term_id(term) for word in (*reading.words, *reading.hint_words) for term in (word.term, *word.instead)}
+            {
+                term_id(term)
+                for word in (*reading.words, *reading.hint_words)
+                for term in (word.term, *word.instead, *word.parts)
+            }
         )
         ids = np.array(wanted, dtype=np.int64)
         frequency = dict(zip(wanted, _frequencies(ids, corpora).tolist(), strict=True))
@@ -249,6 +255,10 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
     for at, word in enumerate(words):
         own = term_id(word.term)
         instead = [identity for identity in map(term_id, word.instead) if frequency[identity]]
+        if not frequency[own]:
+            parts = [term_id(part) for part in word.parts]
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            instead += [part for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair]
         if frequency[own]:
             idf = _idf(docs, frequency[own])
             alternatives = [(own, 100)]
@@ -334,7 +344,7 @@ def _scores(
     if reading.asked:
         _lend(own, total, timeline)
         total += _LEAF * in_leaf[timeline.leaf]
-        total += _UNIT * in_unit[timeline.unit]
+        total += _UNIT * in_unit[timeline.unit] * (total > 0)
         if matched_only:
             total[own == 0] = 0
         _weigh(plan, corpus, total, timeline, voiced)
@@ -415,9 +425,9 @@ def _lend(own: Ints, total: Ints, timeline: Timeline) -> None:
     for step, (previous, following, linked) in enumerate(zip(_PREVIOUS, _NEXT, timeline.linked, strict=True), 1):
         if len(linked) == 0:
             continue
-        total[step:] += own[:-step] * linked * previous
-        if following:
-            total[:-step] += own[step:] * linked * following
+        percent = previous + _ANSWERS * (timeline.flags[:-1] & ASKS).astype(np.int64) if step == 1 else previous
+        total[step:] += own[:-step] * linked * percent
+        total[:-step] += own[step:] * linked * following
 
 
 def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced: Mask | None) -> None:
