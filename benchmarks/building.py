@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from benchmarks.processes import run
-from myria.building.run import run_build
+from benchmarks.processes import MYRIA, run
 from myria.ids import new_id
-from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria_cli.embedded import RoleDsns
@@ -54,7 +50,7 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
         if taken is None:
             raise RuntimeError("another build of this database is not finished; drop the work folder's databases")
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "benchmarks.building", build_id]
+        command = [*MYRIA, "build", "--tenant", TENANT, "--build", build_id]
         env = {"MYRIA_POSTGRES_DSN": dsns.builder}
         ended = await asyncio.gather(*(run(command, env=env, log=log) for _ in range(processes)))
         async with database.read(TENANT) as connection:
@@ -70,13 +66,3 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
         counts=counts,
         snapshot_id=row["snapshot_id"],
     )
-
-
-def main() -> None:
-    """Work on the build named on the command line, as `myria build` does."""
-    outcome = asyncio.run(run_build(Settings.load(), os.environ["MYRIA_POSTGRES_DSN"], TENANT, sys.argv[1]))
-    raise SystemExit(outcome.exit_status)
-
-
-if __name__ == "__main__":
-    main()

@@ -202,6 +202,9 @@ async def run(command: Sequence[str], *, env: Mapping[str, str], log: Path | Non
         output, _ = await process.communicate()
     finally:
         watcher.cancel()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     ran = Ran(
         seconds=time.monotonic() - began,
         cpu_s=last.cpu_s,

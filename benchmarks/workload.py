@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -40,11 +41,15 @@ async def events_file(options: Common, n: int, *, sets: int = 0) -> Path:
 
 
 def renamed_stream(path: Path, *, skip: int, count: int, name: str) -> Iterator[bytes]:
-    """Yield events `skip` .. `skip + count` of a one-scope file as lines of a scope of their own, called `name`."""
+    """Yield events `skip` .. `skip + count` of a one-scope file as lines of a scope of their own, called `name`.
+
+    They bring their event_id, on which topic boundaries depend: so they are the same events in every database.
+    """
     with path.open("rb") as source:
         for event in event_arguments(islice(source, skip, skip + count)):
             event["participants"] = [f"{name}_{one}" for one in event["participants"]]
             event["channel"] = name
+            event["event_id"] = "evt_" + sha256(f"{name}/{event['source_event_key']}".encode()).hexdigest()[:32]
             yield orjson.dumps(event)
 
 

@@ -1,0 +1,321 @@
+"""What a build costs when little is new: an incremental build must cost what changed, never what is there.
+
+Ten scopes of 1,500 to 2,500 events, the same in every database, are added beside the generated events. Then each round
+appends 100 events at the end of each of them and builds, in turn for every size. The same is measured for one scope of
+a million events, and how long moving the pointer takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.building import Built, build
+from benchmarks.cluster import Cluster
+from benchmarks.figures import median, ratios
+from benchmarks.load import LoadProcess
+from benchmarks.mcp_http import tool_call
+from benchmarks.options import Common, common, parser
+from benchmarks.prepared import built, load, spare
+from benchmarks.processes import myria_server
+from benchmarks.report import Report, number
+from benchmarks.statements import statement
+from benchmarks.workload import events_file, renamed_stream
+from myria_cli import console
+from myria_cli.embedded import RoleDsns
+
+PART = "builds"
+TARGETS = 10
+FIRST_TARGET_EVENTS = 1_500
+TARGET_STEP = 40
+ADDED = 100
+STRIDE = 3_000
+"""Events of the one-scope stream that each target may use."""
+
+ONE_SCOPE = 1_000_000
+SMALL_ONE_SCOPE = 20_000
+POINTER_SIZE = 100_000
+POINTER_CALLS = 50
+PUBLISHES = 5
+INDEX_TABLES = ("nodes", "renderings", "scope_roots", "search_blocks", "topics")
+
+MOST_TIME_RATIO = 2.0
+MOST_ROWS_DIFFERENCE = 0.10
+MOST_ONE_SCOPE_S = 5.0
+MOST_ONE_SCOPE_ROWS = 1_000
+MOST_ROLLBACK_MS = 100.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Grown:
+    """A database that grows by rounds, and what each incremental build took and wrote."""
+
+    name: str
+    size: int
+    builds: list[Built] = field(default_factory=list)
+    rows: list[dict[str, int]] = field(default_factory=list)
+
+    def seconds(self) -> list[float]:
+        """Return the seconds of each build."""
+        return [one.seconds for one in self.builds]
+
+    def totals(self) -> list[int]:
+        """Return the rows that each build inserted, updated or deleted."""
+        return [sum(rows.values()) for rows in self.rows]
+
+
+async def measure(options: Common, *, rounds: int, one_scope: int) -> int:
+    """Prepare, run the rounds, and write the report; return the exit status."""
+    report = Report(PART)
+    async with Cluster(options.work_dir) as cluster:
+        report.figures["postgres"] = await cluster.versions()
+        stream = await events_file(options, TARGETS * STRIDE, sets=1)
+        grown = [await _with_targets(cluster, options, stream, size) for size in options.sizes]
+        for round_ in range(rounds + 1):
+            for one in grown:
+                dsns = cluster.dsns(one.name)
+                lines = (line for i in range(TARGETS) for line in _addition(stream, i, round_))
+                await load(dsns.server, lines, total=TARGETS * ADDED, what="appending")
+                await _build_round(cluster, options, one, counted=round_ > 0, what=f"round {round_} of {rounds}")
+        publish_incremental(report, grown)
+        await _one_scope(cluster, options, report, rounds, one_scope)
+        await _pointer(cluster, options, report)
+    return report.finish(options.out)
+
+
+async def _with_targets(cluster: Cluster, options: Common, stream: Path, size: int) -> Grown:
+    base = await built(cluster, options, size)
+    name = f"{base.name}_targets"
+    console.say(f"copying {base.name}, adding {TARGETS} scopes ...", "dim")
+    dsns = await cluster.clone(base.name, name)
+    total = sum(_target_size(i) for i in range(TARGETS))
+    lines = (
+        line
+        for i in range(TARGETS)
+        for line in renamed_stream(stream, skip=i * STRIDE, count=_target_size(i), name=_target(i))
+    )
+    await load(dsns.server, lines, total=total, what="adding scopes")
+    await build(dsns, options.work_dir / "log" / f"{name}.log")
+    await cluster.tidy(name)
+    return Grown(name=name, size=size)
+
+
+def _target(i: int) -> str:
+    return f"target{i:02d}"
+
+
+def _target_size(i: int) -> int:
+    return FIRST_TARGET_EVENTS + TARGET_STEP * i
+
+
+def _addition(stream: Path, i: int, round_: int) -> Iterator[bytes]:
+    skip = i * STRIDE + _target_size(i) + round_ * ADDED
+    return renamed_stream(stream, skip=skip, count=ADDED, name=_target(i))
+
+
+async def _build_round(cluster: Cluster, options: Common, one: Grown, *, counted: bool, what: str) -> None:
+    """Build what was appended; the first round of a database is not counted: it warms the cluster."""
+    before = await _rows_written(cluster, one.name)
+    ran = await build(cluster.dsns(one.name), options.work_dir / "log" / f"{one.name}.log")
+    after = await _rows_written(cluster, one.name)
+    written = {table: after[table] - before.get(table, 0) for table in after if after[table] != before.get(table, 0)}
+    console.say(f"{what}: {one.name}: {ran.seconds:.2f} s, {sum(written.values()):,} rows", "dim")
+    if counted:
+        one.builds.append(ran)
+        one.rows.append(written)
+
+
+async def _rows_written(cluster: Cluster, name: str) -> dict[str, int]:
+    # Backends report their counts when they end or idle; every connection of the build has ended by now.
+    await asyncio.sleep(1.1)
+    connection = await cluster.connect(name)
+    try:
+        rows = await connection.fetch(statement("rows_written"))
+    finally:
+        await connection.close()
+    return {row["table"]: row["inserted"] + row["updated"] + row["deleted"] for row in rows}
+
+
+def publish_incremental(report: Report, grown: list[Grown]) -> None:
+    """Print and note the incremental builds of ten scopes."""
+    base = grown[0]
+    tables = sorted({table for one in grown for rows in one.rows for table in rows})
+    shown = [table for table in tables if table in INDEX_TABLES]
+    lines = []
+    for one in grown:
+        against = ratios(one.seconds(), base.seconds())
+        rows_ratio = ratios([float(total) for total in one.totals()], [float(total) for total in base.totals()])
+        by_table = {table: median([float(rows.get(table, 0)) for rows in one.rows]) for table in tables}
+        report.figures[f"10 x 100 events at {one.size}"] = {
+            "seconds": [round(value, 3) for value in one.seconds()],
+            "seconds_median": round(median(one.seconds()), 3),
+            "process_seconds_median": round(median([each.process_seconds for each in one.builds]), 3),
+            "cpu_s_median": round(median([each.cpu_s for each in one.builds]), 3),
+            "peak_mib": round(max(each.peak_mib for each in one.builds)),
+            "rows": one.totals(),
+            "rows_by_table": by_table,
+            "counts": one.builds[-1].counts,
+            "time_ratio": round(median(against), 3),
+            "rows_ratio": round(median(rows_ratio), 4),
+        }
+        lines.append(
+            (
+                f"{one.size:,}",
+                number(median(one.seconds()), 2),
+                number(median([each.process_seconds for each in one.builds]), 2),
+                number(median(against), 2),
+                number(median([float(total) for total in one.totals()]), 0),
+                *(number(by_table[table], 0) for table in shown),
+                number(sum(by_table[table] for table in tables if table not in INDEX_TABLES), 0),
+            )
+        )
+        if one is not base:
+            report.check(f"time at {one.size:,} / at {base.size:,}", median(against), MOST_TIME_RATIO)
+            difference = max(abs(ratio - 1) for ratio in rows_ratio)
+            report.check(f"rows at {one.size:,} against {base.size:,}, difference", difference, MOST_ROWS_DIFFERENCE)
+    columns = ("beside", "build s", "process s", "time ratio", "rows", *shown, "bookkeeping")
+    report.table(f"100 events at the end of each of {TARGETS} scopes, rows by table, median of rounds", columns, lines)
+
+
+async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: int, size: int) -> None:
+    base = await built(cluster, options, size, sets=1)
+    rounds = min(rounds, spare(size, 1) // ADDED - 1)
+    report.figures[f"one scope of {size}"] = {"base": base.figures}
+    one = Grown(name=f"{base.name}_grown", size=size)
+    console.say(f"copying {base.name} ...", "dim")
+    dsns = await cluster.clone(base.name, one.name)
+    await cluster.tidy(one.name)
+    stream = await events_file(options, size + spare(size, 1), sets=1)
+    for round_ in range(rounds + 1):
+        lines = _slice(stream, size + round_ * ADDED)
+        await load(dsns.server, lines, total=ADDED, what="appending")
+        await _build_round(cluster, options, one, counted=round_ > 0, what=f"one scope, round {round_} of {rounds}")
+    figures: dict[str, Any] = {
+        "seconds": [round(value, 3) for value in one.seconds()],
+        "process_seconds_median": round(median([each.process_seconds for each in one.builds]), 3),
+        "peak_mib": round(max(each.peak_mib for each in one.builds)),
+        "rows": one.totals(),
+        "rows_by_table": one.rows[-1],
+        "counts": one.builds[-1].counts,
+    }
+    report.figures[f"one scope of {size}"] |= figures
+    report.table(
+        f"100 new events in one scope of {size:,}",
+        ("", "build s", "process s", "rows", "peak MiB", "full build s", "full peak MiB"),
+        [
+            (
+                "median of rounds",
+                number(median(one.seconds())),
+                number(figures["process_seconds_median"]),
+                number(median([float(total) for total in one.totals()]), 0),
+                number(figures["peak_mib"], 0),
+                number(base.figures["full_build_s"], 1),
+                number(base.figures["builder_peak_mib"], 0),
+            )
+        ],
+    )
+    report.check(f"100 events in one scope of {size:,}: time", max(one.seconds()), MOST_ONE_SCOPE_S, unit="s")
+    report.check(f"100 events in one scope of {size:,}: rows", max(one.totals()), MOST_ONE_SCOPE_ROWS)
+    await cluster.drop(one.name)
+
+
+def _slice(stream: Path, skip: int) -> Iterator[bytes]:
+    with stream.open("rb") as source:
+        for i, line in enumerate(source):
+            if i >= skip + ADDED:
+                return
+            if i >= skip:
+                yield line
+
+
+async def _pointer(cluster: Cluster, options: Common, report: Report) -> None:
+    """Move the pointer over MCP: to and fro between two snapshots while builds run, then publish held ones."""
+    size = POINTER_SIZE if POINTER_SIZE in options.sizes else max(options.sizes)
+    base = await built(cluster, options, size)
+    name = f"{base.name}_pointer"
+    log = options.work_dir / "log" / f"{name}.log"
+    stream = await events_file(options, TARGETS * STRIDE, sets=1)
+    dsns = await cluster.clone(base.name, name)
+
+    async def append(part: int) -> None:
+        lines = renamed_stream(stream, skip=part * ADDED, count=ADDED, name=_target(0))
+        await load(dsns.server, lines, total=ADDED, what="appending")
+
+    await append(0)
+    second = await build(dsns, log)
+    publishes: list[float] = []
+    async with LoadProcess() as clients, myria_server(dsns.server, log.with_suffix(".server.log")) as server:
+        to_and_fro = [
+            tool_call(server.port, "rollback", {}),
+            tool_call(server.port, "rollback", {"to": second.snapshot_id}),
+        ]
+        enough = asyncio.Event()
+        builds = asyncio.create_task(_keep_building(dsns, log, enough))
+        await asyncio.sleep(2.0)
+        moved = await clients.run(to_and_fro, port=server.port, connections=1, count=POINTER_CALLS)
+        enough.set()
+        await builds
+        for part in range(1, PUBLISHES + 1):
+            await append(part)
+            held = await build(dsns, log, hold=True)
+            publish = tool_call(server.port, "publish_snapshot", {"snapshot_id": held.snapshot_id})
+            published = await clients.run([publish], port=server.port, connections=1, count=1)
+            publishes.append(published.latency.p50)
+            if published.errors:
+                raise RuntimeError(published.first_error)
+    if moved.errors:
+        raise RuntimeError(moved.first_error)
+    report.figures[f"pointer at {size}"] = {
+        "rollback_ms": moved.latency.to_json(),
+        "publish_ms": [round(value, 2) for value in publishes],
+    }
+    report.table(
+        f"moving the pointer over MCP at {size:,} events",
+        ("", "calls", "p50 ms", "p95 ms"),
+        [
+            (
+                "rollback while builds run",
+                moved.latency.count,
+                number(moved.latency.p50),
+                number(moved.latency.p95),
+            ),
+            ("publish a held snapshot", len(publishes), number(median(publishes)), number(max(publishes))),
+        ],
+    )
+    report.check("rollback p95 while builds run", moved.latency.p95, MOST_ROLLBACK_MS, unit="ms")
+    await cluster.drop(name)
+
+
+async def _keep_building(dsns: RoleDsns, log: Path, enough: asyncio.Event) -> None:
+    """Build in full again and again: a move of the pointer ends a build as superseded."""
+    while not enough.is_set():
+        with suppress(RuntimeError):
+            await build(dsns, log, full=True)
+
+
+def main() -> None:
+    """Run from the command line."""
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, help="rounds (default: 2; with --full 5)")
+    options.add_argument(
+        "--one-scope", type=int, help="events of the one-scope database (default: 20,000; with --full 1,000,000)"
+    )
+    given = options.parse_args()
+    shared = common(given)
+    raise SystemExit(
+        asyncio.run(
+            measure(
+                shared,
+                rounds=given.rounds or (5 if shared.full else 2),
+                one_scope=given.one_scope or (ONE_SCOPE if shared.full else SMALL_ONE_SCOPE),
+            )
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
