@@ -120,14 +120,16 @@ def answer_lines(
 
     Events whose source_event_key is `marked` carry a star.
     """
-    stack = [(answer["root"], Branches())]
+    stack: list[tuple[Mapping[str, Any], Branches, Any]] = [(answer["root"], Branches(), None)]
     while stack:
-        node, branches = stack.pop()
+        node, branches, scope = stack.pop()
         children: Sequence[Mapping[str, Any]] = node.get("children") or ()
         star = node.get("source_event_key") in marked
-        yield from _node_lines(node, branches, summaries=summaries, has_children=bool(children), star=star)
+        who = [] if scope == node["participants"] else node["participants"]
+        yield from _node_lines(node, branches, who, summaries=summaries, has_children=bool(children), star=star)
+        scope = None if node["kind"] == "root" else node["participants"]
         last = len(children) - 1
-        stack += [(child, branches.below(last=at == last)) for at, child in reversed(list(enumerate(children)))]
+        stack += [(child, branches.below(last=at == last), scope) for at, child in reversed(list(enumerate(children)))]
     notes = [f"snapshot {answer.get('snapshot_id') or 'none yet (all events are fresh)'}"]
     if answer.get("truncated"):
         notes.append("there is more")
@@ -137,27 +139,27 @@ def answer_lines(
 
 
 def _node_lines(
-    node: Mapping[str, Any], branches: Branches, *, summaries: bool, has_children: bool, star: bool
+    node: Mapping[str, Any], branches: Branches, who: Sequence[str], *, summaries: bool, has_children: bool, star: bool
 ) -> Iterator[Line]:
     kind = node["kind"]
     if kind == "root":
         text = Text("answer", style="bold")
-        text.append("  for " + shown(", ".join(node["participants"])), style="not bold dim")
+        text.append("  for " + shown(", ".join(who)), style="not bold dim")
     elif kind in ("internal_topic", "leaf_topic"):
         text = Text(one_line(node["label"], LABEL_CHARACTERS), style="bold cyan")
-        text.append("  " + shown(_topic_note(node)), style="not bold default dim")
+        text.append("  " + shown(_topic_note(node, who)), style="not bold default dim")
     else:
         text = Text("★ " if star else "", style="bold yellow")
         text.append(_event_head(node), style="not bold default dim")
         text.append(one_line(_event_text(node), SNIPPET_CHARACTERS), style="not bold default")
-        text.append("  " + _event_note(node), style="not bold default dim")
+        text.append("  " + _event_note(node, who), style="not bold default dim")
     yield branches.line(text, has_children=has_children)
     if summaries and kind in ("internal_topic", "leaf_topic") and node.get("summary"):
         summary = one_line(node["summary"], SUMMARY_CHARACTERS)
         yield branches.further(Text(summary, style="dim italic"), has_children=has_children)
 
 
-def _topic_note(node: Mapping[str, Any]) -> str:
+def _topic_note(node: Mapping[str, Any], who: Sequence[str]) -> str:
     parts = []
     counts = node.get("counts") or {}
     events = counts.get("events", node.get("events"))
@@ -166,7 +168,8 @@ def _topic_note(node: Mapping[str, Any]) -> str:
     first, last = node.get("first_at"), node.get("last_at")
     if first and last:
         parts.append(first[:10] if first[:10] == last[:10] else f"{first[:10]} – {last[:10]}")
-    parts.append(", ".join(node["participants"]))
+    if who:
+        parts.append(", ".join(who))
     if node.get("score"):
         parts.append(f"score {node['score']}")
     return " · ".join(parts)
@@ -191,9 +194,11 @@ def payload_text(payload: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else json.dumps(payload, ensure_ascii=False)
 
 
-def _event_note(node: Mapping[str, Any]) -> str:
+def _event_note(node: Mapping[str, Any], who: Sequence[str]) -> str:
     parts = [f"score {node['score']}"] if node.get("score") else []
     parts.append(one_line(str(node.get("source_event_key") or node["event_id"]), 60))
+    if who:
+        parts.append(shown(", ".join(who)))
     if node.get("indexed") is False:
         parts.append("fresh")
     if node.get("internal"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+import uvloop
 
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
 from myria.settings import Settings
@@ -157,39 +158,39 @@ def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> C
 def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
     """Run a command's coroutine to its end and return the exit status; print its error, if any.
 
-    SIGINT and SIGTERM cancel it, so that what it started is stopped.
+    SIGINT and SIGTERM cancel it, so that what it started is stopped; a second one makes haste. SIGINT is taken even
+    where the shell that started us in the background had it ignored.
     """
-    terminated = False
+    stopped_by: list[int] = []
 
     async def main() -> int | None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - inside a coroutine
 
-        def terminate() -> None:
-            nonlocal terminated
-            terminated = True
+        def stop(status: int) -> None:
+            stopped_by.append(status)
             task.cancel()
 
-        loop.add_signal_handler(signal.SIGTERM, terminate)
+        loop.add_signal_handler(signal.SIGINT, stop, STOPPED_BY_INTERRUPT)
+        loop.add_signal_handler(signal.SIGTERM, stop, STOPPED_BY_TERMINATE)
         return await work()
 
     _log_to_stderr(debug=options.debug)
     try:
         checked_tenant(options.tenant)
-        return asyncio.run(main()) or 0
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main()) or 0
     except MyriaError as error:
         if options.debug:
             traceback.print_exc()
         console.report(error, as_json=options.json)
         return error.exit_status
-    except KeyboardInterrupt:
-        console.say("stopped")
-        return STOPPED_BY_INTERRUPT
-    except asyncio.CancelledError:
-        if not terminated:
-            raise
-        return STOPPED_BY_TERMINATE
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        status = stopped_by[0] if stopped_by else STOPPED_BY_INTERRUPT
+        if status == STOPPED_BY_INTERRUPT:
+            console.say("stopped")
+        return status
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing is left to say, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,6 +15,7 @@ from myria.settings import Settings
 from myria.store import schema
 from myria_cli import console
 from myria_cli.embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
+from myria_cli.embedded.locks import FileLock
 from myria_cli.options import Options
 
 
@@ -75,6 +76,16 @@ async def opened(
 def data_dir_of(options: Options) -> Path:
     """Return the data folder that a command without --dsn uses."""
     return (options.data_dir or default_data_dir()).expanduser().absolute()
+
+
+def is_attended(place: Place) -> bool:
+    """Tell whether a `myria up` owns the data folder, and so takes up what is asked for. Unknown (true) for a DSN."""
+    if place.embedded is None:
+        return True
+    owner = FileLock(place.embedded.data_dir / "up.lock")
+    is_free = owner.try_acquire()
+    owner.release()
+    return not is_free
 
 
 def _require_memory(data_dir: Path) -> None:

@@ -74,7 +74,7 @@ WHERE r.tenant_id = $1;
 SELECT count(*) FROM myria.renderings WHERE tenant_id = $1;
 
 -- name: snapshots
-SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.tail_xid::text::bigint AS tail_xid,
+SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.status, s.cutoff, s.tail_xid::text::bigint AS tail_xid,
        s.lineage, s.planner_settings, s.activated_at IS NOT NULL AS was_active, b.status AS build_status
 FROM myria.snapshots s
 LEFT JOIN myria.builds b ON b.tenant_id = $1 AND b.build_id = s.build_id

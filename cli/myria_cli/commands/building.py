@@ -1,0 +1,144 @@
+"""`myria rebuild`: ask for a build, and see it through."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+import typer
+
+from myria.building.model import Outcome
+from myria.building.run import run_build
+from myria.errors import DatabaseUnavailable
+from myria.memory import Memory
+from myria.registry import Registry
+from myria.settings import Settings
+from myria.store.database import Database, PoolOptions
+from myria.triggers import ControlLoop
+from myria_cli import console
+from myria_cli.commands.snapshots import PANEL, Reason, actor
+from myria_cli.options import Options, command
+from myria_cli.place import Place, is_attended, opened
+
+POLL_S = 0.3
+NOBODY_AFTER_S = 15.0
+"""Seconds after which a waiting person is told that nobody seems to take builds up."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "rebuild",
+        panel=PANEL,
+        examples="""
+myria rebuild --wait
+
+myria rebuild --full --hold --reason 'new planner settings' --wait
+""",
+    )
+    async def rebuild(
+        options: Options,
+        *,
+        full: Annotated[bool, typer.Option("--full", help="Plan every scope anew, not only what changed.")] = False,
+        hold: Annotated[bool, typer.Option("--hold", help="Keep the snapshot back until `myria publish`.")] = False,
+        wait: Annotated[bool, typer.Option("--wait", help="Return when the build has ended, with its status.")] = False,
+        here: Annotated[
+            bool, typer.Option("--here", help="Build in this process instead of leaving it to a running `myria up`.")
+        ] = False,
+        reason: Reason = None,
+    ) -> int:
+        """Ask for a build. A running `myria up` (or operator) takes it up; where none runs, it is built here and now.
+
+        With --wait, exit 0: published or held; 4: superseded or aborted; 7: failed.
+        """
+        settings = options.settings()
+        async with AsyncExitStack() as stack:
+            place = await stack.enter_async_context(opened(options, settings))
+            memory = await stack.enter_async_context(Memory(place.serving, settings))
+            asked = await memory.trigger_build(options.tenant, full=full, hold=hold, reason=reason, actor=actor())
+            here = here or not is_attended(place)
+            if not (here or wait):
+                if options.json:
+                    console.write_json(asked)
+                else:
+                    console.say(f"asked for a build ({asked['request_id']}); `myria status` tells how it goes")
+                return 0
+            if here:
+                await stack.enter_async_context(_Worker(options, settings, place))
+            build = await _ended(memory.registry, options, asked["request_id"], patient=here)
+        if options.json:
+            console.write_json(build)
+        else:
+            _tell(build)
+        return Outcome(build["status"]).exit_status
+
+
+class _Worker:
+    """Takes up builds in this process for the length of a block."""
+
+    def __init__(self, options: Options, settings: Settings, place: Place) -> None:
+        self._options = options
+        self._settings = settings
+        self._place = place
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(self._work())
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        pool = PoolOptions(size=2, pgbouncer=self._settings.postgres.pgbouncer)
+        async with Database(self._place.control, pool) as database:
+            loop = ControlLoop(database, self._settings, launch=self._build)
+            try:
+                while True:
+                    await loop.look(self._options.tenant)
+                    await asyncio.sleep(POLL_S)
+            finally:
+                await loop.close()
+
+    async def _build(self, tenant: str, build_id: str) -> int:
+        return (await run_build(self._settings, self._place.building, tenant, build_id)).exit_status
+
+
+async def _ended(registry: Registry, options: Options, request_id: str, *, patient: bool) -> dict[str, Any]:
+    """Return the build that a request became, once it has ended, showing how far it is."""
+    asked_at = time.monotonic()
+    is_told = patient
+    with console.meter("waiting for a builder", quiet=options.json) as progress:
+        while True:
+            try:
+                request = await registry.request(options.tenant, request_id)
+                build_id = request["build_id"]
+                build = None if build_id is None else await registry.build(options.tenant, build_id)
+            except DatabaseUnavailable:
+                await asyncio.sleep(POLL_S)
+                continue
+            if build is not None and build["finished_at"] is not None:
+                return build
+            if build is not None:
+                done, total = build["progress"]["tasks_done"], build["progress"]["tasks"]
+                progress.advance(done, total or None, "building scopes")
+            elif not is_told and time.monotonic() - asked_at > NOBODY_AFTER_S:
+                is_told = True
+                console.say(
+                    "nobody takes the build up; is a `myria up` running on this database? (or use --here)", "yellow"
+                )
+            await asyncio.sleep(POLL_S)
+
+
+def _tell(build: dict[str, Any]) -> None:
+    counts = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in sorted(build["counts"].items()))
+    console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
+    if counts:
+        console.say(counts, "dim")
+    if build["error"]:
+        console.say(f"error[{build['error'].get('code')}]: {console.shown(str(build['error'].get('message')))}", "red")
