@@ -90,6 +90,7 @@ class _Work:
         self._tree = ScopeTree(database, build.tenant)
         self._writer = TreeWriter(database, build.tenant, task.scope_id)
         self._units: list[Unit] = []
+        self._to_place: set[int] = set()
 
     async def old_tree(self) -> _OldTree | None:
         """Return the tree the scope has in the parent snapshot."""
@@ -125,6 +126,7 @@ class _Work:
     async def update(self, old: _OldTree, new: Sequence[PlanEvent]) -> Outline | None:
         """Plan the units that the new events change and the paths above them."""
         removed: set[UnitKey] = set()
+        self._to_place = {event.event_seq for event in new}
         with self._timed("ms_units"):
             async for changes in changed_units(new, self._events, self._settings):
                 removed.update(changes.removed)
@@ -132,7 +134,8 @@ class _Work:
                     await self._plan_unit(unit)
                     self._counts["units_planned"] += 1
         root = await self._assemble(old.root, removed)
-        self._check_placed({event.event_seq for event in new})
+        if self._to_place:
+            raise _invalid("coverage", f"{len(self._to_place)} new events are in no planned unit")
         if root is None or root.events != old.events + len(new):
             raise _invalid(
                 "coverage",
@@ -184,6 +187,10 @@ class _Work:
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         nodes = plan_unit(self._task.participants, events, self._settings)
+        placed = [ref.event_seq for node in nodes for ref in node.refs]
+        if placed != [event.event_seq for event in events]:
+            raise _invalid("coverage", f"a unit of {len(events)} events was planned with {len(placed)} references")
+        self._to_place.difference_update(placed)
         self._counts["events"] += len(events)
         self._counts["leaves_planned"] += sum(node.node_type == LEAF for node in nodes)
         self._units.append(Unit.of(nodes))
@@ -203,9 +210,6 @@ class _Work:
         self._counts["groups_planned"] += len(groups)
         self._counts["nodes_read"] = self._tree.read
         return root
-
-    def _check_placed(self, new: set[int]) -> None:
-        pass
 
     def _note_rows(self) -> None:
         for table, rows in self._writer.rows.items():

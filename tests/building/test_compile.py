@@ -1,0 +1,167 @@
+"""What a build makes of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from myria.building import Outcome
+from tests.support import builds
+from tests.support.events import append, conversation, event
+from tests.support.postgres import Database, Databases
+
+PAIRS = (("ana", "ben"), ("ana", "ben", "chloé"), ("agent_1", "ana"))
+
+
+async def test_first_build_publishes_every_event_that_counts(database: Database) -> None:
+    """The first build publishes trees over all non-internal events, each scope's exactly as planned in memory."""
+    for number, pair in enumerate(PAIRS):
+        await append(database.server_dsn, conversation(80, seed=number, participants=pair, internal_share=0.1))
+
+    built = await builds.build(database)
+
+    assert built.outcome is Outcome.SUCCEEDED
+    cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+    assert await builds.value(database, "SELECT cutoff FROM myria.snapshots") == cutoff
+    assert await builds.roots(database) == await builds.planned(database, cutoff)
+    counted = await builds.value(database, "SELECT count(*) FROM myria.events WHERE NOT internal")
+    assert built.counts["events_new"] == counted
+    assert built.counts["rows_scope_roots"] == len(PAIRS)
+
+
+async def test_build_of_an_empty_log_publishes_an_empty_snapshot(database: Database) -> None:
+    """A build without any event ends in a snapshot with cutoff 0 and no trees."""
+    built = await builds.build(database)
+
+    assert built.outcome is Outcome.SUCCEEDED
+    assert await builds.roots(database) == {}
+
+
+async def test_build_without_news_writes_no_tree(database: Database) -> None:
+    """A build that finds nothing new publishes a snapshot that shares everything with its parent."""
+    await append(database.server_dsn, conversation(40))
+    await builds.build(database)
+    before = await builds.roots(database)
+
+    built = await builds.build(database)
+
+    assert built.outcome is Outcome.SUCCEEDED
+    assert not {name for name in built.counts if name.startswith("rows")}
+    assert await builds.roots(database) == before
+
+
+async def test_internal_events_alone_make_no_tree(database: Database) -> None:
+    """A scope of nothing but internal events has no root, in a first and in a later build."""
+    await append(database.server_dsn, [event(1, "secret", internal=True), event(2, "secret", internal=True)])
+    await builds.build(database)
+    await append(database.server_dsn, [event(3, "secret", internal=True)])
+    await builds.build(database)
+
+    assert await builds.roots(database) == {}
+
+
+async def test_untouched_scopes_cost_no_row(database: Database) -> None:
+    """A build writes rows only for the scopes that have news, and readers still find the others."""
+    for number, pair in enumerate(PAIRS):
+        await append(database.server_dsn, conversation(60, seed=number, participants=pair))
+    await builds.build(database)
+    await append(database.server_dsn, conversation(10, seed=9, participants=PAIRS[0], start=10_000_000))
+
+    built = await builds.build(database)
+
+    assert built.counts["scopes"] == 1
+    assert built.counts["rows_scope_roots"] == 1
+    cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+    assert await builds.roots(database) == await builds.planned(database, cutoff)
+
+
+async def test_full_build_equals_incremental(database: Database) -> None:
+    """A full build of what increments made writes nothing: the trees are the same."""
+    for part in range(4):
+        await append(database.server_dsn, conversation(30, seed=part, start=part * 5000))
+        await builds.build(database)
+    before = await builds.roots(database)
+
+    built = await builds.build(database, full=True)
+
+    assert built.counts["scopes_changed"] == 0
+    assert not any(built.counts.get(f"rows_{table}", 0) for table in ("nodes", "renderings", "search_blocks"))
+    assert await builds.roots(database) == before
+
+
+async def test_other_planner_settings_make_every_scope_dirty(database: Database) -> None:
+    """After a change of planner settings the next build plans every scope anew, and only that one."""
+    for number, pair in enumerate(PAIRS):
+        await append(database.server_dsn, conversation(60, seed=number, participants=pair))
+    await builds.build(database)
+    other = builds.settings(planner={"leaf_max": 6})
+
+    built = await builds.build(database, configured=other)
+    again = await builds.build(database, configured=other)
+
+    cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+    assert built.counts["scopes"] == len(PAIRS)
+    assert await builds.roots(database) == await builds.planned(database, cutoff, configured=other)
+    assert "scopes" not in again.counts
+
+
+async def test_tenants_do_not_meet(database: Database) -> None:
+    """Two tenants with equal participants and texts have their own snapshots, numbers and trees."""
+    await append(database.server_dsn, conversation(30), tenant="one")
+    await append(database.server_dsn, conversation(50), tenant="two")
+
+    first = await builds.build(database, tenant="one")
+    second = await builds.build(database, tenant="two")
+
+    assert first.counts["events_new"] == 30
+    assert second.counts["events_new"] == 50
+    numbers = await builds.rows(database, "SELECT tenant_id, number FROM myria.snapshots ORDER BY 1", tenant="*")
+    assert numbers == [{"tenant_id": "one", "number": 1}, {"tenant_id": "two", "number": 1}]
+
+
+async def test_a_scope_outgrows_its_search_block(database: Database) -> None:
+    """When a tree grows past one block its parts get blocks of their own, in order of time."""
+    await append(database.server_dsn, conversation(2000, seed=3))
+    await builds.build(database)
+    one = await builds.value(database, "SELECT cardinality(blocks) FROM myria.scope_roots")
+    await append(database.server_dsn, conversation(200, seed=4, start=200_000))
+
+    await builds.build(database)
+
+    snapshot_id = await builds.value(database, "SELECT snapshot_id FROM myria.active_snapshots")
+    contents = await builds.contents(database, snapshot_id)
+    many = await builds.value(
+        database, "SELECT cardinality(blocks) FROM myria.scope_roots ORDER BY number DESC LIMIT 1"
+    )
+    assert one == 1
+    assert many > 1
+    assert len(contents) == 1
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 10**6), parts=st.integers(1, 6), late=st.booleans())
+def test_any_split_into_builds_gives_the_same_trees(databases: Databases, seed: int, parts: int, late: bool) -> None:
+    """However a log is split into builds, and in whatever order its events arrive, the trees are the same."""
+
+    async def run(database: Database) -> None:
+        chosen = random.Random(seed)
+        events = [
+            one
+            for number, pair in enumerate(PAIRS)
+            for one in conversation(40, seed=seed + number, participants=pair, internal_share=0.05)
+        ]
+        events.sort(key=lambda one: one.timestamp)
+        if late:
+            chosen.shuffle(events)
+        cuts = sorted(chosen.sample(range(1, len(events)), parts - 1)) if parts > 1 else []
+        for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+            await append(database.server_dsn, events[start:end])
+            await builds.build(database)
+            cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+            assert await builds.roots(database) == await builds.planned(database, cutoff)
+
+    with databases.fresh() as database:
+        asyncio.run(run(database))

@@ -1,0 +1,79 @@
+"""A build killed anywhere, any number of times, ends in one published snapshot or none (trap 14)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from myria.building import Outcome
+from tests.support import builds
+from tests.support.events import TENANT, append, conversation
+from tests.support.postgres import Database
+
+
+def start(database: Database, build_id: str) -> subprocess.Popen[bytes]:
+    """Start a builder as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "myria_builder", "--tenant", TENANT, "--build", build_id],
+        env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+async def state(database: Database, build_id: str) -> str:
+    """Return a build's status."""
+    status: str = await builds.value(database, "SELECT status FROM myria.builds WHERE build_id = $1", build_id)
+    return status
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_builder_killed_again_and_again(database: Database, seed: int) -> None:
+    """Builders killed at random moments leave every build either unfinished or published whole, exactly as planned."""
+    chosen = random.Random(seed)
+    kills = 0
+    for generation in range(3):
+        for number in range(12):
+            pair = ["ana", f"p{number}"]
+            await append(
+                database.server_dsn,
+                conversation(60, seed=generation * 100 + number, participants=pair, start=generation),
+            )
+        before = await builds.roots(database)
+        build_id = await builds.queue(database)
+        while True:
+            builder = start(database, build_id)
+            try:
+                # Importing takes most of a second; dying then is no test.
+                deadline = time.monotonic() + chosen.uniform(0.4, 2.5)
+                while builder.poll() is None and time.monotonic() < deadline:
+                    await asyncio.sleep(0.01)
+            finally:
+                builder.send_signal(signal.SIGKILL)
+                builder.wait(10)
+            if await state(database, build_id) != "queued" and builder.returncode == 0:
+                break
+            kills += 1
+            if await state(database, build_id) != "succeeded":
+                assert await builds.roots(database) == before
+        assert await state(database, build_id) == "succeeded"
+        cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+        assert await builds.roots(database) == await builds.planned(database, cutoff)
+    assert kills
+    numbers = [row["number"] for row in await builds.rows(database, "SELECT number FROM myria.snapshots ORDER BY 1")]
+    assert numbers == [1, 2, 3]
+
+
+async def test_builder_reports_by_its_exit_status(database: Database) -> None:
+    """The process exits 0 for a published build, and otherwise says which error kept it from that."""
+    await append(database.server_dsn, conversation(20))
+    build_id = await builds.queue(database)
+
+    assert start(database, build_id).wait(60) == Outcome.SUCCEEDED.exit_status == 0
+    assert start(database, "bld_nowhere").wait(60) == 3
