@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -112,9 +114,7 @@ async def test_units_may_go_and_come_in_any_order(events: list[PlanEvent], data:
         )
         tree.add(groups)
         present = wanted
-        expected, _ = await assemble(
-            None, set(), list(wanted.values()), tree, participants=SCOPE, settings=DENSE
-        )
+        expected, _ = await assemble(None, set(), list(wanted.values()), tree, participants=SCOPE, settings=DENSE)
         assert (root.rendering_id if root else None) == (expected.rendering_id if expected else None)
 
 
@@ -163,9 +163,7 @@ async def test_appended_events_touch_the_end_alone() -> None:
 async def test_a_great_import_streams() -> None:
     """Steps of an import of many new events come as units complete, not all at the end."""
     events = long_scope(3_000)
-    steps = [
-        step async for step in changed_units(events[10:], MemoryEvents(events), SETTINGS)
-    ]
+    steps = [step async for step in changed_units(events[10:], MemoryEvents(events), SETTINGS)]
     assert max(len(step.added) for step in steps) <= 3
     assert sum(len(unit) for step in steps for unit in step.added) >= 2_990
 
@@ -181,3 +179,24 @@ async def test_an_unchanged_rebuild_writes_no_group() -> None:
     )
     assert top is not None
     assert (top.rendering_id, groups) == (root.rendering_id, [])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([SETTINGS, DENSE]))
+async def test_changed_units_turn_the_old_units_into_the_new(seed: int, rules: PlannerSettings) -> None:
+    """Late events anywhere in a long scope: old units less the removed, with the added, are the new units."""
+    chance = random.Random(seed)
+    steps = chance.choices(GAPS, weights=[4, 4, 4, chance.choice([1, 30]), chance.choice([1, 30]), 1, 1, 0], k=400)
+    events = [
+        PlanEvent(event_seq=seq, event_id=f"evt_{seed}_{seq}", timestamp=at) for seq, at in enumerate(accumulate(steps))
+    ]
+    late = set(chance.sample(range(400), chance.choice([1, 1, 2, 5, 40])))
+    late |= {seq for first in list(late)[:2] for seq in range(first, min(400, first + chance.choice([1, 3, 80])))}
+    old = {unit[0].position: unit for unit in split_units([e for e in events if e.event_seq not in late], rules)}
+    keys = {(unit[0].timestamp, unit[0].event_id): position for position, unit in old.items()}
+    reader, added = MemoryEvents(events), []
+    async for step in changed_units([events[seq] for seq in late], reader, rules):
+        for key in step.removed:
+            del old[keys.pop(key)]
+        added.extend(step.added)
+    assert sorted([*old.values(), *added], key=lambda unit: unit[0].position) == list(split_units(events, rules))

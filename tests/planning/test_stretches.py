@@ -10,6 +10,7 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
 from tests.planning.generators import DENSE, SETTINGS, scopes
 
+
 def starts(events: list[PlanEvent], rules: PlannerSettings) -> dict[str, bool | None]:
     """The verdicts by event id."""
     verdicts = unit_starts(events, rules, at_start=True, at_end=True)
@@ -63,9 +64,7 @@ def test_a_window_gives_the_verdicts_of_the_whole(events: list[PlanEvent], data:
     """A region with its context decides like the whole scope, and says where its context is too short."""
     first = data.draw(st.integers(0, len(events)))
     last = data.draw(st.integers(first, len(events)))
-    region = unit_starts(
-        events[first:last], DENSE, at_start=first == 0, at_end=last == len(events) and last > first
-    )
+    region = unit_starts(events[first:last], DENSE, at_start=first == 0, at_end=last == len(events) and last > first)
     whole = starts(events, DENSE)
     for at, (event, verdict) in enumerate(zip(events[first:last], region, strict=True)):
         if verdict is not None:

@@ -53,6 +53,12 @@ def date_text(timestamp: int) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
+def common_year(first: int, last: int) -> str:
+    """Return the year that both moments lie in, or nothing."""
+    one, other = moment(first).year, moment(last).year
+    return str(one) if one == other else ""
+
+
 def span_text(first: int, last: int) -> str:
     """Return a span of time, each part said once: 8 May 2023, 13:56–14:04 UTC."""
     one, other = moment(first), moment(last)

@@ -9,69 +9,108 @@ from __future__ import annotations
 from myria.analysis import terms
 
 _WEAK = """
-able absolutely accept accepting act actual add added afford agree agreed aim allow amaze amazed amazing
-answer answered appear appreciate appreciated arrive arrived ask asked asking attend attended available
-avoid awesome awful awhile aww bad based beautiful became become becoming began begin beginning believe
-believed belong best better big bit blast blessed bother bought break bring bringing broke brought build
-building built busy buy buying call called calling came capture captured care careful caring carry catch
-caught cause certain certainly chance change changed changing chat check checked checking choose chose clear
-clearly close com come comes comfort comforting coming complete completely confident congrats
-congratulations connect connected consider continue cool cope correct could count couple create created
-creating creative curious current currently cut cute daily damn deal dear decide decided deep deeply
-definitely deserve different difficult discover discovered doesnt dont doubt dreaming drop dude due earlier
-early easier easy else encourage encouraged encouraging end ended ending enjoy enjoyed enjoying enough
-ensure entire especially etc even eventually everybody everyone everything everywhere exact exactly
-excellent excited excitement exciting expect expected experience experienced explain explore exploring
-express expressing extra extremely fab fabulous face faced fair fall fallen fantastic far fast favorite
-favourite feel feeling feelings feels fell felt few figure figured fill filled final finally find finding
-finds fine finish finished first fit fix fixed focus follow followed following forever forget forgot form
-forward found free fresh full fully fun funny future gain gave general gently genuine genuinely give given
-gives giving glad goal gone good gorgeous grab grateful great greatest grew grow growing grown guess guy
-guys haha hang happen happened happening happens happy hard hear heard hearing heck held help helped helpful
-helping helps hi high highly hmm hold holding honest honestly hope hoped hopefully hoping http https hug
-huge hugs hurt ill im imagine immediately important impressed impressive improve include included including
-incredible incredibly inspire inspired inspiring interest interested interesting introduce involve involved
-join joined joining journey joy juggling jump keep keeping kept kind kinda knew know knowing known knows
-laid large last lately later laugh lead learn learned learning learnt least leave leaving led left less lets
-letting life liked likely likes listen listening literally little live lived lives living lol long longer
-look looked looking looks lose lost loud love loved lovely loves loving low luck lucky mad magical main
-maintain major manage managed matter mattered mean meaning meaningful means meant meet meeting memorable
-mention mentioned met mind miss missed missing moment moments motivate motivated motivating motivation move
-moved moving must natural near nearly necessary need needed needs new next nice nope normal normally nothing
-notice noticed number obvious obviously occasionally odd offer offered often omg open opened opening
-opportunity option options order original overall part particular particularly pass passed passion
-passionate past peaceful perfect personal pick picked plan planned planning play played playing pleased plus
-point positive possible prepare prepared present pretty probably proud provide provided pull purpose push
-pushing put putting quick quickly quiet random rare reach reached react read ready real realise realised
-realize realized reason recent recently recharge recommend reflect regular relate relax relaxing remember
-remembered remind reminded reminder reminders reminds reply rest result return rewarding rid right rock
-rough run running rush sad safe sat saw saying scary seeing seemed seems seen send sending sense sent
-serious seriously set settle several share shared sharing short shot show showed showing shown shows sick
-side similar simple simply sit sitting slow small smile soon sorry sort soul sound sounded sounds space
-special specific spend spending spent spot spread stand standing start started starting state stay stayed
-staying step stick stood stop stopped strength strong struggle struggled struggling stuck stuff stunning
-succeed success suggest suggested super supportive supposed surprise surprised surprising swamped sweet take
-taken takes taking talk talked talking teach tend terrible terrific thankful themed thing thinking thinks
-third tho thought thoughtful thoughts threw thrilled throw tight tiny tired today together told tomorrow
-tonight took top total totally tough track tried tries true truly trust trying turn turned turning twice
-type understand understanding understood unfortunately unique unless unreal unusual update updated upset use
-used useful uses using usual usually valuable value various version vibe vibes view visit visited wait
-waiting walk walked wanted wanting wants warm watch watched watching weird welcome went whole willing win
-wise wish wished wonder wondered wonderful wonderfully wondering word words worked working works worried
-worry worse worst worth wrap write writing written wrong wrote www xd yay yea yesterday yo young yup
+able absolutely accept accepting achieve across act actual add added admire adorable adore advise affect
+afford afterwards agree agreed ahead aim aka alive allow alone alongside altogether amaze amazed amazing
+among amongst amused angry another answer answered anxious anymore anytime anyways anywhere apart appealing
+appear appreciate appreciated apr april arrive arrived aside ask asked asking aspire assume attend attended
+aug august authentic available avoid await aware awesome awful awhile awkward aww bad based beautiful became
+become becoming began begin beginning behind believe believed belong beneath beside besides best better
+beyond big bit blast blend blessed bold boost boosted boring bother bought brave break bright brighten
+brilliant bring bringing broad broke brought btw built busy buy buying call called calling calm calming came
+capture captured care careful caring carry catch caught cause celebrate celebrated celebrating certain
+certainly challenging chance change changed changing charming chat check checked checking cheer cheerful
+cherish chill choose chose clear clearly clever close closer com combine come comes comfort comforting
+coming commit common compassionate complain complete completely complex concentrate concerned confident
+confirm confused congrats congratulations connect connected consider content continue contribute cool cope
+correct could count couple cozy crave crazy create created creating creative crucial curious current
+currently cut cute daily damn deal dear dec december decide decided dedicate dedicated deep deeply define
+definitely delightful demonstrate depend describe deserve despite determine determined develop devoted
+different difficult disappoint disappointed discover discovered dive diverse doesnt doin dollar dollars dont
+doubt dreaming dude due eager earlier early earn easier easy edu eight eighteen eighty elegant eleven else
+embrace emotional empower empty encourage encouraged encouraging end ended ending endless enjoy enjoyed
+enjoying enough ensure entertaining enthusiastic entire epic escape especially essential etc euro euros even
+eventually everybody everyone everything everywhere evolve exact exactly excellent excited excitement
+exciting exist expand expect expected experience experienced explain explore exploring express expressing
+extra extremely fab fabulous face faced fair fall fallen fam familiar fantastic far farther fascinate
+fascinating fast favorite favourite feb february feel feeling feelings feels fell felt few fierce fifteen
+fifty figure figured fill filled final finally find finding finds fine finish finished first firstly fit
+five fix fixed flow focus follow followed following forever forget forgot form fortunate forty forward found
+four fourteen freak free fresh fri friday friendly frustrated fuel fulfilling full fully fun funny further
+future gain gave general gentle gently genuine genuinely gettin give given gives giving glad goal goin gone
+good gorgeous gosh gotcha grab graceful grateful great greatest greet grew grow growing grown guess guy guys
+haha handle hang happen happened happening happens happy hard harsh hear heard hearing heartbreaking
+heartwarming heck held help helped helpful helping helps hence hi high highly hit hmm hold holding honest
+honestly honored hope hoped hopefully hoping http https hug huge hugs humble hundred hurt idk ignite ill im
+imagine immediately immerse imo impactful important impressed impressive improve include included including
+increase incredible incredibly independent inform inside inspire inspired inspiring intend intense interest
+interested interesting intriguing introduce invest invite invited involve involved jan january join joined
+joining journey joy juggling jul july jump jun june keep keeping kept kind kinda knew know knowing known
+knows laid lame large last lastly lately later laugh lead learn learned learning learnt least leave leaving
+led legit less lets letting life lift liked likely likes listen listening lit literally little live lived
+lively lives living lmk lol lonely long longer look looked lookin looking looks lose lost loud love loved
+lovely loves loving low luck lucky mad magical main maintain major manage managed march matter mattered mean
+meaning meaningful means meant meet meeting memorable mems mention mentioned mess message messages met mind
+mindful minus miss missed missing mix modern moment moments mon monday motivate motivated motivating
+motivation move moved moving must natural navigate near nearby nearly neat necessary need needed needs
+nervous new next nice nine nineteen ninety nobody none noone nope normal normally nostalgic nothin nothing
+notice noticed nov november nowadays nowhere number nurture observe obvious obviously occasionally oct
+october odd offer offered often omg one ooh open opened opening opportunity option options original outside
+outstanding overall overcome overseas overwhelm overwhelming pace part particular particularly pass passed
+passion passionate patient peaceful per percent perfect persevere persist personal pick picked plan planned
+planning play played playful playing pleasant pleased pls plus plz point positive possible post posted
+posting powerful praise precious prefer prepare prepared pretend pretty priceless prioritize probably
+promise proper proud prove provide provided pull pumped pure purpose pursue push pushing put putting quick
+quickly quiet raise random rare raw reach reached react read ready real realise realised realize realized
+reason recent recently recharge recommend reflect refreshed refreshing regarding regardless regular relate
+relax relaxed relaxing relieved rely remain remarkable remember remembered remind reminded reminder
+reminders reminds remove replace reply represent resilient resonate respect respond responsible rest result
+return rewarding rich rid right risky rock rough run running rush sad safe satisfy satisfying saturday save
+saw saying scared scary second secondly seeing seek seemed seems seen send sending sense sent sep sept
+september serene serious seriously serve settle seven seventeen seventy several severe share shared sharing
+shine short shout show showed showing shown shows shy sick side significant silly similar simple simply
+sincere sit sitting six sixteen sixty slow small smart smile smooth solid someday somethin sometime
+somewhere soon sore sorry sort sound sounded sounds space spark special specific spectacular spend spending
+spent spill split spontaneous spot spread stand standing start started starting state stay stayed staying
+stellar step stick stoked stood stop stopped strength stress stressed stressful strike strong struggle
+struggled struggling stuck stuff stunned stunning stupid succeed success suffer suggest suggested suit
+sunday super superb supportive supposed supreme surprise surprised surprising swamped sweet switch tackle
+take taken takes taking talk talked talkin talking teach tempt ten tend tender terrible terrific thankful
+themed therapeutic therefore thing thinkin thinking thinks third thirteen thirty tho thought thoughtful
+thoughts thousand three threw thrilled thrilling thrive throw thu thur thurs thursday thus tight tiny tired
+today together told tomorrow tonight took top total totally tough track transform treat tricky tried tries
+true truly trust tryin trying tue tues tuesday turn turned turning twelve twenty twice two type ugh
+unbelievable uncertain understand understanding understood unforgettable unfortunately unique unless unlike
+unreal unusual upcoming update updated uplift upon upset ur urge use used useful uses using usual usually
+valuable value various vary version versus via vibe vibes vibrant view visit visited vital vivid vulnerable
+wait waiting walk walked wanted wanting wants warm watch watched watching wednesday weird welcome went whoa
+whole wild willing win wise wish wished woah wonder wondered wonderful wonderfully wondering word words
+worked working works worried worry worse worst worth worthwhile wrap write writing written wrong wrote www
+xd ya yall yay yea yearn yesterday yikes yo young yup
 """
 
 _PLAIN = """
-advice afternoon age area atmosphere balance bunch business child class club collection comfort community
-company conversation country course culture date day days decade difference direction effort energy evening
-event example eye fact family feedback folk friend friends fruit game gathering generation gig girl group
-hand head heart history hobby home hour house idea image impact inspiration issue item job kid kids lady
-lesson level light line list locals location man memory message middle mile minute mom money month mood
-morning music name nature night note outcome pair paper parent parents partner party path people perspective
-photo photos pic pics picture piece place plenty power pressure problem process program progress project
-question relationship response role room scene school season section shop skill skills spring start step
-stories story street stress style subject summer support table task team text thanks time times town trip
-vacation video voice water weather week weekend weeks winter woman work world year years
+acceptance accomplishment achievement admiration adventure advice afternoon age ambition appreciation area
+aspect atmosphere baby balance beans beauty bed body bond bonding bottle box breakfast brother buddy build
+building bummer bunch business chair challenge chapter cheers child choice circumstance city class club
+collection commitment community company compassion concern confidence contact conversation country courage
+course creativity culture cup dad date daughter day days decade dedication desire detail details
+determination difference dinner direction door dream dreams effect effort emotion emotions empathy
+encouragement energy evening event example expression eye fact family father fear feedback floor folk food
+foot freedom friend friends friendship front fruit fulfillment game gathering generation gift gig girl goals
+grandma grandpa gratitude ground group growth guide habit hair hand happiness head heart history hobby
+holiday home hotel hour house husband idea image impact importance influence insight insights inspiration
+intention issue item job kid kids kindness lady land law left lesson letter level light line list locals
+location lunch man meal member memory message middle mile mindset minute mistake mom money month mood
+morning mother mouth music name names nature news night noise note obstacle office opinion order outcome
+page pair pal paper parent parents partner party past path patience peace people perseverance perspective
+phone photo photos pic pics picture piece place plate pleasure plenty potential power present pressure price
+pride priority problem process program progress project proof quality question relationship relief
+resilience response reward road role room row satisfaction scene school season seat section self set setback
+shape sheet shirt shoes shop sight sign sister situation skill skills sky snack son source spring square
+stage station store stories story street style subject summer sun support system table task team text thanks
+time times tip tips touch town trait tree trees trip trouble truth unity vacation video vision voice
+vulnerability wall war warmth water weather week weekend weeks wife wind window winter woman wood work world
+yard year years
 """
 
 

@@ -14,9 +14,16 @@ from functools import lru_cache
 from typing import Any
 
 from myria.analysis import is_stopword, terms
-from myria.planning.calendar import date_text, group_text, span_text
+from myria.planning.calendar import common_year, date_text, group_text, span_text
 from myria.planning.common_words import PLAIN, WEAK
-from myria.planning.model import ANALYSED_CHARACTERS, Outline, Participants, PlanEvent, level_name
+from myria.planning.model import (
+    ANALYSED_CHARACTERS,
+    UNIT_LEVEL,
+    Outline,
+    Participants,
+    PlanEvent,
+    level_name,
+)
 from myria.planning.settings import PlannerSettings
 
 LABEL_CHARACTERS = 120
@@ -32,12 +39,14 @@ _NAME_CHARACTERS = 40
 _KEYWORD_CHARACTERS = 32
 _MARKER_CHARACTERS = 60
 _SENTENCE_CHARACTERS = 150
+_SUBJECT_CHARACTERS = 44
 _SENTENCES_PER_EVENT = 40
 _LEAST_HINT = 500
 _SPEAKERS_SHOWN = 4
 
-_WEAK_BASE, _PLAIN_BASE, _BASE = 1, 3, 7
+_WEAK_BASE, _PLAIN_BASE, _BASE = 1, 2, 7
 _PHRASE_TENTHS = {1: 10, 2: 8, 3: 7}
+_LONGEST_TIGHT_RUN = 4
 
 _INVISIBLE = re.compile(
     "[\x00-\x20\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
@@ -45,6 +54,10 @@ _INVISIBLE = re.compile(
 _SENTENCE_END = re.compile("(?<=[.!?…])[\"'”’)]*[ \t]+|(?<=[。！？])|[\r\n]+")
 _QUESTIONS = ("?", "？", "؟")
 _STARTERS = frozenset(".!?…:\n\r\"“”'‘’(*-—–。！？")
+
+
+_Scored = tuple[str, int, tuple[str, ...]]
+"""(surface form, score, terms) of a phrase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +116,15 @@ def describe_leaf(
     words = {term: word.score for term, word in reading.words.items()}
     phrases = reading.phrases(words)
     quotes = reading.quotes(events, words)
-    markers = [
-        _clip(_clean(event.text[:400]), _MARKER_CHARACTERS)
-        for event in events
-        if event.type in settings.marker_types and event.text
-    ]
     hints = _top(_sums((_clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)
     speakers = _top(_sums((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
     first, last = events[0].timestamp, events[-1].timestamp
-    lead = [marker for marker in markers[:1] if marker]
+    lead = [marker for marker in (marker_text(event, settings) for event in events) if marker][:1]
     lead += [_readable(hint) for hint, permille in hints[:1] if permille >= _LEAST_HINT]
-    fallback = _fallback(events, first)
+    fallback = _fallback(events, quotes, first)
     label = _label(lead, phrases, fallback)
     keywords = _top(
-        [(word.surface, word.score) for word in reading.words.values() if word.base > _WEAK_BASE],
+        [(word.surface, words[term]) for term, word in reading.words.items() if word.base > _WEAK_BASE],
         KEYWORDS,
     )
     head = _head(span_text(first, last), speakers, len(events))
@@ -141,12 +149,21 @@ def describe_leaf(
     )
 
 
-def describe_inner(children: Sequence[Outline], *, is_unit: bool, quote: str | None = None) -> Description:
-    """Describe a unit or a part of one from its children, and the best sentence beneath it if known."""
+def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
+    """Return what an explicit marker (§6.2) says, short enough for a label; nothing for other events."""
+    if event.type not in settings.marker_types:
+        return ""
+    return _clip(_clean(event.text[:400]), _MARKER_CHARACTERS)
+
+
+def describe_inner(
+    children: Sequence[Outline], *, is_unit: bool, marker: str = "", quote: str | None = None
+) -> Description:
+    """Describe a unit or a part of one from its children, the marker it begins with and its best sentence."""
     merged = _Merged(children)
     fallback = _count(merged.events, "event") + ", " + date_text(merged.first_at)
-    label = _label(merged.lead(), merged.phrases, fallback)
-    subjects = _distinct(child.phrases[0][0] if child.phrases else child.label for child in children)
+    label = _label([marker, *merged.lead()], merged.phrases, fallback)
+    subjects = _distinct(_subject(child, _SUBJECT_CHARACTERS) for child in children if child.phrases)
     about = _fitting(subjects, "; ", INTERNAL_SUMMARY_CHARACTERS - _SENTENCE_CHARACTERS - 120)
     said = [part for part in (f"{about}." if about else "", quote or "") if part]
     head = _head(span_text(merged.first_at, merged.last_at), merged.speakers, merged.events)
@@ -170,7 +187,8 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
         conversations=units,
     )
     room = (INTERNAL_SUMMARY_CHARACTERS - len(head) - 2) // len(children) - 2
-    entries = [_entry(child, room) for child in children]
+    year = common_year(merged.first_at, merged.last_at)
+    entries = [_entry(child, room, year) for child in children]
     return Description(
         label=_clip(f"{called}: {subject}" if subject else called, LABEL_CHARACTERS),
         summary=_summary(head, ["; ".join(entries) + "."], INTERNAL_SUMMARY_CHARACTERS),
@@ -184,7 +202,7 @@ class _Reading:
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
         self._events = 0
-        self._found: dict[tuple[str, ...], list[Any]] = {}
+        self._found: dict[tuple[str, ...], _Phrase] = {}
         self._terms: list[dict[str, None]] = []
         self.words: dict[str, _Word] = {}
 
@@ -207,11 +225,11 @@ class _Reading:
             word = self._count(term, token.surface, base, opens=opens, event_index=event_index)
             said[term] = None
             overlaps, end = start < end, max(end, token.end)
-            if word.base == _WEAK_BASE or overlaps:
+            joint = text[run[-1][2] : start] if run and not overlaps else ""
+            if word.base == _WEAK_BASE and joint != "-":
                 self._close(run, text)
-                if word.base == _WEAK_BASE:
-                    continue
-            elif run and (start - run[-1][2] != 1 or text[run[-1][2]] not in " -"):
+                continue
+            if joint not in (" ", "-"):
                 self._close(run, text)
             run.append((term, start, token.end, opens))
         self._close(run, text)
@@ -219,13 +237,17 @@ class _Reading:
 
     def phrases(self, words: Mapping[str, int]) -> list[tuple[str, int]]:
         """Return the phrases that say most, no two sharing a word, best first."""
-        scored = []
-        for key, (surface, times) in self._found.items():
-            if len(key) > 1 and all(self.words[term].base <= _PLAIN_BASE for term in key):
+        scored: list[_Scored] = [
+            (word.surface, words[term], (term,)) for term, word in self.words.items() if word.base > _WEAK_BASE
+        ]
+        for key, found in self._found.items():
+            if found.loose and found.times < 2:
                 continue
-            score = sum(words[term] for term in key) * _PHRASE_TENTHS[len(key)] * (1 + times) // 20
-            scored.append((surface if len(key) > 1 else self.words[key[0]].surface, score, key))
-        scored.sort(key=lambda item: (-item[1], item[2]))
+            if all(self.words[term].base <= _PLAIN_BASE for term in key):
+                continue
+            weight = sum([words[term] for term in key]) * _PHRASE_TENTHS[len(key)] * (1 + found.times) // 20
+            scored.append((found.surface, weight, key))
+        scored.sort(key=_by_score)
         return _without_overlap(scored)
 
     def quotes(self, events: Sequence[PlanEvent], words: Mapping[str, int]) -> list[Quote]:
@@ -261,7 +283,7 @@ class _Reading:
     def _count(self, term: str, surface: str, base: int, *, opens: bool, event_index: int) -> _Word:
         word = self.words.get(term)
         shaped = base
-        if base > _WEAK_BASE and surface != (lowered := surface.lower()):
+        if base > _PLAIN_BASE and surface != (lowered := surface.lower()):
             capital = "A" <= surface[0] <= "Z"
             if len(surface) > 1 and surface == surface.upper():
                 shaped += 3
@@ -283,20 +305,45 @@ class _Reading:
         return word
 
     def _close(self, run: list[tuple[str, int, int, bool]], text: str) -> None:
-        for first in range(len(run)):
-            for size in range(1, min(3, len(run) - first) + 1):
-                key = tuple(item[0] for item in run[first : first + size])
-                if len(set(key)) < size:
-                    continue
-                found = self._found.get(key)
-                if found is not None:
-                    found[1] += 1
-                    continue
-                surface = text[run[first][1] : run[first + size - 1][2]]
-                if run[first][3] and len(surface) > 1 and surface[1] != surface[1].upper():
-                    surface = surface[0].lower() + surface[1:]
-                self._found[key] = [surface, 1]
+        """Count the phrases of two and three words in a run of words that nothing parts."""
+        size = len(run)
+        if size > 1:
+            # Where many words stand in a row (lists, languages without our stop words) most neighbours are no phrase.
+            loose = size > _LONGEST_TIGHT_RUN
+            for length in (2,) if loose or size == 2 else (2, 3):
+                for first in range(size - length + 1):
+                    self._count_phrase(run[first : first + length], text, loose=loose)
         run.clear()
+
+    def _count_phrase(self, run: list[tuple[str, int, int, bool]], text: str, *, loose: bool) -> None:
+        key = tuple([item[0] for item in run])
+        found = self._found.get(key)
+        if found is None:
+            if len(set(key)) == len(key):
+                self._found[key] = _Phrase(text, run[0][1], run[-1][2], opens=run[0][3], loose=loose)
+            return
+        found.times += 1
+        found.loose = found.loose and loose
+
+
+@dataclass(slots=True)
+class _Phrase:
+    """Neighbouring words within one leaf; `loose` when they were only met in long runs."""
+
+    text: str
+    start: int
+    end: int
+    opens: bool
+    loose: bool
+    times: int = 1
+
+    @property
+    def surface(self) -> str:
+        """The phrase as it was first said, without the capital of a sentence's beginning."""
+        surface = self.text[self.start : self.end]
+        if self.opens and surface[1] != surface[1].upper():
+            return surface[0].lower() + surface[1:]
+        return surface
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +435,7 @@ def _merge_phrases(children: Sequence[Outline], words: Mapping[str, int]) -> lis
     return _without_overlap([(surface, weight, key) for surface, weight, key, _ in scored])
 
 
-def _without_overlap(scored: Iterable[tuple[str, int, tuple[str, ...]]]) -> list[tuple[str, int]]:
+def _without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
     """Return the first phrases of which no two share a word, or a character of a script without spaces."""
     chosen: list[tuple[str, int]] = []
     taken: set[str] = set()
@@ -458,15 +505,21 @@ def _summary(head: str, said: Iterable[str], limit: int) -> str:
     return _clip(" ".join([head, *said]), limit)
 
 
-def _entry(child: Outline, room: int) -> str:
+def _entry(child: Outline, room: int, year: str) -> str:
     """Return one child of a group in as many characters as it may take: when, and what about."""
-    when = (
-        date_text(child.first_at)
-        if child.is_unit
-        else group_text(level_name(child.level), child.first_at, child.last_at)
-    )
-    subjects = _fitting([phrase for phrase, _ in child.phrases[:_LABEL_PHRASES]], ", ", room - len(when) - 2)
-    return f"{when}: {subjects}" if subjects else when
+    name = "day" if child.is_unit else level_name(child.level)
+    when = group_text(name, child.first_at, child.last_at)
+    if year and when != year:
+        when = when.replace(f" {year}", "")
+    subject = _subject(child, room - len(when) - 2)
+    return f"{when}: {subject}" if subject else when
+
+
+def _subject(child: Outline, room: int) -> str:
+    """Return what a child is about in at most `room` characters or so."""
+    if child.level <= UNIT_LEVEL:
+        return _fitting(child.label.split(", "), ", ", room)
+    return _fitting([phrase for phrase, _ in child.phrases[:_LABEL_PHRASES]], ", ", room)
 
 
 def _label(lead: Sequence[str], phrases: Sequence[tuple[str, int]], fallback: str) -> str:
@@ -480,7 +533,10 @@ def _label(lead: Sequence[str], phrases: Sequence[tuple[str, int]], fallback: st
     return _clip(", ".join(parts), LABEL_CHARACTERS) or fallback
 
 
-def _fallback(events: Sequence[PlanEvent], first: int) -> str:
+def _fallback(events: Sequence[PlanEvent], quotes: Sequence[Quote], first: int) -> str:
+    """Return what to call a leaf without a word of its own: what was said, else what kind of events they are."""
+    if quotes:
+        return f"“{_clip(quotes[0].text, _MARKER_CHARACTERS)}”"
     kinds = _distinct(_readable(event.type) for event in events if event.type)
     what = ", ".join(kinds[:2]) if kinds else _count(len(events), "event")
     return _clip(f"{what}, {date_text(first)}", LABEL_CHARACTERS)
@@ -508,7 +564,7 @@ def _base(term: str) -> int:
         return 0
     if term in WEAK or (term.isascii() and term.isdigit()):
         return _WEAK_BASE
-    if term in PLAIN:
+    if term in PLAIN or (term.isascii() and not term.isalpha() and "'" not in term):
         return _PLAIN_BASE
     return _BASE + min(len(term), 9) // 3
 
@@ -534,6 +590,10 @@ def _sums(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
 
 def _top(pairs: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
     return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:limit]
+
+
+def _by_score(scored: _Scored) -> tuple[int, tuple[str, ...]]:
+    return (-scored[1], scored[2])
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

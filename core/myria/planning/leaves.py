@@ -7,8 +7,10 @@ what the two sides share; the cost of a leaf grows with its distance from the si
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from myria.analysis import is_stopword
+from myria.planning.common_words import WEAK
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import stretch_starts
@@ -17,14 +19,19 @@ _WORDS_PER_EVENT = 200
 _NEIGHBOURS = ((1, 1, 4), (1, 2, 2), (2, 1, 2), (2, 2, 1))
 """Pairs of events across a cut (how far left, how far right, weight)."""
 
-_SIZE_COST = 28
+_SMALL_COST = 45
+_LARGE_COST = 22
 _COHESION_MOST = 1000
 _COHESION_WEIGHT = 2
 _STRETCH_BONUS = 900
 _ANSWER_COST = 300
+_REMARK_COST = 200
+_FEW_WORDS = 1
 _HINT_COST = 400
-_SILENCES = ((10 * 60, 400), (5 * 60, 250), (2 * 60, 150), (60, 60))
-"""(seconds, how much cheaper a cut is after such a silence)."""
+_SILENCES = ((8, 300), (4, 150), (2, 60))
+"""(times the unit's median step, how much cheaper a cut is after such a silence)."""
+
+_LEAST_SILENCE_US = 30_000_000
 
 _RESULT_TYPES = frozenset({"tool_result", "task_update"})
 _QUESTION_ENDS = ("?", "？", "؟")
@@ -40,10 +47,7 @@ def leaf_spans(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[t
     if count <= max(settings.leaf_min, min(3, settings.leaf_target)):
         return [(0, count)]
     cuts = _cut_costs(events, settings)
-    sizes = [
-        (size, _SIZE_COST * (size - settings.leaf_target) ** 2 * 25 // settings.leaf_target**2)
-        for size in range(settings.leaf_min, settings.leaf_max + 1)
-    ]
+    sizes = [(size, _size_cost(size, settings)) for size in range(settings.leaf_min, settings.leaf_max + 1)]
     best: list[int | None] = [0] + [None] * count
     came_from = [0] * (count + 1)
     for end in range(settings.leaf_min, count + 1):
@@ -68,10 +72,18 @@ def leaf_spans(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[t
     return spans
 
 
+def _size_cost(size: int, settings: PlannerSettings) -> int:
+    """Return what a leaf of this size costs; the scale is that of a target of five."""
+    distance = size - settings.leaf_target
+    return (_SMALL_COST if distance < 0 else _LARGE_COST) * 25 * distance**2 // settings.leaf_target**2
+
+
 def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[int]:
     """Return what it costs to begin a leaf at each position; the unit's own start is free."""
     words = [_words(event) for event in events]
     shared = [_cohesion(words, at) for at in range(len(events))]
+    steps = sorted(event.timestamp - before.timestamp for before, event in pairwise(events))
+    median = steps[len(steps) // 2]
     costs = [0]
     for at in range(1, len(events)):
         before, event = events[at - 1], events[at]
@@ -82,9 +94,13 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
             cost -= _STRETCH_BONUS
         elif _answers(before, event):
             cost += _ANSWER_COST
+        # "Bye!" and "Thanks!" belong to what they end.
+        elif len(words[at]) <= _FEW_WORDS:
+            cost += _REMARK_COST
         cost += _hint_cost(before, event)
-        silence = (event.timestamp - before.timestamp) // 1_000_000
-        cost -= next((bonus for seconds, bonus in _SILENCES if silence >= seconds), 0)
+        step = event.timestamp - before.timestamp
+        if step >= _LEAST_SILENCE_US:
+            cost -= next((bonus for times, bonus in _SILENCES if step >= times * median), 0)
         costs.append(cost)
     return costs
 
@@ -92,7 +108,7 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 def _words(event: PlanEvent) -> frozenset[str]:
     found: dict[str, None] = {}
     for token in event.tokens:
-        if not is_stopword(token.term):
+        if token.term not in WEAK and not is_stopword(token.term):
             found[token.term] = None
             if len(found) == _WORDS_PER_EVENT:
                 break

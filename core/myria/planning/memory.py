@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from myria.planning.model import LEAF, Node, PlanEvent
+from myria.planning.model import LEAF, Node, PlanEvent, TreeReader
 
 
 class MemoryTree:
@@ -43,6 +43,24 @@ class MemoryTree:
         leaves = [node.node_id for node in self.under(rendering_id) if node.node_type == LEAF]
         self.streamed += len(leaves)
         return leaves
+
+
+class RememberingReader:
+    """A `TreeReader` that keeps the nodes it hands out, for validation of what was built beside them."""
+
+    def __init__(self, reader: TreeReader) -> None:
+        self._reader = reader
+        self.seen: dict[bytes, Node] = {}
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, in this order."""
+        nodes = await self._reader.nodes(rendering_ids)
+        self.seen.update((node.rendering_id, node) for node in nodes)
+        return nodes
+
+    async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
+        """Return the node_id of every leaf under (or at) a rendering."""
+        return await self._reader.leaf_node_ids(rendering_id)
 
 
 class MemoryEvents:

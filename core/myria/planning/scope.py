@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from myria.errors import InternalError
-from myria.planning.describe import describe_inner, describe_leaf, quoted
+from myria.planning.describe import describe_inner, describe_leaf, marker_text, quoted
 from myria.planning.identity import internal_node, leaf_node
 from myria.planning.leaves import leaf_spans
 from myria.planning.model import (
@@ -89,7 +89,12 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
             outlines = [outline for outline, _ in children]
             leaf_ids = tuple(leaf_id for _, inner in children for leaf_id in inner)
             is_unit = level == UNIT_LEVEL
-            description = describe_inner(outlines, is_unit=is_unit, quote=best_quote if is_unit else None)
+            description = describe_inner(
+                outlines,
+                is_unit=is_unit,
+                marker=marker_text(events[0], settings) if is_unit else "",
+                quote=best_quote if is_unit else None,
+            )
             node = internal_node(
                 scope,
                 level=level,
