@@ -141,8 +141,10 @@ class Gate:
             body = await self._read_body(headers, receive)
         except MyriaError as error:
             self._metrics.refused(error.code)
-            status = 413 if isinstance(error, BodyTooLarge) else 408
-            await self._refuse(send, None, error, status=status, code=mcp_types.INVALID_REQUEST, close=True)
+            # No close after 413: the rest of the body is read and dropped, or a reset would swallow the answer.
+            large = isinstance(error, BodyTooLarge)
+            status = 413 if large else 408
+            await self._refuse(send, None, error, status=status, code=mcp_types.INVALID_REQUEST, close=not large)
             return
         if body is None:
             return

@@ -32,6 +32,9 @@ _Result = TypeVar("_Result")
 HEADER_TIMEOUT_S = 10.0
 """How long a client may take to send its request line and headers."""
 
+LINGER_S = 10.0
+"""How long the rest of a body that was refused is read and dropped, so that its sender sees the answer."""
+
 HEADER_BYTES = 64 * 1024
 """How many bytes of headers one request may have."""
 
@@ -236,8 +239,12 @@ class _GuardedProtocol(HttpToolsProtocol):
         """Close the connection if it sends its headers, or the first piece of a body, too slowly."""
         if self.transport.is_closing():
             return
+        if self._body_since is not None and self.cycle.response_complete:
+            if now - self._body_since > LINGER_S:
+                self.transport.close()
+            return
         headers_late = self._waiting_since is not None and now - self._waiting_since > HEADER_TIMEOUT_S
         body_late = self._body_since is not None and now - self._body_since > BODY_TIMEOUT_S + _SWEEP_S
-        if headers_late or (body_late and not self.cycle.response_started):
+        if headers_late or (body_late and not self.cycle.response_started and not self.cycle.body):
             self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()

@@ -1,0 +1,392 @@
+"""What stands before MCP: hosts, bodies, strict JSON, batches, limits, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_server import http as http_module
+from myria_server.gate import HostList
+from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, serving
+from tests.support.postgres import Database
+
+ASKED = {"participants": ["user_42"]}
+NAME = "myria.query_event_nodes"
+
+
+def with_mcp(**changes: Any) -> Settings:
+    """Return default settings with some of section mcp changed."""
+    settings = Settings()
+    return dataclasses.replace(settings, mcp=dataclasses.replace(settings.mcp, **changes))
+
+
+def request(body: bytes, *, extra: bytes = b"", length: int | None = None) -> bytes:
+    """Return a modern tool call as raw HTTP, closing the connection."""
+    size = len(body) if length is None else length
+    return (
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        b"accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\n"
+        b"mcp-name: %s\r\n%scontent-length: %d\r\n\r\n" % (NAME.encode(), extra, size)
+    ) + body
+
+
+BODY = json.dumps(call(NAME, ASKED)).encode()
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+async def test_only_post_is_taken(served: Served, method: str, path: str) -> None:
+    """There are no streams to open and no sessions to delete."""
+    response = await served.client.request(method, path)
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+
+
+async def test_both_spellings_of_the_path_answer(served: Served) -> None:
+    """/mcp/ is served, not redirected."""
+    for path in ("/mcp", "/mcp/"):
+        response = await served.client.post(path, json=call(NAME, ASKED), headers=headers(NAME))
+        assert response.json()["result"]["isError"] is False
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        response = await served.client.post(path, json=listing, headers=headers(version="2025-06-18"))
+        assert len(response.json()["result"]["tools"]) == 12
+    assert (await served.client.get("/elsewhere")).status_code == 404
+
+
+async def test_white_space_around_header_values_does_not_matter(served: Served) -> None:
+    """RFC 9110 allows it; neither the fast path nor the SDK stumbles."""
+    spaced = (
+        b"POST /mcp HTTP/1.1\r\nhost: \t localhost \r\nconnection: close\r\ncontent-type:   application/json \t\r\n"
+        b"accept:  application/json  \r\nmcp-protocol-version:  2026-07-28 \r\nmcp-method: \ttools/call \r\n"
+        b"mcp-name:  myria.query_event_nodes\t\r\ncontent-length: %d \r\n\r\n"
+    )
+    answer = await served.raw(spaced % len(BODY) + BODY)
+    assert b'"isError":false' in answer
+    listing = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}).encode()
+    nameless = spaced.replace(b"mcp-name:  myria.query_event_nodes\t\r\n", b"")
+    listed = nameless.replace(b"tools/call", b"tools/list") % len(listing) + listing
+    assert b'"inputSchema"' in await served.raw(listed)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1:8321", "[::1]", "[::1]:8321", "LOCALHOST:1"])
+async def test_loopback_names_are_answered(served: Served, host: str) -> None:
+    """Under any port and spelling."""
+    response = await served.post(call(NAME, ASKED), headers(NAME) | {"host": host})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "localhost:80@evil", "::1"]
+)
+async def test_foreign_hosts_are_turned_away(served: Served, host: str) -> None:
+    """A page that rebinds its own name to this address gets nothing, on no path into MCP."""
+    for message, sent in (
+        (call(NAME, ASKED), headers(NAME)),
+        ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers(version=None)),
+    ):
+        response = await served.post(message, sent | {"host": host})
+        assert response.status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:3000", 200),
+        ("https://127.0.0.1", 200),
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://localhost.evil.example", 403),
+        ("file://", 403),
+    ],
+)
+async def test_foreign_origins_are_turned_away(served: Served, origin: str, status: int) -> None:
+    """A browser on another site may not call."""
+    response = await served.post(call(NAME, ASKED), headers(NAME) | {"origin": origin})
+    assert response.status_code == status
+
+
+async def test_probes_and_metrics_are_not_host_checked(served: Served) -> None:
+    """A kubelet asks by pod address."""
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert (await served.client.get(path, headers={"host": "10.0.0.7:8321"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "allowed"),
+    [
+        (("memory.example",), "memory.example:443", True),
+        (("memory.example",), "Memory.Example", True),
+        (("memory.example:8443",), "memory.example:8443", True),
+        (("memory.example:8443",), "memory.example:1", False),
+        (("memory.example:*",), "memory.example:1", True),
+        (("*.example",), "a.b.example", True),
+        (("*.example",), "example", False),
+        (("*",), "anything.at.all", True),
+        ((), "memory.example", False),
+    ],
+)
+def test_more_hosts_by_setting(names: tuple[str, ...], host: str, allowed: bool) -> None:
+    """A name with any port, with one port, every subdomain, or everything."""
+    assert (HostList(names).refusal(host.encode(), None) is None) == allowed
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25", None])
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (b"{", "malformed_json"),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}', "malformed_json"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":NaN}}', "malformed_json"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x\\ud800"}', "invalid_text"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', "malformed_json"),
+        (b"\xef\xbb\xbf{}", "malformed_json"),
+        (b"[" * 100_000, "payload_too_deep"),
+        (b"", "malformed_json"),
+    ],
+)
+async def test_text_that_is_not_strict_json_is_a_parse_error(
+    served: Served, broken: bytes, code: str, version: str | None
+) -> None:
+    """-32700 with HTTP 400, our code in its data."""
+    response = await served.post(broken, headers(NAME, version=version))
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["code"], error["data"]["code"]) == (-32700, code)
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25", None])
+@pytest.mark.parametrize(
+    ("payload", "code", "field"),
+    [
+        (b'{"a":1,"a":2}', "malformed_json", "payload.a"),
+        (b'{"a":[NaN]}', "malformed_json", "payload.a[0]"),
+        (b'{"a":1e999}', "malformed_json", "payload.a"),
+        (b'{"a":"\\ud800"}', "invalid_text", "payload.a"),
+        (b'{"a":"\\u0000"}', "invalid_text", "payload.a"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "payload_too_deep", None),
+    ],
+    ids=["duplicate", "nan", "infinite", "surrogate", "nul", "deep"],
+)
+async def test_bad_json_in_arguments_is_told_to_the_tools_caller(
+    served: Served, payload: bytes, code: str, field: str | None, version: str | None
+) -> None:
+    """A tool refusal with the request's id, its field relative to the arguments."""
+    whole = json.dumps(call("myria.append_event", event(payload={}), version=version, request_id="r1")).encode()
+    body = whole.replace(b'"payload": {}', b'"payload": ' + payload)
+    response = await served.post(body, headers("myria.append_event", version=version))
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert (answer["id"], answer["result"]["isError"]) == ("r1", True)
+    assert answer["result"].get("resultType") == ("complete" if version == MODERN else None)
+    error = answer["result"]["structuredContent"]["error"]
+    assert error["code"] == code
+    if field:
+        assert error["details"]["field"] == field
+
+
+async def test_large_bodies_are_refused_unread(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their declared length, or as soon as they grow too large; the limit itself fits."""
+    async with serving(memory, with_mcp(body_bytes=300_000)) as served:
+        fits = BODY + b" " * (300_000 - len(BODY))
+        assert (await served.post(fits, headers(NAME))).status_code == 200
+        refused = await served.post(fits + b" ", headers(NAME))
+        assert refused.status_code == 413
+        assert refused.json()["error"]["data"]["code"] == "body_too_large"
+        monkeypatch.setattr(http_module, "LINGER_S", 0.1)
+        declared = await served.raw(request(b"", length=10**12))
+        assert declared.startswith(b"HTTP/1.1 413")
+        chunked = request(b"").replace(b"content-length: 0", b"transfer-encoding: chunked")
+        grown = await served.raw(chunked + b"493e1\r\n" + b" " * 300_001 + b"\r\n0\r\n\r\n")
+        assert grown.startswith(b"HTTP/1.1 413")
+
+
+async def test_a_body_in_pieces_is_read_whole(served: Served) -> None:
+    """Chunks of any size make one request."""
+    message = request(BODY)
+    cut = len(message) - 40
+    assert b'"isError":false' in await served.raw(
+        message[:cut], message[cut : cut + 20], message[cut + 20 :], pause=0.05
+    )
+
+
+async def test_a_slow_body_is_given_up(memory: Memory) -> None:
+    """A client that stops in the middle of a body is answered 408 and disconnected."""
+    async with serving(memory, body_timeout=0.2) as served:
+        message = request(BODY)
+        answer = await served.raw(message[:-10], pause=0)
+        assert answer.startswith(b"HTTP/1.1 408") or b"deadline_exceeded" in answer
+        assert (await served.call("query_event_nodes", ASKED)).is_error is False
+
+
+async def test_slow_headers_are_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that never finishes its headers, or never says anything, is closed."""
+    monkeypatch.setattr(http_module, "HEADER_TIMEOUT_S", 0.1)
+    assert (await served.raw(b"POST /mcp HT")).startswith(b"HTTP/1.1 408")
+    assert (await served.raw(b"")).startswith(b"HTTP/1.1 408")
+
+
+async def test_a_body_that_never_comes_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers without the first byte of the promised body."""
+    monkeypatch.setattr(http_module, "BODY_TIMEOUT_S", -0.9)
+    assert (await served.raw(request(b"", length=100))).startswith(b"HTTP/1.1 408")
+
+
+async def test_endless_headers_are_given_up(served: Served) -> None:
+    """Header lines are bounded in size."""
+    assert b"431" in await served.raw(b"POST /mcp HTTP/1.1\r\nx: " + b"a" * 100_000)
+
+
+async def test_a_client_that_leaves_does_no_harm(served: Served) -> None:
+    """Disconnects in the middle of headers, body and answer."""
+    for cut in (20, len(request(BODY)) - 20, len(request(BODY))):
+        _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(request(BODY)[:cut])
+        await writer.drain()
+        writer.close()
+    assert (await served.call("query_event_nodes", ASKED)).is_error is False
+
+
+@pytest.mark.parametrize("version", [None, "2025-03-26", "2024-11-05"])
+async def test_batches_are_answered_where_the_protocol_has_them(served: Served, version: str | None) -> None:
+    """Requests in order, errors in place, nothing for notifications; plain calls and others mixed."""
+    batch = [
+        call("myria.append_event", event("k"), version=None, request_id=1),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+        call("myria.nope", {}, version=None, request_id=3),
+        {"jsonrpc": "2.0", "id": 4, "method": "initialize", "params": {}},
+        5,
+    ]
+    response = await served.post(batch, headers(version=version))
+    assert response.status_code == 200
+    answers = response.json()
+    assert [answer.get("id") for answer in answers] == [1, 2, 3, 4, None]
+    assert answers[0]["result"]["structuredContent"]["deduplicated"] is False
+    assert len(answers[1]["result"]["tools"]) == 12
+    assert [answer["error"]["code"] for answer in answers[2:]] == [-32602, -32600, -32600]
+
+
+async def test_a_batch_of_notifications_is_accepted(served: Served) -> None:
+    """202 and no body."""
+    response = await served.post([{"jsonrpc": "2.0", "method": "notifications/initialized"}], headers(version=None))
+    assert (response.status_code, response.content) == (202, b"")
+
+
+@pytest.mark.parametrize(
+    ("version", "batch"),
+    [
+        ("2025-06-18", [call(NAME, ASKED, version=None)]),
+        ("2025-11-25", [call(NAME, ASKED, version=None)]),
+        (MODERN, [call(NAME, ASKED)]),
+        (None, []),
+        (None, [{"jsonrpc": "2.0", "id": 1, "method": "ping"}] * 101),
+    ],
+)
+async def test_batches_are_refused_elsewhere(served: Served, version: str | None, batch: list[Any]) -> None:
+    """2025-06-18 took batches away; empty and endless ones never were."""
+    response = await served.post(batch, headers(NAME, version=version))
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == -32600
+
+
+@pytest.mark.parametrize("version", LEGACY)
+async def test_every_handshake_version_is_agreed_on(served: Served, version: str) -> None:
+    """initialize answers the version that was asked for; an unknown one gets the newest."""
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    answer = (await served.post(hello, headers(version=None))).json()["result"]
+    assert (answer["protocolVersion"], answer["serverInfo"]["name"]) == (version, "myria")
+    params["protocolVersion"] = "1999-01-01"
+    assert (await served.post(hello, headers(version=None))).json()["result"]["protocolVersion"] == LEGACY[-1]
+
+
+async def test_an_unknown_protocol_version_is_told_which_are_known(served: Served) -> None:
+    """-32022 with the versions that are served."""
+    message = call(NAME, ASKED)
+    message["params"]["_meta"] = META | {"io.modelcontextprotocol/protocolVersion": "2031-01-01"}
+    response = await served.post(message, headers(NAME) | {"mcp-protocol-version": "2031-01-01"})
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == -32022
+    assert response.json()["error"]["data"]["supported"] == [MODERN]
+
+
+async def test_tools_are_named_in_one_style_and_found_in_both(memory: Memory) -> None:
+    """The setting picks what tools/list shows; calls may use either style, or the bare name."""
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    for style, expected in (("dotted", "myria.append_event"), ("plain", "myria_append_event")):
+        async with serving(memory, with_mcp(tool_names=style)) as served:
+            tools = (await served.post(listing, headers(method="tools/list"))).json()["result"]["tools"]
+            assert expected in {tool["name"] for tool in tools}
+            for name in ("myria.append_event", "myria_append_event", "append_event"):
+                response = await served.post(call(name, event("k")), headers(name))
+                assert response.json()["result"]["isError"] is False
+
+
+async def test_an_unknown_tool_is_a_protocol_error_that_helps(served: Served) -> None:
+    """-32602, naming the nearest tool."""
+    response = await served.post(call("myria.apend_event", {}), headers("myria.apend_event"))
+    error = response.json()["error"]
+    assert error["code"] == -32602
+    assert "did you mean myria.append_event?" in error["message"]
+
+
+async def test_profiles_hide_tools(memory: Memory) -> None:
+    """Without the admin profile its tools are neither listed nor run."""
+    async with serving(memory, with_mcp(profiles=("core",))) as served:
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        tools = (await served.post(listing, headers(version="2025-06-18"))).json()["result"]["tools"]
+        assert {tool["name"] for tool in tools} == {
+            "myria.append_event",
+            "myria.append_events",
+            "myria.query_event_nodes",
+            "myria.query_references",
+        }
+        for version in (MODERN, "2025-06-18"):
+            assert (await served.call("rollback", {}, version=version)).code == "tool_not_enabled"
+
+
+async def test_a_stuck_database_is_answered_within_the_deadline(database: Database) -> None:
+    """Appends and reads behind a lock are given up, retryable, and the service goes on."""
+    settings = with_mcp(request_deadline_s=0.4, append_deadline_s=0.4)
+    blocker = await asyncpg.connect(database.superuser_dsn)
+    async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
+        assert not (await served.call("append_event", event("before"))).is_error
+        transaction = blocker.transaction()
+        await transaction.start()
+        await blocker.execute("LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
+        began = asyncio.get_running_loop().time()
+        appended, read = await asyncio.gather(
+            served.call("append_event", event("during")), served.call("query_event_nodes", ASKED)
+        )
+        assert asyncio.get_running_loop().time() - began < 3
+        for answer in (appended, read):
+            assert answer.code in ("deadline_exceeded", "database_unavailable")
+            assert answer.content["error"]["retryable"] is True
+        await transaction.rollback()
+        assert not (await served.call("append_event", event("during"))).is_error
+    await blocker.close()
+
+
+async def test_too_many_requests_at_once_are_overloaded(database: Database) -> None:
+    """Beyond the limit a request is turned away at once, retryable, and later ones are served."""
+    settings = with_mcp(max_in_flight=2)
+    blocker = await asyncpg.connect(database.superuser_dsn)
+    async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
+        await served.call("append_event", event("before"))
+        transaction = blocker.transaction()
+        await transaction.start()
+        await blocker.execute("LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
+        waiting = [asyncio.create_task(served.call("append_event", event(f"k{n}"))) for n in range(2)]
+        await asyncio.sleep(0.3)
+        turned_away = await served.call("append_event", event("late"))
+        assert (turned_away.code, turned_away.content["error"]["retryable"]) == ("overloaded", True)
+        await transaction.rollback()
+        assert [answer.is_error for answer in await asyncio.gather(*waiting)] == [False, False]
+        assert not (await served.call("append_event", event("late"))).is_error
+    await blocker.close()
