@@ -1,0 +1,92 @@
+"""The tools over a built snapshot: topics, references, publishing and rolling back, in the published shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.server.test_tools import fits
+from tests.server.wire import Served, event
+from tests.support.building import build_now
+from tests.support.postgres import Database
+
+ASKED = {"participants": ["user_42"]}
+_SUBJECTS = ("garden tomatoes and beans", "the database backup", "train tickets to the coast")
+
+
+def conversation(start: int = 0) -> dict[str, Any]:
+    """Return a batch of events about three subjects, an hour apart."""
+    events = [
+        event(
+            f"k{start + n}",
+            text=f"message {n} about {_SUBJECTS[n // 6]}",
+            timestamp=f"2026-03-{1 + start:02}T{10 + n // 6}:{n:02}:00Z",
+        )
+        for n in range(18)
+    ]
+    return {"events": events}
+
+
+def nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every node of a tree."""
+    yield root
+    for child in root.get("children", ()):
+        yield from nodes(child)
+
+
+async def test_a_built_memory_answers_topics(served: Served, database: Database) -> None:
+    """After a build references hang below topics, everything says which snapshot it came from, and shapes hold."""
+    await served.call("append_events", conversation())
+    await build_now(database.builder_dsn)
+    await served.call("append_event", event("fresh", text="fresh tomatoes"))
+    answer = fits("query_references", await served.call("query_references", ASKED | {"query": "tomatoes"}))
+    kinds = {node["kind"] for node in nodes(answer["root"])}
+    assert {"root", "leaf_topic", "event_ref", "event"} <= kinds
+    fresh = [node for node in nodes(answer["root"]) if node["kind"] == "event"]
+    assert [node["source_event_key"] for node in fresh] == ["fresh"]
+
+    active = fits("get_active_snapshot", await served.call("get_active_snapshot", {}))["snapshot"]
+    assert active["snapshot_id"] == answer["snapshot_id"]
+    topic_id = next(node["topic_id"] for node in nodes(answer["root"]) if node["kind"] == "leaf_topic")
+    topic = fits("get_topic", await served.call("get_topic", ASKED | {"topic_id": topic_id}))
+    assert topic["topic"]["topic_id"] == topic_id
+    below = fits("query_references", await served.call("query_references", ASKED | {"root": topic_id}))
+    assert {node["kind"] for node in nodes(below["root"])} <= {"root", "internal_topic", "leaf_topic", "event_ref"}
+    assert (
+        await served.call("get_topic", {"participants": ["stranger"], "topic_id": topic_id})
+    ).code == "topic_not_found"
+
+
+async def test_snapshots_are_published_and_taken_back_over_mcp(served: Served, database: Database) -> None:
+    """A held snapshot is published by hand, rolled back in one step, and every answer keeps its shape."""
+    await served.call("append_events", conversation())
+    await build_now(database.builder_dsn)
+    first = (await served.call("get_active_snapshot", {})).content["snapshot"]["snapshot_id"]
+    await served.call("append_events", conversation(1))
+    await build_now(database.builder_dsn, hold=True)
+    status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
+    held = status["held_snapshot_id"]
+    assert (status["active_snapshot_id"], status["paused"]) == (first, True)
+
+    moved = fits("publish_snapshot", await served.call("publish_snapshot", {"snapshot_id": held, "reason": "good"}))
+    assert moved == {"snapshot_id": held, "previous_snapshot_id": first}
+    back = fits("rollback", await served.call("rollback", {"reason": "bad"}))
+    assert back == {"snapshot_id": first, "previous_snapshot_id": held}
+    assert (await served.call("publish_snapshot", {"snapshot_id": first})).is_error is False
+    listed = fits("list_snapshots", await served.call("list_snapshots", {"limit": 1}))
+    assert len(listed["snapshots"]) == 1
+    rest = await served.call("list_snapshots", {"limit": 1, "cursor": listed["next_cursor"]})
+    assert {listed["snapshots"][0]["snapshot_id"], rest.content["snapshots"][0]["snapshot_id"]} == {first, held}
+    status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
+    assert status["last_build"]["status"]
+
+
+async def test_metrics_show_the_snapshot_and_its_tail(served: Served, database: Database) -> None:
+    """Scraping tells tail length, snapshot age and the last build."""
+    await served.call("append_events", conversation())
+    await build_now(database.builder_dsn)
+    await served.call("append_event", event("fresh"))
+    text = (await served.client.get("/metrics")).text
+    assert "myria_tail_events 1.0" in text
+    assert "myria_snapshot_age_seconds" in text
+    assert 'myria_build_duration_seconds_count{outcome="' in text
