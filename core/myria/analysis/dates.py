@@ -56,6 +56,7 @@ _NUMBERS = {
     "twelve": 12,
 }
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_SEASON_DAYS = 92
 _PREPOSITIONS = "in of since last next this by until during before after early late mid around"
 _BEFORE_MONTH = frozenset(_PREPOSITIONS.split())
 _AMBIGUOUS = frozenset(("may", "march", "mar", "jan", "jun", "dec", "sep"))
@@ -160,10 +161,10 @@ def _last(word: str, this: bool, today: int) -> Iterator[Window]:
         yield _window(today - (back if this else back or 7), today + 1, exact=True)
     elif word in _SEASONS:
         year = _year_of(today)
-        while _days(year, _SEASONS[word], 1) > today - (0 if this else 30):
+        while _days(year, _SEASONS[word], 1) > today - (0 if this else _SEASON_DAYS):
             year -= 1
         start = _days(year, _SEASONS[word], 1)
-        yield _window(start, start + 95, exact=False)
+        yield _window(start, start + _SEASON_DAYS, exact=False)
 
 
 def _month(words: list[str], at: int) -> int | None:

@@ -279,8 +279,11 @@ def decode(raw: bytes) -> BlockView:
         at = (after + 7) & -8
     if at != len(raw):
         raise InternalError("a search block is damaged: it is longer than its sections")
-    for _, table in _NAMES:
-        columns[table] = _names_from(columns[table])
+    try:
+        for _, table in _NAMES:
+            columns[table] = _names_from(columns[table])
+    except UnicodeDecodeError as error:
+        raise InternalError("a search block is damaged: a name is not text") from error
     if not len(columns["xid"]):
         columns["xid"] = np.broadcast_to(np.int64(0), columns["seq"].shape)
     view = BlockView(raw=raw, **columns)

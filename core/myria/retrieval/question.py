@@ -28,6 +28,7 @@ MAX_WORDS: Final = 256
 _SHORTEST_PART: Final = 4
 _LONGEST_COMPOUND: Final = 24
 _SAME_FIRST_NAME: Final = 3
+_NO_SUBJECT: Final = frozenset(terms("happen talk chat discuss say mention speak conversation message event news new"))
 _ROLES: Final = frozenset(terms("user assistant system tool agent bot human ai model"))
 _ASKS_WHEN: Final = re.compile(
     r"(?:^|[.!?;:,]\s+|\bknow |\btell me )(?:since |until )?"
@@ -51,12 +52,14 @@ class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
     `parts` are pairs of terms, one after the other, that the term may be a compound of: they count where the term
-    itself occurs nowhere and both of a pair do.
+    itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and digits, a long number): who
+    types one means it.
     """
 
     term: str
     instead: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +106,18 @@ def read(question: Question, *, speakers: Iterable[str], participants: Iterable[
     content = [term for term in spoken if not heard or term not in taken]
     meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
     joined = _joined(found)
-    by_speaker = bool(heard) and not content
-    only_when = bool(meant) and all(is_date_word(term) for term in content)
+    subject = [term for term in content if term not in _NO_SUBJECT and not is_date_word(term)]
+    by_speaker = bool(heard) and not subject
+    only_when = bool(meant) and not subject
+    if only_when:
+        content = [term for term in content if not is_date_word(term)]
+        spoken = unique = []
     return Reading(
         asked=True,
         words=tuple(
-            Word(term=term, instead=(*related(term), *joined.get(term, ())), parts=_parts_of(term))
+            Word(
+                term=term, instead=(*related(term), *joined.get(term, ())), parts=_parts_of(term), exact=_is_exact(term)
+            )
             for term in (content or spoken or unique)[:MAX_WORDS]
         ),
         hint_words=hint_words,
@@ -148,6 +157,11 @@ def _named(found: Sequence[Token], names: Sequence[str]) -> tuple[set[str], set[
             named.add(name)
             taken.update(parts if whole else parts[:1])
     return named, taken - _ROLES
+
+
+def _is_exact(term: str) -> bool:
+    digits = sum(character.isdecimal() for character in term)
+    return digits > 4 or (0 < digits < len(term) and len(term) > 3)
 
 
 def _joined(found: Sequence[Token]) -> dict[str, tuple[str, ...]]:

@@ -13,7 +13,7 @@ Two passes over the visible scopes: the first counts, the second scores one scop
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
@@ -47,6 +47,8 @@ _UNIT: Final = 40
 """Percent of the best match of each word within the unit (a stretch of conversation)."""
 _RELATED: Final = 50
 """Percent a related word counts of the word itself."""
+_EXACT: Final = 200
+"""Percent an identifier counts of any other word as rare."""
 _SPEAKER: Final = 200
 """Percent of the score of what a named person said."""
 _PARTICIPANT: Final = 125
@@ -67,6 +69,9 @@ _HINT_TEXT: Final = 25
 """Percent that a hint's words in the text count of the question's own."""
 
 _UNITY: Final = 65_536
+_ALONE: Final = 8 * _UNITY
+"""What the right speaker or time is worth when the question says nothing else: about a word."""
+_NOWHERE: Final[Ints] = np.zeros((3, 0), dtype=np.int64)
 _SCALE: Final = 100
 
 
@@ -151,7 +156,7 @@ def rank(
         timeline = corpus.timeline or Timeline.of(corpus)
         if len(timeline):
             parts = corpus.parts()
-            score = _scores(plan, corpus, timeline, parts, matched_only=order != "relevance")
+            score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance")
             allowed = _allowed(filters or Filters(), timeline, parts)
             best.take(at, timeline, score, allowed, everything=not reading.asked)
     return best.ranking()
@@ -217,7 +222,8 @@ class _Plan:
     hint_concepts: tuple[_Concept, ...]
     hint_ids: tuple[tuple[int, int], ...]
     distinctive: frozenset[str]
-    wanted: Ints
+    ids: Ints
+    located: list[list[Ints]]
     mean_length: int
 
     @property
@@ -235,17 +241,18 @@ class _Plan:
             }
         )
         ids = np.array(wanted, dtype=np.int64)
-        frequency = dict(zip(wanted, _frequencies(ids, corpora).tolist(), strict=True))
+        total, located = _frequencies(ids, corpora)
+        frequency = dict(zip(wanted, total.tolist(), strict=True))
         concepts = _concepts(reading.words, frequency, census.docs)
         hint_concepts = _concepts(reading.hint_words, frequency, census.docs)
-        used = {identity for concept in concepts + hint_concepts for identity, _ in concept.alternatives}
         return cls(
             reading=reading,
             concepts=concepts,
             hint_concepts=hint_concepts,
             hint_ids=_hint_weights(reading.hints),
             distinctive=reading.participants - census.shared_participants,
-            wanted=np.array(sorted(used), dtype=np.int64),
+            ids=ids,
+            located=located,
             mean_length=max(1, census.length // max(1, census.docs)),
         )
 
@@ -269,6 +276,8 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
             alternatives = [(other, _RELATED) for other in instead]
         else:
             continue
+        if word.exact:
+            idf = idf * _EXACT // 100
         found.append((-idf, at, _Concept(alternatives=tuple(alternatives), idf=idf)))
     return tuple(concept for _, _, concept in sorted(found, key=lambda row: row[:2])[:MAX_CONCEPTS])
 
@@ -304,27 +313,38 @@ def _log2(number: int) -> int:
     return result
 
 
-def _frequencies(ids: Ints, corpora: Sequence[Corpus]) -> Ints:
+def _frequencies(ids: Ints, corpora: Sequence[Corpus]) -> tuple[Ints, list[list[Ints]]]:
+    """Return how many visible documents hold each term, and where its postings are by corpus and view."""
     total = np.zeros(len(ids), dtype=np.int64)
+    located: list[list[Ints]] = []
     for corpus in corpora:
+        rows: list[Ints] = []
         for view, mask in corpus.parts():
-            for at, start, end in _located(ids, view.terms, view.offsets):
-                total[at] += end - start if mask is None else np.count_nonzero(mask[view.posting_doc[start:end]])
-    return total
+            found = _located(ids, view.terms, view.offsets)
+            rows.append(found)
+            if mask is None:
+                total[found[0]] += found[2] - found[1]
+            else:
+                for at, start, end in found.T.tolist():
+                    total[at] += np.count_nonzero(mask[view.posting_doc[start:end]])
+        located.append(rows)
+    return total, located
 
 
-def _located(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
-    """Yield (position in ids, start, end) of the postings of those ids that a view knows."""
+def _located(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Ints:
+    """Return rows (positions in ids, starts, ends) of the postings of those ids that a view knows."""
     if not len(ids) or not len(known):
-        return
-    at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    hit = np.flatnonzero(known[at] == ids)
+        return _NOWHERE
+    at = known.searchsorted(ids)
+    at[at == len(known)] = 0
+    hit = (known[at] == ids).nonzero()[0]
     at = at[hit]
-    yield from zip(hit.tolist(), offsets[at].tolist(), offsets[at + 1].tolist(), strict=True)
+    return np.stack((hit, offsets[at], offsets[at + 1]))
 
 
 def _scores(
     plan: _Plan,
+    at: int,
     corpus: Corpus,
     timeline: Timeline,
     parts: Sequence[tuple[BlockView, Mask | None]],
@@ -332,14 +352,14 @@ def _scores(
     matched_only: bool,
 ) -> Ints:
     """Return the score of every document of one scope, 0 for no evidence."""
-    postings = _postings(plan.wanted, timeline, parts)
+    postings = _postings(plan, at, timeline, parts)
     own, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
     reading = plan.reading
     voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
     if reading.by_speaker and voiced is not None:
-        own[voiced] += _UNITY
+        own[voiced] += _ALONE
     if reading.only_when:
-        own[_within(plan, timeline) > 100] += _UNITY
+        own[_within(plan, timeline) > 100] += _ALONE
     total = own * 100
     if reading.asked:
         _lend(own, total, timeline)
@@ -359,12 +379,12 @@ def _scores(
 Postings = dict[int, tuple[Ints, Ints]]
 
 
-def _postings(ids: Ints, timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Postings:
+def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Postings:
     """Return (positions, times) by term id; positions are unique within a term."""
     found: dict[int, list[tuple[Ints, Ints]]] = {}
-    wanted = ids.tolist()
-    for (view, mask), places in zip(parts, timeline.places, strict=True):
-        for at, start, end in _located(ids, view.terms, view.offsets):
+    wanted = plan.ids.tolist()
+    for (view, mask), places, located in zip(parts, timeline.places, plan.located[corpus], strict=True):
+        for at, start, end in located.T.tolist():
             where = places[view.posting_doc[start:end]]
             times = view.posting_tf[start:end].astype(np.int64)
             if mask is not None:
@@ -483,7 +503,7 @@ def _add_hints(
     weights = [weight for _, weight in plan.hint_ids]
     ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
     for (view, mask), places in zip(parts, timeline.places, strict=True):
-        for at, start, end in _located(ids, view.hint_terms, view.hint_offsets):
+        for at, start, end in _located(ids, view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
             worth = view.hint_permille[start:end].astype(np.int64) * weights[at] // 1000
             if mask is not None:
@@ -555,15 +575,14 @@ class _Best:
         else:
             chosen = np.flatnonzero(score if allowed is None else (score > 0) & allowed)
         self._matched += len(chosen)
-        score, stamp, seq = score[chosen], timeline.timestamp[chosen], timeline.seq[chosen]
         if self._after is not None:
-            later = self._comes_after(self._after, score, stamp, seq)
-            chosen, score, stamp, seq = chosen[later], score[later], stamp[later], seq[later]
+            chosen = chosen[
+                self._comes_after(self._after, score[chosen], timeline.timestamp[chosen], timeline.seq[chosen])
+            ]
         if len(chosen) > 4 * self._limit:
-            leading = {"relevance": -score, "hinted": -score, "newest": -stamp, "oldest": stamp}[self._order]
-            bound = np.partition(leading, self._limit - 1)[self._limit - 1]
-            near = leading <= bound
-            chosen, score, stamp, seq = chosen[near], score[near], stamp[near], seq[near]
+            leading = self._leading(score[chosen], timeline.timestamp[chosen])
+            chosen = chosen[leading <= np.partition(leading, self._limit - 1)[self._limit - 1]]
+        score, stamp, seq = score[chosen], timeline.timestamp[chosen], timeline.seq[chosen]
         rows = np.column_stack(
             (score, stamp, seq, np.full(len(chosen), corpus), timeline.view[chosen], timeline.doc[chosen])
         )
@@ -579,6 +598,11 @@ class _Best:
             ),
             matched=self._matched,
         )
+
+    def _leading(self, score: Ints, stamp: Ints) -> Ints:
+        if self._order in ("relevance", "hinted"):
+            return -score
+        return stamp if self._order == "oldest" else -stamp
 
     def _sort_keys(self, score: Ints, stamp: Ints, seq: Ints) -> tuple[Ints, ...]:
         """Return keys for lexsort, the last one leading."""

@@ -1,0 +1,331 @@
+"""The ranking: what must win, what must not show, and that the same question always gives the same answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myria.events import TopicHint
+from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import Filters, Key, Order, Ranking, rank
+
+START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+MINUTE, DAY = 60_000_000, 86_400_000_000
+
+CHAT = [
+    ("Anna", 0, "Hey Bob! How was your week?"),
+    ("Bob", 1, "Busy, Anna. I finally signed up for a pottery class downtown."),
+    ("Anna", 2, "Nice! Do you already know which teacher you get?"),
+    ("Bob", 3, "Yes, her name is Ines, she is wonderful."),
+    ("Anna", 40 * 24 * 60, "I went hiking in the Alps with my brother, the views were great."),
+    ("Bob", 40 * 24 * 60 + 1, "Wow, that sounds great!"),
+    ("Anna", 40 * 24 * 60 + 2, "Next time you should come along."),
+    ("Bob", 80 * 24 * 60, "My laptop broke, the repair costs 300 euros, ticket zx81k."),
+    ("Anna", 80 * 24 * 60 + 1, "Oh no. My computer is slow as well."),
+]
+
+
+def _doc(seq: int, text: str, **fields: Any) -> Doc:
+    fields.setdefault("timestamp", START + seq * MINUTE)
+    fields.setdefault("channel", "chat")
+    payload = {"text": text} | ({"speaker": fields.pop("speaker")} if "speaker" in fields else {})
+    return Doc.of_payload(payload, event_seq=seq, **fields)
+
+
+def _chat() -> Corpus:
+    docs = [
+        _doc(seq, text, speaker=speaker, timestamp=START + minutes * MINUTE)
+        for seq, (speaker, minutes, text) in enumerate(CHAT, 1)
+    ]
+    return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+
+
+def _found(ranking: Ranking) -> list[int]:
+    return [hit.event_seq for hit in ranking.hits]
+
+
+def _ask(text: str | None, *corpora: Corpus, hints: Sequence[tuple[str, float]] = (), **rest: Any) -> list[int]:
+    question = Question(
+        text=text,
+        topic_hints=tuple(TopicHint(hint=hint, confidence=confidence) for hint, confidence in hints),
+        now=rest.pop("now", None),
+    )
+    return _found(rank(question, corpora or (_chat(),), **rest))
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("What class did Bob sign up for?", 2),
+        ("Which course did Bob join?", 2),
+        ("zx81k", 8),
+        ("What is wrong with the ticket ZX81K and the class and the views?", 8),
+        ("Where did Anna go on a hike?", 5),
+        ("Whose PC is slow?", 9),
+        ("What did Anna say about her computer?", 9),
+        ("What broke in July 2023?", 8),
+    ],
+)
+def test_what_comes_first(question: str, first: int) -> None:
+    """The message that answers comes first, in other words, by its speaker, its date or one rare word."""
+    assert _ask(question)[0] == first
+
+
+def test_an_answer_without_the_words_is_found() -> None:
+    """A message that follows the question it answers is found by the question's words."""
+    assert 4 in _ask("Who is Bob's teacher?")[:3]
+
+
+def test_a_date_without_other_words() -> None:
+    """A question that says only when, or only who and when, gives what was said then."""
+    assert set(_ask("What happened in July?")) == {8, 9}
+    assert _ask("What did Anna say in July?")[0] == 9
+    assert set(_ask("and yesterday?", now=START + 41 * DAY)) == {5, 6, 7}
+
+
+def test_a_name_without_other_words() -> None:
+    """A question that only names somebody gives what they said."""
+    assert set(_ask("What did Anna talk about?")[:5]) == {1, 3, 5, 7, 9}
+
+
+def test_named_people_are_boosted_not_required() -> None:
+    """Between equal messages the named speaker's wins, by first name and in any case; the other is still there."""
+    docs = [
+        _doc(1, "I bought a red bicycle", speaker="Anna Berg", timestamp=START),
+        _doc(2, "I bought a red bicycle", speaker="Will Cox", timestamp=START + DAY),
+    ]
+    corpus = Corpus(participants=("Anna Berg", "Will Cox"), tail=LooseBlock().extended(docs))
+    assert _ask("which bicycle did ANNA buy", corpus) == [1, 2]
+    assert _ask("Which bicycle did Will buy?", corpus) == [2, 1]
+    assert _ask("which bicycle will she buy", corpus) == [1, 2]
+
+
+def test_two_scopes_share_one_scale() -> None:
+    """A word rare over everything visible beats one that is rare in its own scope only."""
+    one = Corpus(
+        participants=("Ada", "Cy"),
+        tail=LooseBlock().extended(_doc(at, "the server deploys again") for at in range(1, 30)),
+    )
+    two = Corpus(
+        participants=("Ada", "Dan"),
+        tail=LooseBlock().extended([_doc(50, "our server"), _doc(51, "the violin lesson", timestamp=START + DAY * 9)]),
+    )
+    assert _ask("server violin", one, two)[0] == 51
+    assert _ask("server violin", two, one)[0] == 51
+
+
+def test_a_named_participant_prefers_the_scope() -> None:
+    """Between equal messages the scope that a named participant belongs to wins."""
+    corpora = [
+        Corpus(participants=("agent", name), tail=LooseBlock().extended([_doc(seq, "the invoice was paid")]))
+        for seq, name in ((1, "Carla"), (2, "Dana"))
+    ]
+    assert _ask("Was Dana's invoice paid?", *corpora) == [2, 1]
+
+
+def test_hints_boost_and_never_filter() -> None:
+    """A shared topic hint lifts a message over an equal one; messages without it stay; it finds nothing by itself."""
+    docs = [
+        _doc(1, "we should decide soon", timestamp=START),
+        _doc(2, "we should decide soon", timestamp=START + DAY, hints=[("home renovation", 900)]),
+    ]
+    corpus = Corpus(participants=("a",), tail=LooseBlock().extended(docs))
+    assert _ask("decide", corpus) == [1, 2]
+    assert _ask("decide", corpus, hints=[("Home Renovation", 0.8)]) == [2, 1]
+    assert _ask("decide", corpus, hints=[("renovation", 0.8)]) == [2, 1]
+    assert _ask("zebra", corpus, hints=[("home renovation", 1.0)]) == []
+    assert _ask(None, corpus, hints=[("home renovation", 1.0)]) == [2, 1]
+    assert _ask(None, corpus, hints=[("gardening", 1.0)]) == [2, 1]
+
+
+def test_compounds() -> None:
+    """Words written together and apart find each other."""
+    docs = [_doc(1, "our road trip was long"), _doc(2, "my smartwatch counts steps", timestamp=START + DAY)]
+    corpus = Corpus(participants=("a",), tail=LooseBlock().extended(docs))
+    assert _ask("roadtrip", corpus) == [1]
+    assert _ask("smart watch", corpus) == [2]
+
+
+@pytest.mark.parametrize("question", ["xylophone quasar", "???", "\U0001f389", "\ud800"])
+def test_no_match_is_an_empty_answer(question: str) -> None:
+    """A question none of whose words occur finds nothing."""
+    assert rank(Question(text=question), [_chat()]) == Ranking(hits=(), matched=0)
+
+
+@pytest.mark.parametrize("question", [None, "", "  \n"])
+def test_no_question_is_most_recent_first(question: str | None) -> None:
+    """Without a text everything is returned, newest first, later event_seq first among equals."""
+    docs = [_doc(seq, "x", timestamp=START) for seq in (3, 1, 2)]
+    corpus = Corpus(participants=("a",), tail=LooseBlock().extended(docs))
+    assert _ask(question, corpus) == [3, 2, 1]
+    assert _ask(question)[:3] == [9, 8, 7]
+    assert _ask(question, order="oldest")[:3] == [1, 2, 3]
+
+
+def test_orders_of_time() -> None:
+    """Newest and oldest order the messages that hold a word of the question, and no others."""
+    assert _ask("great", order="newest") == [6, 5]
+    assert _ask("great", order="oldest") == [5, 6]
+
+
+def test_filters() -> None:
+    """Channel, types, context and time span let through what they say; bounds are since <= t < until."""
+    docs = [
+        _doc(1, "pay rent", channel="a", type="message", context_id="x"),
+        _doc(2, "pay rent", channel="b", type="task", context_id="y"),
+        _doc(3, "pay rent", channel="b"),
+    ]
+    corpus = Corpus(participants=("p",), tail=LooseBlock().extended(docs))
+    assert sorted(_ask("rent", corpus, filters=Filters(channel="b"))) == [2, 3]
+    assert _ask("rent", corpus, filters=Filters(types=("task", "note"))) == [2]
+    assert _ask("rent", corpus, filters=Filters(context_id="x")) == [1]
+    assert _ask("rent", corpus, filters=Filters(context_id="z")) == []
+    assert _ask(None, corpus, filters=Filters(since=START + 2 * MINUTE, until=START + 3 * MINUTE)) == [2]
+    assert rank(Question(), [corpus], filters=Filters(channel="b")).matched == 2
+
+
+def test_internal_events_only_when_given() -> None:
+    """Internal events are ranked beside the others when a corpus holds them."""
+    corpus = Corpus(
+        participants=("p",),
+        tail=LooseBlock().extended([_doc(1, "deploy failed")]),
+        internal=LooseBlock().extended([_doc(2, "deploy failed: stack trace")]),
+    )
+    hits = rank(Question(text="deploy"), [corpus]).hits
+    assert {(hit.event_seq, hit.view) for hit in hits} == {(1, 0), (2, 1)}
+
+
+WORDS = ["paint", "race", "dog", "camp", "lake", "Anna", "Bob", "May", "yesterday", "great?"]
+EVENTS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(WORDS), max_size=5), st.integers(0, 300), st.sampled_from(["Anna", "Bob", None])
+    ),
+    min_size=1,
+    max_size=40,
+)
+QUESTION = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+ORDER: st.SearchStrategy[Order] = st.sampled_from(["relevance", "newest", "oldest"])
+
+
+def _docs(events: Sequence[tuple[list[str], int, str | None]]) -> list[Doc]:
+    return [
+        _doc(
+            seq,
+            " ".join(words),
+            speaker=speaker or "",
+            timestamp=START + minute * MINUTE,
+            hints=[("lake", 500)] if "camp" in words else (),
+        )
+        for seq, (words, minute, speaker) in enumerate(events, 1)
+    ]
+
+
+@settings(max_examples=150)
+@given(EVENTS, QUESTION, ORDER, st.booleans(), st.integers(1, 7))
+def test_pages_are_the_whole(
+    events: list[tuple[list[str], int, str | None]], text: str, order: Order, hinted: bool, size: int
+) -> None:
+    """Pages one after the other, each going on after the last hit, are the whole ranking: no repeats, no omissions."""
+    docs = _docs(events)
+    half = len(docs) // 2
+    corpora = [
+        Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs[:half])),
+        Corpus(participants=("Anna", "Bob", "Cy"), tail=LooseBlock().extended(docs[half:])),
+    ]
+    question = Question(text=text, topic_hints=(TopicHint(hint="lake", confidence=0.5),) if hinted else ())
+    whole = rank(question, corpora, order=order, limit=1000)
+    assert whole.matched == len(whole.hits) == len({hit.event_seq for hit in whole.hits})
+    paged: list[Any] = []
+    after: Key | None = None
+    while True:
+        page = rank(question, corpora, order=order, limit=size, after=after)
+        assert page.matched == whole.matched
+        if not page.hits:
+            break
+        paged += page.hits
+        after = page.hits[-1].key
+    assert tuple(paged) == whole.hits
+
+
+@settings(max_examples=150)
+@given(EVENTS, st.lists(st.integers(1, 9), max_size=20), QUESTION, st.sets(st.integers(1, 40)), st.randoms())
+def test_neither_arrival_nor_hidden_events_leave_a_trace(
+    events: list[tuple[list[str], int, str | None]],
+    steps: list[int],
+    text: str,
+    hidden: set[int],
+    randomness: random.Random,
+) -> None:
+    """Scores depend on the visible events alone: not on hidden ones, nor on the steps they arrived in."""
+    docs = _docs(events)
+    visible = [doc for doc in docs if doc.event_seq not in hidden]
+    block = LooseBlock()
+    queue = list(docs)
+    randomness.shuffle(queue)
+    for step in [*steps, len(docs)]:
+        block, queue = block.extended(queue[:step]), queue[step:]
+    mask = ~np.isin(block.seq, sorted(hidden))
+    question = Question(text=text, topic_hints=(TopicHint(hint="lake", confidence=0.7),))
+    masked = rank(question, [Corpus(participants=("Anna",), tail=block, tail_mask=mask)], limit=100)
+    plain = rank(question, [Corpus(participants=("Anna",), tail=LooseBlock().extended(visible))], limit=100)
+    assert [(hit.event_seq, hit.score) for hit in masked.hits] == [(hit.event_seq, hit.score) for hit in plain.hits]
+    assert masked.matched == plain.matched
+
+
+@settings(max_examples=50)
+@given(EVENTS, QUESTION)
+def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str | None]], text: str) -> None:
+    """A timeline kept between questions gives the same hits, in which view and document lead back to the event."""
+    nodes = [BlockNode(rendering_id=bytes([at]) * 32, parent=-1, level=0) for at in range(10)]
+    docs = sorted(_docs(events), key=lambda doc: (doc.timestamp, doc.event_seq))
+    half = len(docs) // 2
+    views = tuple(
+        decode(
+            build(
+                [Doc.of_payload({"text": " ".join(doc.terms)}, **_place(doc, at)) for at, doc in enumerate(part)], nodes
+            )
+        )
+        for part in (docs[:half], docs[half:])
+    )
+    corpus = Corpus(participants=("Anna",), blocks=views)
+    kept = Corpus(participants=("Anna",), blocks=views, timeline=Timeline.of(corpus))
+    found = rank(Question(text=text), [corpus], limit=100)
+    assert rank(Question(text=text), [kept], limit=100) == found
+    for hit in found.hits:
+        assert corpus.parts()[hit.view][0].seq[hit.doc] == hit.event_seq
+
+
+def _place(doc: Doc, at: int) -> dict[str, Any]:
+    return {
+        "event_seq": doc.event_seq,
+        "timestamp": doc.timestamp,
+        "channel": doc.channel,
+        "leaf": min(at // 5, 9),
+    }
+
+
+@given(st.text(st.characters(codec=None), max_size=300))
+def test_any_text_can_be_asked(text: str) -> None:
+    """No question raises."""
+    rank(Question(text=text), [_chat()])
+
+
+def test_a_huge_question_is_cut() -> None:
+    """Of a question of a megabyte only the first 8 KiB count, and rare words are not lost among common ones."""
+    text = "the great week " * 70_000
+    assert _ask("zx81k " + text)[0] == 8
+    assert 8 not in _ask(text + " zx81k")[:1]
+
+
+def test_nothing_visible() -> None:
+    """Without scopes, or with empty ones, there is nothing to find."""
+    assert rank(Question(text="great"), []) == Ranking(hits=(), matched=0)
+    assert rank(Question(), [Corpus(participants=("a",))]) == Ranking(hits=(), matched=0)
