@@ -90,9 +90,7 @@ class Lanes:
         """Return a lane of every visible scope that has events in it, by scope."""
         held = {scope.scope_id: self._usable(pinned, scope, lane) for scope in pinned.scopes}
         bounds = [_bound(pinned, lane, entry) for entry in held.values()]
-        arguments = [pinned.tenant, list(held), bounds]
-        if lane == "tail":
-            arguments.append(pinned.cutoff)
+        arguments = (pinned.tenant, list(held), bounds, *((pinned.cutoff,) if lane == "tail" else ()))
         fresh: dict[int, list[asyncpg.Record]] = {}
         for row in await connection.fetch(sql(f"events.{lane}"), *arguments):
             fresh.setdefault(row["scope_id"], []).append(row)
