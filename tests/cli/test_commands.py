@@ -1,0 +1,274 @@
+"""Every command but the long-running ones: what it prints, what it changes, how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from myria_cli.main import app
+from tests.cli.conftest import Call, call
+from tests.support.postgres import Databases
+
+COMMANDS = (
+    *("up", "demo", "serve", "build", "migrate", "rebuild", "snapshots", "show", "diff", "publish"),
+    *("rollback", "resume", "status", "query", "events", "import", "export", "verify", "version"),
+)
+
+
+def test_every_command_of_the_contract_is_there() -> None:
+    """The list of commands is exactly the promised one."""
+    assert {command.name for command in app.registered_commands} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_an_example(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--help says what the command is for, shows an example, and offers the options of every command."""
+    monkeypatch.setenv("COLUMNS", "160")
+    text = CliRunner().invoke(app, [command, "--help"]).stdout
+    assert f"myria {command}" in text.split("Examples:", 1)[1]
+    for option in ("--dsn", "--data-dir", "--tenant", "--config", "--json"):
+        assert option in text
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    """A typo gets a suggestion and exit status 2."""
+    result = CliRunner().invoke(app, ["quer"])
+    assert result.exit_code == 2
+    assert "query" in result.stderr
+
+
+def test_import_rebuild_and_query_show_the_answer_as_a_tree(myria: Call, sample_file: Path) -> None:
+    """From a file to a drawn answer: events carry scores, and only what the asker may see is there."""
+    imported = myria("import", sample_file)
+    assert imported.status == 0
+    assert "60 imported, 0 already there, 0 refused of 60 lines" in imported.err
+    built = myria("rebuild", "--here")
+    assert built.status == 0, built.err
+    drawn = myria("query", "sourdough oven", "--as", "chloé")
+    assert drawn.status == 0
+    assert "└─" in drawn.out
+    assert "score" in drawn.out
+    assert "snapshot snap_" in drawn.out
+    answer = myria("query", "sourdough oven", "--as", "chloé", "--json").json
+    assert answer["root"]["kind"] == "root"
+    assert "chloé" in answer["root"]["participants"]
+    events = myria("query", "--as", "ana", "--events", "--limit", "5", "--order", "newest", "--json").json
+    keys = [child["source_event_key"] for child in events["root"]["children"]]
+    assert keys == ["k59", "k58", "k57", "k56", "k55"]
+
+
+def test_a_second_import_finds_everything_there(myria: Call, sample_file: Path) -> None:
+    """Importing again changes nothing and says so."""
+    myria("import", sample_file)
+    again = myria("import", sample_file, "--json")
+    assert again.status == 0
+    assert again.json == {"lines": 60, "imported": 0, "already_there": 60, "refused": 0, "blank": 0}
+
+
+def test_bad_lines_are_named_and_the_exit_status_says_so(myria: Call, tmp_path: Path) -> None:
+    """Each refused line is reported with number, code and reason; the good ones go in; the status is 2."""
+    good = {"timestamp": "2026-03-01T10:00:00Z", "channel": "c", "participants": ["a"], "payload": {}}
+    path = tmp_path / "bad.jsonl"
+    path.write_text(
+        "\n".join(["nonsense", json.dumps(good), json.dumps({**good, "conversation": 1}), json.dumps({"a": 1})])
+    )
+    result = myria("import", path)
+    assert result.status == 2
+    assert "line 1: error[malformed_json]" in result.err
+    assert "line 3: error[unknown_field]" in result.err
+    assert "line 4: error[unknown_field]" in result.err
+    assert "1 imported" in result.err
+    assert myria("import", path, "--ignore-field", "conversation").status == 2
+    assert len(myria("events", "--json").lines) == 2
+
+
+def test_standard_input_can_be_imported(myria: Call, sample_file: Path) -> None:
+    """`-` reads lines from standard input."""
+    assert myria("import", "-", stdin=sample_file.read_bytes()).status == 0
+    assert len(myria("events", "--limit", "100", "--json").lines) == 60
+
+
+def test_export_import_and_rebuild_elsewhere_give_the_same_tree(
+    databases: Databases, sample_file: Path, tmp_path: Path
+) -> None:
+    """A memory moved by file has the same node_ids and renderings after a deterministic rebuild."""
+    exported = tmp_path / "memory.jsonl"
+    trees = []
+    with databases.fresh() as one, databases.fresh() as other:
+        assert call("import", sample_file, "--dsn", one.dsn).status == 0
+        assert call("rebuild", "--here", "--dsn", one.dsn).status == 0
+        assert call("export", exported, "--dsn", one.dsn).status == 0
+        assert call("import", exported, "--dsn", other.dsn).status == 0
+        assert call("rebuild", "--here", "--dsn", other.dsn).status == 0
+        for database in (one, other):
+            scopes = call("show", "--json", "--dsn", database.dsn).json["scopes"]
+            trees.append(sorted((tuple(scope["participants"]), _ids(scope["root"])) for scope in scopes))
+            assert call("verify", "--deep", "--dsn", database.dsn).status == 0
+    assert trees[0] == trees[1]
+
+
+def _ids(topic: dict[str, object]) -> str:
+    return json.dumps(
+        [topic["node_id"], topic["rendering_id"], [_ids(child) for child in topic.get("children", ())]]  # type: ignore[attr-defined]
+    )
+
+
+def test_an_export_file_appears_whole_or_not_at_all(myria: Call, sample_file: Path, tmp_path: Path) -> None:
+    """A place that cannot be written is an error; nothing half-written is left behind."""
+    myria("import", sample_file)
+    target = tmp_path / "out" / "memory.jsonl"
+    refused = myria("export", target)
+    assert refused.status == 2
+    assert refused.err.startswith("error[invalid_argument]: ")
+    target.parent.mkdir()
+    assert myria("export", target).status == 0
+    assert [path.name for path in target.parent.iterdir()] == ["memory.jsonl"]
+    assert len(target.read_bytes().splitlines()) == 60
+    assert myria("export").out == target.read_text(encoding="utf-8")
+
+
+def test_the_log_can_be_filtered(myria: Call, sample_file: Path) -> None:
+    """Filters of the log narrow it by channel, participant and time, oldest first."""
+    myria("import", sample_file)
+    rows = myria("events", "--as", "chloé", "--channel", "email", "--since", "2026-03-03T00:00:00Z", "--json").lines
+    assert rows
+    assert [row["event_seq"] for row in rows] == sorted(row["event_seq"] for row in rows)
+    for row in rows:
+        assert row["channel"] == "email"
+        assert "chloé" in row["participants"]
+        assert row["timestamp"] >= "2026-03-03"
+    assert "sourdough" in myria("events").out + myria("events", "--limit", "40").out
+
+
+def test_snapshots_move_back_and_forth(myria: Call, sample_file: Path, tmp_path: Path) -> None:
+    """Build, look, differ, hold, publish, roll back, resume: each step shows in status and snapshots."""
+    lines = sample_file.read_text(encoding="utf-8").splitlines(keepends=True)
+    first, rest = tmp_path / "first.jsonl", tmp_path / "rest.jsonl"
+    first.write_text("".join(lines[:45]), encoding="utf-8")
+    rest.write_text("".join(lines[45:]), encoding="utf-8")
+    myria("import", first)
+    one = myria("rebuild", "--here", "--json").json["snapshot_id"]
+    assert one in myria("show").err
+    myria("import", rest)
+    assert myria("status", "--json").json["tail_events"] == 15
+    two = myria("rebuild", "--here", "--hold", "--json").json["snapshot_id"]
+    status = myria("status", "--json").json
+    assert (status["active_snapshot_id"], status["paused_reason"]) == (one, "held_snapshot")
+    difference = myria("diff", "1", "2", "--json").json
+    assert (difference["before"], difference["after"]) == (one, two)
+    moved = {event["event_seq"] for scope in difference["scopes"] for event in scope["events"] if not event["before"]}
+    assert len(moved) == 15
+    assert myria("publish", two).status == 0
+    assert myria("status", "--json").json["tail_events"] == 0
+    back = myria("rollback", "--json").json
+    assert back == {"snapshot_id": one, "previous_snapshot_id": two}
+    assert myria("status", "--json").json["paused_reason"] == "rollback"
+    assert "rollback" in myria("status").out
+    assert myria("resume", "--json").json == {"resumed": True}
+    shown = myria("snapshots")
+    assert one in shown.out
+    assert two in shown.out
+    assert "no difference" in myria("diff", one, "active").err
+    assert myria("verify", "--all-snapshots").status == 0
+
+
+def test_show_masks_and_cuts(myria: Call, sample_file: Path) -> None:
+    """--as shows only scopes of that participant, --depth only so many levels."""
+    myria("import", sample_file)
+    myria("rebuild", "--here")
+    everything = myria("show", "--json").json["scopes"]
+    own = myria("show", "--as", "chloé", "--depth", "1", "--json").json["scopes"]
+    assert len(everything) == 2
+    assert [scope["participants"] for scope in own] == [["ana", "ben", "chloé"]]
+    assert "children" not in own[0]["root"]
+    assert "├─" in myria("show").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (["query", "bread"], 2, "invalid_argument"),
+        (["query", "bread", "--as", ""], 2, "invalid_participants"),
+        (["query", "bread", "--as", "ana", "--limit", "3"], 2, "invalid_argument"),
+        (["query", "bread", "--as", "ana", "--events", "--limit", "900"], 2, "invalid_argument"),
+        (["query", "bread", "--as", "ana", "--cursor", "forged"], 2, "cursor_invalid"),
+        (["query", "bread", "--as", "ana", "--since", "yesterday"], 2, "invalid_timestamp"),
+        (["query", "bread", "--as", "ana", "--tenant", "no/such"], 2, "invalid_argument"),
+        (["show", "snap_nope"], 3, "snapshot_not_found"),
+        (["show"], 3, "snapshot_not_found"),
+        (["publish", "snap_nope"], 3, "snapshot_not_found"),
+        (["rollback"], 4, "no_previous_snapshot"),
+        (["build", "--build", "bld_nope"], 3, "build_not_found"),
+        (["import", "no-such-file.jsonl"], 2, "invalid_argument"),
+        (["status", "--config", "no-such-file.yaml"], 6, "configuration_error"),
+        (["status", "--data-dir", "elsewhere"], 6, "configuration_error"),
+    ],
+)
+def test_an_error_is_one_clear_line_and_a_status(myria: Call, arguments: list[str], status: int, code: str) -> None:
+    """What goes wrong is told as `error[code]: message` without a trace; --json gives the same as JSON."""
+    result = myria(*arguments)
+    assert result.status == status
+    assert result.err.startswith(f"error[{code}]: ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+    told = myria(*arguments, "--json")
+    assert json.loads(told.err)["error"]["code"] == code
+
+
+def test_a_database_that_is_away_is_a_retryable_error() -> None:
+    """Nobody listens there: exit status 5, in one line."""
+    result = call("status", "--dsn", "postgresql://nobody@127.0.0.1:1/none")
+    assert result.status == 5
+    assert result.err.startswith("error[database_unavailable]: ")
+
+
+def test_no_memory_yet_is_told_as_such(tmp_path: Path) -> None:
+    """A command that reads does not make a memory; it says which ones do."""
+    result = call("status", "--data-dir", tmp_path / "none")
+    assert result.status == 6
+    assert "myria up" in result.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_migrate_checks_applies_and_prints_roles(databases: Databases) -> None:
+    """--check tells what is missing by its status and changes nothing; without it the schema becomes current."""
+    database = databases.create_empty()
+    try:
+        where = ("--dsn", database.dsn)
+        missing = call("migrate", "--check", *where)
+        assert missing.status == 6
+        assert missing.err.startswith("error[schema_outdated]: ")
+        assert call("status", *where).status == 6
+        assert call("migrate", "--json", *where).json["applied"]
+        assert call("migrate", "--check", *where).status == 0
+        assert call("migrate", *where).err == "the schema is current\n"
+        assert "CREATE ROLE" in call("migrate", "--print-roles", *where).out
+    finally:
+        databases.drop(database)
+
+
+def test_version_needs_no_database() -> None:
+    """The versions are told wherever one is."""
+    versions = call("version", "--json").json
+    assert set(versions) == {"myria", "schema", "planner", "python"}
+
+
+def test_control_characters_of_events_do_not_reach_the_terminal(myria: Call, tmp_path: Path) -> None:
+    """An event cannot move the cursor or recolour the screen of whoever lists it."""
+    line = {
+        "timestamp": "2026-03-01T10:00:00Z",
+        "channel": "c\x1b[31m",
+        "participants": ["a"],
+        "payload": {"text": "red \x1b[31malert\x07 \u202eback"},
+    }
+    path = tmp_path / "evil.jsonl"
+    path.write_text(json.dumps(line))
+    assert myria("import", path).status == 0
+    for result in (myria("events"), myria("query", "alert", "--as", "a")):
+        assert result.status == 0
+        assert "\x1b" not in result.out
+        assert "\x07" not in result.out
+        assert "\u202e" not in result.out
