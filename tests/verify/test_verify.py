@@ -1,0 +1,280 @@
+"""Verification: a sound database passes, and every kind of damage is found by the check that names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+
+from myria.building import run_build
+from myria.planning.settings import PlannerSettings
+from myria.registry import Registry
+from myria.settings import Settings
+from myria.store.database import Database
+from myria.triggers import ControlLoop
+from myria.verify import CHECKS, DEEP, Report, verify
+from tests.support import postgres
+from tests.support.events import TENANT, append, conversation
+from tests.support.postgres import Databases
+
+SETTINGS = Settings()
+
+
+async def build(dsn: str, *, hold: bool = False) -> str:
+    """Build once, in this process, and return the snapshot's id."""
+    async with Database(dsn) as database:
+        registry = Registry(database, SETTINGS)
+        asked = await registry.request_build(TENANT, hold=hold)
+
+        async def launch(tenant: str, build_id: str) -> int:
+            return (await run_build(SETTINGS, dsn, tenant, build_id)).exit_status
+
+        loop = ControlLoop(database, SETTINGS, launch)
+        while True:
+            await loop.look(TENANT)
+            request = await registry.request(TENANT, asked["request_id"])
+            if request["build_id"] is not None:
+                done = await registry.build(TENANT, request["build_id"])
+                if done["finished_at"] is not None:
+                    await loop.close()
+                    return str(done["snapshot_id"])
+
+
+async def checked(dsn: str, *, deep: bool = False, all_snapshots: bool = True) -> Report:
+    async with Database(dsn) as database:
+        return await verify(database, TENANT, SETTINGS.planner.for_planner(), deep=deep, all_snapshots=all_snapshots)
+
+
+def failed(report: Report) -> dict[str, list[str]]:
+    return {check.name: check.failures for check in report.checks if check.failed}
+
+
+@pytest.fixture(scope="module")
+def built(databases: Databases) -> Iterator[str]:
+    """A template with two scopes, three snapshots (one held) and some internal events; the name of its database."""
+    database = databases.create()
+
+    async def fill() -> None:
+        await append(database.dsn, conversation(300, internal_share=0.05))
+        await append(database.dsn, conversation(40, seed=2, participants=("ana", "chloé", "ben")))
+        await build(database.dsn)
+        await append(database.dsn, conversation(30, seed=3, start=2_000_000))
+        await build(database.dsn)
+        await append(database.dsn, conversation(10, seed=4, start=4_000_000))
+        await build(database.dsn, hold=True)
+
+    databases.loop.run(fill())
+    yield database.name
+    databases.drop(database)
+
+
+@pytest.fixture
+def copy(databases: Databases, built: str) -> Iterator[postgres.Database]:
+    """A database of one's own with the same content."""
+    database = databases.create_empty()
+    databases.execute(f"DROP DATABASE {database.name}")
+    databases.execute(f"CREATE DATABASE {database.name} OWNER myria_owner TEMPLATE {built} STRATEGY file_copy")
+    yield database
+    databases.drop(database)
+
+
+async def test_a_sound_database_passes_every_check(copy: postgres.Database) -> None:
+    """Nothing fails, every check has looked at something, and deep planning gives the same trees."""
+    report = await checked(copy.dsn, deep=True)
+    assert failed(report) == {}
+    assert [check.name for check in report.checks] == list(CHECKS)
+    assert all(check.examined for check in report.checks)
+    assert len(report.snapshots) == 3
+
+
+async def test_an_empty_database_passes(database: postgres.Database) -> None:
+    """Without events and snapshots there is nothing to fail."""
+    report = await checked(database.dsn, deep=True)
+    assert failed(report) == {}
+    assert report.snapshots == ()
+
+
+async def test_verification_writes_nothing_and_needs_only_the_serving_role(copy: postgres.Database) -> None:
+    """It runs as the serving role, in a transaction that is read-only."""
+    report = await checked(copy.server_dsn, deep=True)
+    assert failed(report) == {}
+
+
+async def test_a_long_scope_is_walked_in_pieces(database: postgres.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree of more events than are read at once is proved all the same."""
+    monkeypatch.setattr("myria.verify._SUBTREE_EVENTS", 40)
+    await append(database.dsn, conversation(1_500))
+    await build(database.dsn)
+    report = await checked(database.dsn, deep=True)
+    assert failed(report) == {}
+    examined = {check.name: check.examined for check in report.checks}
+    assert examined["coverage"] == 1_500
+
+
+SCOPE_1 = "(SELECT min(scope_id) FROM myria.scopes)"
+SOME_LEAF = "(SELECT min(node_id) FROM myria.nodes WHERE node_type = 'leaf_topic' AND cardinality(event_seqs) > 3)"
+ROOT = "(SELECT root_rendering_id FROM myria.scope_roots WHERE scope_id = " + SCOPE_1 + " ORDER BY number LIMIT 1)"
+SNAPSHOT_1 = "(SELECT snapshot_id FROM myria.snapshots WHERE number = 1)"
+
+DAMAGE: dict[str, tuple[str, str]] = {
+    "a participant out of order": (
+        "UPDATE myria.scopes SET participants = ARRAY['ben', 'ana'] WHERE scope_id = " + SCOPE_1,
+        "participants",
+    ),
+    "a forged scope key": (
+        "UPDATE myria.scopes SET scope_key = sha256('x') WHERE scope_id = " + SCOPE_1,
+        "participants",
+    ),
+    "a lost member": (
+        "DELETE FROM myria.scope_members WHERE participant = 'ben' AND scope_id = " + SCOPE_1,
+        "participants",
+    ),
+    "a stray member": (
+        f"INSERT INTO myria.scope_members VALUES ('default', 'eve', {SCOPE_1})",
+        "participants",
+    ),
+    "an event of no scope": ("UPDATE myria.events SET scope_id = 999 WHERE event_seq = 7", "log"),
+    "a forged idempotency key": (
+        "UPDATE myria.events SET source_event_key = 'k', dedupe_key = sha256('x') WHERE event_seq = 7",
+        "log",
+    ),
+    "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
+    "a lost event": (
+        "DELETE FROM myria.events WHERE event_seq = (SELECT event_seqs[1] FROM myria.nodes WHERE node_id = "
+        + SOME_LEAF
+        + ")",
+        "leaf_refs",
+    ),
+    "an event turned internal": (
+        "UPDATE myria.events SET internal = true WHERE event_seq = "
+        "(SELECT event_seqs[1] FROM myria.nodes WHERE node_id = " + SOME_LEAF + ")",
+        "leaf_refs",
+    ),
+    "a leaf that lost a ref": (
+        "UPDATE myria.nodes SET event_seqs = event_seqs[2:], weights = weights[2:] WHERE node_id = " + SOME_LEAF,
+        "leaf_refs",
+    ),
+    "refs out of order": (
+        "UPDATE myria.nodes SET event_seqs = event_seqs[2:] || event_seqs[1] WHERE node_id = " + SOME_LEAF,
+        "leaf_refs",
+    ),
+    "a changed summary": ("UPDATE myria.renderings SET summary = 'forged' WHERE rendering_id = " + ROOT, "renderings"),
+    "a lost leaf": ("DELETE FROM myria.renderings WHERE node_id = " + SOME_LEAF, "renderings"),
+    "a lost identity": ("DELETE FROM myria.nodes WHERE node_id = " + SOME_LEAF, "renderings"),
+    "a lost topic": (
+        "DELETE FROM myria.topics WHERE topic_id = (SELECT topic_id FROM myria.renderings WHERE rendering_id = "
+        + ROOT
+        + ")",
+        "renderings",
+    ),
+    "a forged anchor": (
+        "UPDATE myria.renderings SET anchor_event_id = 'evt_x' WHERE rendering_id = " + ROOT,
+        "renderings",
+    ),
+    "a wrong span": (
+        "UPDATE myria.renderings SET last_at = last_at + interval '1 second' WHERE rendering_id = " + ROOT,
+        "trees",
+    ),
+    "a wrong count": ("UPDATE myria.renderings SET events = events + 1 WHERE rendering_id = " + ROOT, "trees"),
+    "a wrong leaf id in its parent": (
+        "UPDATE myria.renderings SET child_leaves = array_replace(child_leaves, " + SOME_LEAF + ", sha256('x')) "
+        "WHERE child_leaves @> ARRAY[" + SOME_LEAF + "]",
+        "trees",
+    ),
+    "a tail bound too late": (
+        "UPDATE myria.snapshots SET tail_xid = '9999999' WHERE number = 1",
+        "snapshots",
+    ),
+    "a snapshot of a failed build": (
+        "UPDATE myria.builds SET status = 'failed' "
+        "WHERE build_id = (SELECT build_id FROM myria.snapshots WHERE number = 1)",
+        "snapshots",
+    ),
+    "a lineage with a gap": (
+        "UPDATE myria.snapshots SET lineage = '{[2,3)}' WHERE number = 2",
+        "lineage",
+    ),
+    "a lineage without itself": ("UPDATE myria.snapshots SET lineage = '{[1,2)}' WHERE number = 2", "lineage"),
+    "two active snapshots": (
+        "UPDATE myria.snapshots SET status = 'active' WHERE number = 1",
+        "active_pointer",
+    ),
+    "a pointer moved by hand": ("UPDATE myria.active_snapshots SET snapshot_id = " + SNAPSHOT_1, "active_pointer"),
+    "a history with a hole": ("DELETE FROM myria.pointer_moves WHERE from_snapshot_id IS NULL", "active_pointer"),
+    "a published snapshot over a held one": (
+        "UPDATE myria.snapshots SET lineage = '{[1,4)}' WHERE number = 2",
+        "staging",
+    ),
+    "a root row under a free number": (
+        "UPDATE myria.scope_roots SET number = 77 WHERE number = 3",
+        "scope_roots",
+    ),
+    "a root without its rendering": (
+        "UPDATE myria.scope_roots SET root_rendering_id = sha256('x') WHERE number = 1",
+        "scope_roots",
+    ),
+    "a scope that vanished from a snapshot": (
+        "DELETE FROM myria.scope_roots WHERE scope_id <> " + SCOPE_1,
+        "coverage",
+    ),
+    "an older tree under the newer snapshot": ("DELETE FROM myria.scope_roots WHERE number = 2", "coverage"),
+    "a lost search block": ("DELETE FROM myria.search_blocks", "search_blocks"),
+    "a torn search block": ("UPDATE myria.search_blocks SET block = substr(block, 1, 100)", "search_blocks"),
+    "a search block of another part": (
+        "UPDATE myria.scope_roots SET blocks = (SELECT array_agg(rendering_id) FROM "
+        "(SELECT rendering_id FROM myria.search_blocks LIMIT 1) one) ",
+        "search_blocks",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_damage_is_found_by_its_check(copy: postgres.Database, damage: str) -> None:
+    """Each kind of damage makes the check fail that is there for it."""
+    statement, check = DAMAGE[damage]
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    await connection.execute("SET session_replication_role = replica")
+    assert not re.fullmatch(r"\w+ 0", await connection.execute(statement))
+    await connection.close()
+    report = await checked(copy.dsn)
+    assert check in failed(report), failed(report)
+    assert failed(report)[check][0]
+
+
+async def test_deep_finds_text_that_changed_under_a_block(copy: postgres.Database) -> None:
+    """Another text under the same event_id is in no hash of a leaf; the deep checks find it."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    await connection.execute(
+        'UPDATE myria.events SET payload = \'{"text": "zebra quagga okapi"}\' WHERE event_seq BETWEEN 20 AND 40'
+    )
+    await connection.close()
+    assert failed(await checked(copy.dsn)) == {}
+    found = failed(await checked(copy.dsn, deep=True))
+    assert set(found) == set(DEEP)
+
+
+async def test_deep_says_when_the_settings_are_other_ones(copy: postgres.Database) -> None:
+    """A snapshot planned with other settings cannot be replanned; that is told, not passed over."""
+    async with Database(copy.dsn) as database:
+        report = await verify(database, TENANT, PlannerSettings(leaf_target=7), deep=True)
+    assert list(failed(report)) == ["replan"]
+    assert "other settings" in failed(report)["replan"][0]
+
+
+async def test_failures_are_bounded_in_words_and_counted_in_full(copy: postgres.Database) -> None:
+    """A thousand failures print twenty and count a thousand."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    await connection.execute("UPDATE myria.events SET xid = '9999999'")
+    await connection.close()
+    report = await checked(copy.dsn)
+    log = next(check for check in report.checks if check.name == "log")
+    assert log.failed == 380
+    assert len(log.failures) == 20
+    assert report.to_json()["ok"] is False
+
+
+def test_this_file_names_every_check() -> None:
+    """Each check of the contract has damage that proves it."""
+    assert {check for _, check in DAMAGE.values()} | DEEP == set(CHECKS)
