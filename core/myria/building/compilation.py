@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,16 +17,21 @@ from myria.building.blocks import block_nodes, write_block
 from myria.building.model import RunningBuild, Task
 from myria.building.reading import ScopeEvents, ScopeTree
 from myria.building.writing import TreeWriter
-from myria.planning.model import LEAF, Outline, PlanEvent, Unit, UnitKey
+from myria.planning.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import UnitSplitter, changed_units, plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
+from myria.planning.validation import Candidate, SourceEvent, Violation, validate
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
 
 _INCREMENTAL_EVENTS = 20_000
 """New events up to which a scope is always updated in place; beyond, it is planned anew once a quarter is new."""
+
+
+_GROUPS_AT_ONCE = 32
+_VIOLATIONS_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,7 @@ async def compile_scope(
         if root is None:
             return Compiled(root=None, blocks=[], changed=False)
     await work.flush()
+    await work.validate_groups()
     blocks = await work.write_blocks(root.rendering_id)
     counts["ms"] = round((time.monotonic() - started) * 1000)
     changed = old is None or old.root != root.rendering_id or old.blocks != blocks
@@ -90,6 +96,7 @@ class _Work:
         self._tree = ScopeTree(database, build.tenant)
         self._writer = TreeWriter(database, build.tenant, task.scope_id)
         self._units: list[Unit] = []
+        self._groups: list[Node] = []
         self._to_place: set[int] = set()
 
     async def old_tree(self) -> _OldTree | None:
@@ -135,10 +142,10 @@ class _Work:
                     self._counts["units_planned"] += 1
         root = await self._assemble(old.root, removed)
         if self._to_place:
-            raise _invalid("coverage", f"{len(self._to_place)} new events are in no planned unit")
+            raise _invalid("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
         if root is None or root.events != old.events + len(new):
             raise _invalid(
-                "coverage",
+                "each_event_exactly_once",
                 f"the tree holds {root.events if root else 0} events, not {old.events} old and {len(new)} new ones",
             )
         self._counts["events_new"] = len(new)
@@ -159,7 +166,9 @@ class _Work:
                 sql("trees.count_events"), self._build.tenant, self._task.scope_id, self._build.cutoff
             )
         if not held == read == there:
-            raise _invalid("coverage", f"the tree holds {held} events, {read} were planned, {there} are eligible")
+            raise _invalid(
+                "each_event_exactly_once", f"the tree holds {held} events, {read} were planned, {there} are eligible"
+            )
         self._counts["events_new"] = there
         return root
 
@@ -187,10 +196,8 @@ class _Work:
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         nodes = plan_unit(self._task.participants, events, self._settings)
-        placed = [ref.event_seq for node in nodes for ref in node.refs]
-        if placed != [event.event_seq for event in events]:
-            raise _invalid("coverage", f"a unit of {len(events)} events was planned with {len(placed)} references")
-        self._to_place.difference_update(placed)
+        self._validate_unit(nodes, events)
+        self._to_place.difference_update(event.event_seq for event in events)
         self._counts["events"] += len(events)
         self._counts["leaves_planned"] += sum(node.node_type == LEAF for node in nodes)
         self._units.append(Unit.of(nodes))
@@ -207,9 +214,59 @@ class _Work:
                 settings=self._settings,
             )
             await self._writer.add(groups)
+        self._groups = groups
         self._counts["groups_planned"] += len(groups)
         self._counts["nodes_read"] = self._tree.read
         return root
+
+    def _validate_unit(self, nodes: Sequence[Node], events: Sequence[PlanEvent]) -> None:
+        """Hold one planned unit to the rules of §12."""
+        participants = self._task.participants
+        _refuse(
+            validate(
+                Candidate(
+                    participants=participants,
+                    settings=self._settings,
+                    root=nodes[-1].rendering_id,
+                    nodes=nodes,
+                    events=[
+                        SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=participants)
+                        for event in events
+                    ],
+                    scope_events=len(events),
+                )
+            )
+        )
+
+    async def validate_groups(self) -> None:
+        """Hold the groups above the planned units to the same rules, each with the children it names as stored."""
+        groups, self._groups = self._groups, []
+        for at in range(0, len(groups), _GROUPS_AT_ONCE):
+            part = groups[at : at + _GROUPS_AT_ONCE]
+            children = {node.rendering_id: node for node in await self._tree.nodes(_children_of(part))}
+            for group in part:
+                kept = {child: children[child] for child in group.children}
+                violations = validate(
+                    Candidate(
+                        participants=self._task.participants,
+                        settings=self._settings,
+                        root=group.rendering_id,
+                        nodes=[group],
+                        events=[],
+                        scope_events=group.events,
+                        kept=kept,
+                    )
+                )
+                violations.extend(
+                    Violation(
+                        rule="no_avoidable_singleton_leaf",
+                        message="one event alone where it could be merged",
+                        node_id=child.node_id,
+                    )
+                    for child in kept.values()
+                    if child.events < 2
+                )
+                _refuse(violations)
 
     def _note_rows(self) -> None:
         for table, rows in self._writer.rows.items():
@@ -225,13 +282,24 @@ class _Work:
             self._counts[name] += round((time.monotonic() - started) * 1000)
 
 
+def _refuse(violations: Sequence[Violation]) -> None:
+    if violations:
+        raise errors.BuildInvalid(
+            violations[0].message,
+            violations=[
+                {
+                    "rule": one.rule,
+                    "message": one.message,
+                    "node_id": one.node_id.hex() if one.node_id is not None else None,
+                }
+                for one in violations[:_VIOLATIONS_KEPT]
+            ],
+        )
+
+
 def _invalid(rule: str, message: str) -> errors.BuildInvalid:
     return errors.BuildInvalid(message, violations=[{"rule": rule, "message": message}])
 
 
-def total(counts: Iterable[Counter[str]]) -> Counter[str]:
-    """Return the sum of several counts."""
-    summed: Counter[str] = Counter()
-    for one in counts:
-        summed.update(one)
-    return summed
+def _children_of(groups: Sequence[Node]) -> list[bytes]:
+    return sorted({child for group in groups for child in group.children})

@@ -49,8 +49,11 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
     away_since: float | None = None
     pause = 0.1
     async with Database(dsn, options) as database:
-        with Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat:
-            worker = _Worker(database, settings, tenant, build_id, heartbeat)
+        with (
+            tasks.worker() as name,
+            Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat,
+        ):
+            worker = _Worker(database, settings, tenant, build_id, name=name, heartbeat=heartbeat)
             while True:
                 try:
                     return await worker.run()
@@ -68,7 +71,7 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
 
 class _Worker:
     def __init__(
-        self, database: Database, settings: Settings, tenant: str, build_id: str, heartbeat: Heartbeat
+        self, database: Database, settings: Settings, tenant: str, build_id: str, *, name: str, heartbeat: Heartbeat
     ) -> None:
         self._database = database
         self._settings = settings
@@ -76,7 +79,7 @@ class _Worker:
         self._build_id = build_id
         self._heartbeat = heartbeat
         self._planner = settings.planner.for_planner()
-        self._name = tasks.worker_name()
+        self._name = name
         self.worked_at = time.monotonic()
 
     async def run(self) -> Outcome:
@@ -84,7 +87,7 @@ class _Worker:
         build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
         if isinstance(build, Outcome):
             return build
-        await tasks.drop_leases_of_the_dead(self._database, build)
+        await tasks.drop_leases_of_the_dead(self._database, build, self._name)
         while True:
             verdict = self._heartbeat.verdict
             if verdict is Verdict.SUPERSEDED:

@@ -11,6 +11,8 @@ import os
 import secrets
 import socket
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import orjson
 
@@ -27,25 +29,38 @@ MAX_FAILURES = 3
 """Times a task's work may raise something unexpected before its build fails; losing a worker does not count."""
 
 
-def worker_name() -> str:
-    """Return a new name for a worker: its host, its process, and a nonce."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+_alive: set[str] = set()
+"""Workers of this very process."""
 
 
-async def drop_leases_of_the_dead(database: Database, build: RunningBuild) -> None:
-    """Let go of tasks whose workers ran on this very host and are gone; others keep their leases to the end."""
+@contextmanager
+def worker() -> Iterator[str]:
+    """Lend a new name for a worker: its host, its process, and a nonce."""
+    name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    _alive.add(name)
+    try:
+        yield name
+    finally:
+        _alive.discard(name)
+
+
+async def drop_leases_of_the_dead(database: Database, build: RunningBuild, name: str) -> None:
+    """Let go of tasks whose workers ran on this very host and are gone; others keep their leases to the end.
+
+    `name` is the worker that begins, or begins again after an outage: it is at work on none.
+    """
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.workers"), build.tenant, build.build_id)
-    dead = [row["worker"] for row in rows if _is_dead(row["worker"])]
+    dead = [row["worker"] for row in rows if row["worker"] == name or _is_dead(row["worker"])]
     if dead:
         async with database.write(build.tenant) as connection:
             await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, dead)
 
 
-async def claim(database: Database, build: RunningBuild, worker: str, lease_s: float) -> Task | None:
+async def claim(database: Database, build: RunningBuild, name: str, lease_s: float) -> Task | None:
     """Take the next free task, or None when there is none now."""
     async with database.write(build.tenant) as connection:
-        row = await connection.fetchrow(sql("builds.claim_task"), build.tenant, build.build_id, worker, lease_s)
+        row = await connection.fetchrow(sql("builds.claim_task"), build.tenant, build.build_id, name, lease_s)
     if row is None:
         return None
     failures = orjson.loads(row["error"])["failures"] if row["error"] is not None else 0
@@ -138,14 +153,14 @@ async def _settle(
         )
 
 
-def _is_dead(worker: str) -> bool:
-    """Whether a worker of this host has ended: its process is gone, or is now this one."""
-    host, _, rest = worker.partition(":")
+def _is_dead(name: str) -> bool:
+    """Whether a worker of this host has ended: its process is gone, or is now this one (pods count from 1)."""
+    host, _, rest = name.partition(":")
     pid, _, _ = rest.partition(":")
     if host != socket.gethostname() or not pid.isdigit():
         return False
     if int(pid) == os.getpid():
-        return True
+        return name not in _alive
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
