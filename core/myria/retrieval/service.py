@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,8 @@ from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.events import TopicHint
 from myria.index.block import BlockView
-from myria.index.corpus import Corpus
+from myria.index.corpus import Corpus, Timeline
+from myria.index.loose import LooseBlock
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
@@ -58,6 +59,15 @@ class _Searched:
     looked_for: frozenset[str]
     digest: str
     issued_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LaidOut:
+    """A scope's documents in order of time, as long as its root and its tail are these."""
+
+    root: bytes | None
+    tail: LooseBlock | None
+    timeline: Timeline
 
 
 class Retrieval:
@@ -217,7 +227,8 @@ class Retrieval:
             tail = await self._lanes.loose(connection, pinned, "tail")
             internal = await self._lanes.loose(connection, pinned, "internal") if query.include_internal else {}
             corpora = tuple(
-                _corpus(scope, blocks, tail.get(scope.scope_id), internal.get(scope.scope_id)) for scope in scopes
+                self._corpus(tenant, scope, blocks, tail.get(scope.scope_id), internal.get(scope.scope_id))
+                for scope in scopes
             )
         else:
             scope, corpus = await self._subtree(connection, pinned, blocks, root)
@@ -246,6 +257,32 @@ class Retrieval:
             digest=digest,
             issued_at=int(time.time()) if cursor is None else cursor.issued_at,
         )
+
+    def _corpus(
+        self,
+        tenant: str,
+        scope: VisibleScope,
+        blocks: Mapping[bytes, BlockView],
+        tail: LooseLane | None,
+        internal: LooseLane | None,
+    ) -> Corpus:
+        """Return what a scope holds, laid out in time where the same was laid out before."""
+        corpus = Corpus(
+            participants=scope.participants,
+            blocks=tuple(blocks[rendering_id] for rendering_id in scope.blocks),
+            tail=None if tail is None else tail.block,
+            tail_mask=None if tail is None or bool(tail.mask.all()) else tail.mask,
+            internal=None if internal is None else internal.block,
+            internal_mask=None if internal is None else internal.mask,
+        )
+        if internal is not None or corpus.tail_mask is not None:
+            return corpus
+        key = (tenant, "timeline", scope.scope_id)
+        kept: _LaidOut | None = self.cache.get(key)
+        if kept is None or kept.root != scope.root or kept.tail is not corpus.tail:
+            kept = _LaidOut(root=scope.root, tail=corpus.tail, timeline=Timeline.of(corpus))
+            self.cache.put(key, kept, kept.timeline.nbytes)
+        return replace(corpus, timeline=kept.timeline)
 
     async def _subtree(
         self, connection: Connection, pinned: Pinned, blocks: Mapping[bytes, BlockView], root: str
@@ -442,19 +479,6 @@ def _key(after: tuple[int, ...]) -> Key:
 
 def _cursor_key(key: Key) -> tuple[int, ...]:
     return (key.score, key.timestamp, key.event_seq)
-
-
-def _corpus(
-    scope: VisibleScope, blocks: Mapping[bytes, BlockView], tail: LooseLane | None, internal: LooseLane | None
-) -> Corpus:
-    return Corpus(
-        participants=scope.participants,
-        blocks=tuple(blocks[rendering_id] for rendering_id in scope.blocks),
-        tail=None if tail is None else tail.block,
-        tail_mask=None if tail is None else tail.mask,
-        internal=None if internal is None else internal.block,
-        internal_mask=None if internal is None else internal.mask,
-    )
 
 
 def _below(view: BlockView, rendering_id: bytes) -> npt.NDArray[np.bool_]:
