@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -288,11 +289,7 @@ def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str 
     docs = sorted(_docs(events), key=lambda doc: (doc.timestamp, doc.event_seq))
     half = len(docs) // 2
     views = tuple(
-        decode(
-            build(
-                [Doc.of_payload({"text": " ".join(doc.terms)}, **_place(doc, at)) for at, doc in enumerate(part)], nodes
-            )
-        )
+        decode(build([replace(doc, leaf=min(at // 5, 9)) for at, doc in enumerate(part)], nodes))
         for part in (docs[:half], docs[half:])
     )
     corpus = Corpus(participants=("Anna",), blocks=views)
@@ -301,15 +298,6 @@ def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str 
     assert rank(Question(text=text), [kept], limit=100) == found
     for hit in found.hits:
         assert corpus.parts()[hit.view][0].seq[hit.doc] == hit.event_seq
-
-
-def _place(doc: Doc, at: int) -> dict[str, Any]:
-    return {
-        "event_seq": doc.event_seq,
-        "timestamp": doc.timestamp,
-        "channel": doc.channel,
-        "leaf": min(at // 5, 9),
-    }
 
 
 @given(st.text(st.characters(codec=None), max_size=300))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -53,6 +54,10 @@ class Corpus:
 
     def parts(self) -> list[tuple[BlockView, Mask | None]]:
         """Return all views with their masks: blocks, tail, internal. Positions in this list are a hit's `view`."""
+        return self._parts
+
+    @cached_property
+    def _parts(self) -> list[tuple[BlockView, Mask | None]]:
         masks = self.block_masks or (None,) * len(self.blocks)
         found = list(zip(self.blocks, masks, strict=True))
         for loose, mask in ((self.tail, self.tail_mask), (self.internal, self.internal_mask)):
@@ -60,7 +65,7 @@ class Corpus:
             for view in loose.views if loose is not None else ():
                 found.append((view, None if mask is None else mask[at : at + len(view)]))
                 at += len(view)
-        return found
+        return [(view, None if mask is None or bool(mask.all()) else mask) for view, mask in found]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
