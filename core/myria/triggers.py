@@ -106,16 +106,19 @@ class ControlLoop:
         try:
             while True:
                 started = time.monotonic()
+                in_trouble = True
                 try:
                     await self.step()
                     wait = max(self._settings.builder.poll_s, 2 * (time.monotonic() - started))
+                    in_trouble = False
                 except errors.MyriaError as error:
                     wait = min(max(wait, 0.25) * 2, _LONGEST_OUTAGE_WAIT_S)
                     logger.warning("triggers wait: %s", error.message, extra={"action": "triggers_wait"})
                 except Exception:
                     wait = _LONGEST_OUTAGE_WAIT_S
                     logger.exception("a look for due builds failed", extra={"action": "triggers_failed"})
-                await self._sleep(wait)
+                # In trouble no tenant's time shortens the wait: nobody can be looked at.
+                await (asyncio.sleep(wait) if in_trouble else self._sleep(wait))
         finally:
             collecting.cancel()
             await self.close()
