@@ -9,7 +9,7 @@ from typing import Any
 
 import mcp_types
 import orjson
-from mcp.server.caching import CacheHint
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
@@ -28,6 +28,14 @@ INSTRUCTIONS = (
 CALLER_KEY = "myria.caller"
 """Where the ASGI scope holds the `Caller`."""
 
+_LISTINGS: tuple[CacheableMethod, ...] = (
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+)
+_LISTING_HINT = CacheHint(ttl_ms=300_000, scope="private")
 _Context = ServerRequestContext[Any, Any]
 
 
@@ -56,6 +64,22 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
     ) -> mcp_types.ListToolsResult:
         return mcp_types.ListToolsResult(tools=described)
 
+    # Empty on purpose: a client may ask for whatever a server can list, and gets an answer it may cache.
+    async def list_prompts(
+        _context: _Context, _params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListPromptsResult:
+        return mcp_types.ListPromptsResult(prompts=[])
+
+    async def list_resources(
+        _context: _Context, _params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListResourcesResult:
+        return mcp_types.ListResourcesResult(resources=[])
+
+    async def list_resource_templates(
+        _context: _Context, _params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListResourceTemplatesResult:
+        return mcp_types.ListResourceTemplatesResult(resource_templates=[])
+
     async def call_tool(context: _Context, params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         if not toolbox.knows(params.name):
             raise unknown_tool(params.name, toolbox)
@@ -74,10 +98,13 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
         title="Myria",
         description="Long-term memory for conversational agents",
         instructions=INSTRUCTIONS,
-        cache_hints={"tools/list": CacheHint(ttl_ms=300_000, scope="private")},
+        cache_hints=dict.fromkeys(_LISTINGS, _LISTING_HINT),
         get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_prompts=list_prompts,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_resource_templates,
     )
     server.middleware.clear()
     return server

@@ -203,12 +203,10 @@ def _one_node(definitions: Json) -> Json:
         kind = body["properties"]["kind"]["const"]
         for field, shape in body["properties"].items():
             properties.setdefault(field, shape)
-        absent = {field: False for other in kinds for field in definitions[other]["properties"]}
-        absent = {field: False for field in absent if field not in body["properties"]}
         rules.append(
             {
                 "if": {"properties": {"kind": {"const": kind}}},
-                "then": {"required": body["required"], "properties": absent},
+                "then": {"required": body["required"], "propertyNames": {"enum": sorted(body["properties"])}},
             }
         )
     properties["kind"] = {"enum": [definitions[name]["properties"]["kind"]["const"] for name in kinds]}
