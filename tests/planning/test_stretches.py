@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
-from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, unit_starts
-from tests.planning.generators import DENSE, SETTINGS, scopes
+from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
+from tests.planning.generators import DENSE, MINUTE, SETTINGS, scopes
 
 
 def starts(events: list[PlanEvent], rules: PlannerSettings) -> dict[str, bool | None]:
@@ -94,3 +94,46 @@ def test_dense_streams_are_cut() -> None:
     sizes = [len(unit) for unit in split_units(events, SETTINGS)]
     assert len(sizes) > 40
     assert max(sizes) < 4_000
+
+
+def sizes(*gaps_in_minutes: int) -> list[int]:
+    """Unit sizes of events that are so many minutes apart; ids are chosen to be cut by no hash."""
+    events, at = [], 0
+    for seq, gap in enumerate((0, *gaps_in_minutes)):
+        at += gap * MINUTE
+        events.append(PlanEvent(event_seq=seq, event_id=f"evt_plain_{seq}", timestamp=at))
+    return [len(unit) for unit in split_units(events, SETTINGS)]
+
+
+def test_lone_events_join_the_nearer_neighbour() -> None:
+    """A one-event stretch joins the stretch that is nearer in time, the earlier one when both are as near."""
+    assert sizes(1, 40, 50, 1) == [3, 2]
+    assert sizes(1, 50, 40, 1) == [2, 3]
+    assert sizes(1, 40, 40, 1) == [3, 2]
+    assert sizes(40, 1, 1) == [4]
+    assert sizes(1, 1, 40) == [4]
+
+
+def test_runs_of_lone_events_are_units() -> None:
+    """Two or more one-event stretches in a row are a unit of their own."""
+    assert sizes(1, 40, 40, 40, 1) == [2, 2, 2]
+    assert sizes(40, 40, 40) == [4]
+    assert sizes(40) == [2]
+
+
+def test_stretches_part_at_tasks_contexts_and_markers() -> None:
+    """A known other task, a known other context, or a marker begins a stretch; an unknown one does not (§6.2)."""
+    base = PlanEvent(event_seq=1, event_id="evt_plain_1", timestamp=0, task="a", context_id="c")
+
+    def parted(**fields: str | None) -> bool:
+        after = {"event_seq": 2, "event_id": "evt_plain_2", "timestamp": 1, "task": "a", "context_id": "c"}
+        return stretch_starts(base, PlanEvent(**{**after, **fields}), SETTINGS)
+
+    assert not parted()
+    assert parted(task="b")
+    assert parted(context_id="d")
+    assert parted(type="task_start")
+    assert not parted(task=None)
+    assert not parted(context_id=None)
+    assert parted(timestamp=30 * MINUTE)
+    assert not parted(timestamp=30 * MINUTE - 1)

@@ -10,82 +10,87 @@ from myria.analysis import terms
 
 _WEAK = """
 able absolutely accept accepting achieve across act actual add added admire adorable adore advise affect
-afford afterwards agree agreed ahead aim aka alive allow alone alongside altogether amaze amazed amazing
-among amongst amused angry another answer answered anxious anymore anytime anyways anywhere apart appealing
-appear appreciate appreciated apr april arrive arrived aside ask asked asking aspire assume attend attended
-aug august authentic available avoid await aware awesome awful awhile awkward aww bad based beautiful became
-become becoming began begin beginning behind believe believed belong beneath beside besides best better
-beyond big bit blast blend blessed bold boost boosted boring bother bought brave break bright brighten
-brilliant bring bringing broad broke brought btw built busy buy buying call called calling calm calming came
-capture captured care careful caring carry catch caught cause celebrate celebrated celebrating certain
-certainly challenging chance change changed changing charming chat check checked checking cheer cheerful
-cherish chill choose chose clear clearly clever close closer com combine come comes comfort comforting
-coming commit common compassionate complain complete completely complex concentrate concerned confident
-confirm confused congrats congratulations connect connected consider content continue contribute cool cope
-correct could count couple cozy crave crazy create created creating creative crucial curious current
+afford afterwards agree agreed ahead aim aka alive allow alone alongside alright altogether amaze amazed
+amazing among amongst amused angry another answer answered anxious anymore anytime anyways anywhere apart
+appealing appear appreciate appreciated apr april arrive arrived aside ask asked asking aspire assume attend
+attended aug august authentic available avoid await aware awesome awful awhile awkward aww bad based basic
+beautiful became become becoming began begin beginning behind believe believed belong beneath beside besides
+best better beyond big bigger biggest bit blast blend blessed bold boost boosted boring bother bought brave
+break bright brighten brighter brilliant bring bringing broad broke brought btw bud built busy buy buying
+c'mon call called calling calm calming came capture captured care carefree careful caring carry catch caught
+cause celebrate celebrated celebrating centered certain certainly challenging chance change changed changing
+charming chat check checked checking cheer cheerful cherish chill chillin choose chose clear clearly clever
+close closer com combine come comes comfort comforting coming commit common compassionate complain complete
+completely complex concentrate concerned confident confirm confront confused congrats congratulations
+connect connected conquer consider consistent constant content continue contribute convinced cool cope
+corner correct could count couple cozy crave crazy create created creating creative crucial curious current
 currently cut cute daily damn deal dear dec december decide decided dedicate dedicated deep deeply define
 definitely delightful demonstrate depend describe deserve despite determine determined develop devoted
-different difficult disappoint disappointed discover discovered dive diverse doesnt doin dollar dollars dont
-doubt dreaming dude due eager earlier early earn easier easy edu eight eighteen eighty elegant eleven else
-embrace emotional empower empty encourage encouraged encouraging end ended ending endless enjoy enjoyed
-enjoying enough ensure entertaining enthusiastic entire epic escape especially essential etc euro euros even
-eventually everybody everyone everything everywhere evolve exact exactly excellent excited excitement
-exciting exist expand expect expected experience experienced explain explore exploring express expressing
-extra extremely fab fabulous face faced fair fall fallen fam familiar fantastic far farther fascinate
-fascinating fast favorite favourite feb february feel feeling feelings feels fell felt few fierce fifteen
-fifty figure figured fill filled final finally find finding finds fine finish finished first firstly fit
-five fix fixed flow focus follow followed following forever forget forgot form fortunate forty forward found
-four fourteen freak free fresh fri friday friendly frustrated fuel fulfilling full fully fun funny further
-future gain gave general gentle gently genuine genuinely gettin give given gives giving glad goal goin gone
-good gorgeous gosh gotcha grab graceful grateful great greatest greet grew grow growing grown guess guy guys
-haha handle hang happen happened happening happens happy hard harsh hear heard hearing heartbreaking
-heartwarming heck held help helped helpful helping helps hence hi high highly hit hmm hold holding honest
-honestly honored hope hoped hopefully hoping http https hug huge hugs humble hundred hurt idk ignite ill im
+different difficult disappoint disappointed discover discovered distance dive diverse doesnt doin dollar
+dollars dont doubt dreaming dude due eager earlier early earn easier easy edu eight eighteen eighty elegant
+eleven else embrace emotional empower empty encounter encourage encouraged encouraging end ended ending
+endless enjoy enjoyed enjoying enormous enough ensure entertaining enthusiastic entire epic escape
+especially essential etc euro euros even eventually everybody everyone everything everywhere evolve exact
+exactly excellent excited excitement exciting exist expand expect expected experience experienced explain
+explore exploring express expressing extra extremely fab fabulous face faced fair fall fallen fam familiar
+fantastic far farther fascinate fascinating fast favorite favourite feat feb february feel feeling feelings
+feels fell felt few fierce fifteen fifty fight figure figured fill filled final finally find finding finds
+fine finish finished first firstly fit five fix fixed flow focus follow followed following force forces
+forever forget forgot form fortunate forty forward found four fourteen freak free fresh fri friday friendly
+frustrated fuel fulfilling full fully fun funny further future gain gave general gentle gently genuine
+genuinely gesture gettin give given gives giving glad goal goin gone good gorgeous gosh gotcha grab graceful
+grateful great greatest greet grew grind grow growing grown guess guy guys haha handle hang happen happened
+happening happens happy hard harsh headed hear heard hearing heartbreaking heartwarming heck held help
+helped helpful helping helps hence hesitate hi high highly hit hmm hold holding honest honestly honored
+hooked hope hoped hopefully hoping how're http https hug huge hugs humble hundred hurt idk ignite ill im
 imagine immediately immerse imo impactful important impressed impressive improve include included including
-increase incredible incredibly independent inform inside inspire inspired inspiring intend intense interest
-interested interesting intriguing introduce invest invite invited involve involved jan january join joined
-joining journey joy juggling jul july jump jun june keep keeping kept kind kinda knew know knowing known
-knows laid lame large last lastly lately later laugh lead learn learned learning learnt least leave leaving
-led legit less lets letting life lift liked likely likes listen listening lit literally little live lived
-lively lives living lmk lol lonely long longer look looked lookin looking looks lose lost loud love loved
-lovely loves loving low luck lucky mad magical main maintain major manage managed march matter mattered mean
-meaning meaningful means meant meet meeting memorable mems mention mentioned mess message messages met mind
-mindful minus miss missed missing mix modern moment moments mon monday motivate motivated motivating
-motivation move moved moving must natural navigate near nearby nearly neat necessary need needed needs
-nervous new next nice nine nineteen ninety nobody none noone nope normal normally nostalgic nothin nothing
-notice noticed nov november nowadays nowhere number nurture observe obvious obviously occasionally oct
-october odd offer offered often omg one ooh open opened opening opportunity option options original outside
-outstanding overall overcome overseas overwhelm overwhelming pace part particular particularly pass passed
+increase incredible incredibly independent individual individuals influential inform inside inspire inspired
+inspiring intend intense interest interested interesting intriguing introduce invest invite invited involve
+involved issue jan january join joined joining journey joy juggling jul july jump jun june keen keep keeping
+kept key kind kinda knew know knowing known knows lack laid lame large last lastly lately later latest laugh
+lead learn learned learning learnt least leave leaving led legit less lets letting life lift liked likely
+likes listen listening lit literally little live lived lively lives living lmk local locals lol lonely long
+longer look looked lookin looking looks lose lost loud love loved lovely loves loving low luck lucky mad
+magical main maintain major manage managed march matter mattered mean meaning meaningful means meant meet
+meeting memorable mems mention mentioned mess message messages met mind mindful minus miss missed missing
+mix modern moment moments mon monday motivate motivated motivating motivation move moved moving must nailed
+natural navigate near nearby nearly neat necessary need needed needs nervous never new next nice nine
+nineteen ninety nobody none noone nope normal normally nostalgic nothin nothing notice noticed nov november
+nowadays nowhere number nurture observe obvious obviously occasionally oct october odd offer offered often
+older omg one ooh open opened opening opportunity optimistic option options original outside outstanding
+outweigh overall overcome overseas overwhelm overwhelming pace part particular particularly pass passed
 passion passionate patient peaceful per percent perfect persevere persist personal pick picked plan planned
 planning play played playful playing pleasant pleased pls plus plz point positive possible post posted
-posting powerful praise precious prefer prepare prepared pretend pretty priceless prioritize probably
-promise proper proud prove provide provided pull pumped pure purpose pursue push pushing put putting quick
-quickly quiet raise random rare raw reach reached react read ready real realise realised realize realized
-reason recent recently recharge recommend reflect refreshed refreshing regarding regardless regular relate
-relax relaxed relaxing relieved rely remain remarkable remember remembered remind reminded reminder
-reminders reminds remove replace reply represent resilient resonate respect respond responsible rest result
-return rewarding rich rid right risky rock rough run running rush sad safe satisfy satisfying saturday save
-saw saying scared scary second secondly seeing seek seemed seems seen send sending sense sent sep sept
-september serene serious seriously serve settle seven seventeen seventy several severe share shared sharing
-shine short shout show showed showing shown shows shy sick side significant silly similar simple simply
-sincere sit sitting six sixteen sixty slow small smart smile smooth solid someday somethin sometime
-somewhere soon sore sorry sort sound sounded sounds space spark special specific spectacular spend spending
-spent spill split spontaneous spot spread stand standing start started starting state stay stayed staying
-stellar step stick stoked stood stop stopped strength stress stressed stressful strike strong struggle
-struggled struggling stuck stuff stunned stunning stupid succeed success suffer suggest suggested suit
-sunday super superb supportive supposed supreme surprise surprised surprising swamped sweet switch tackle
-take taken takes taking talk talked talkin talking teach tempt ten tend tender terrible terrific thankful
-themed therapeutic therefore thing thinkin thinking thinks third thirteen thirty tho thought thoughtful
-thoughts thousand three threw thrilled thrilling thrive throw thu thur thurs thursday thus tight tiny tired
-today together told tomorrow tonight took top total totally tough track transform treat tricky tried tries
-true truly trust tryin trying tue tues tuesday turn turned turning twelve twenty twice two type ugh
-unbelievable uncertain understand understanding understood unforgettable unfortunately unique unless unlike
-unreal unusual upcoming update updated uplift upon upset ur urge use used useful uses using usual usually
-valuable value various vary version versus via vibe vibes vibrant view visit visited vital vivid vulnerable
-wait waiting walk walked wanted wanting wants warm watch watched watching wednesday weird welcome went whoa
-whole wild willing win wise wish wished woah wonder wondered wonderful wonderfully wondering word words
-worked working works worried worry worse worst worth worthwhile wrap write writing written wrong wrote www
-xd ya yall yay yea yearn yesterday yikes yo young yup
+posting powerful practicing praise precious prefer prepare prepared pretend pretty priceless prioritize
+probably promise proper proud prove provide provided pull pumped pure purpose pursue push pushing put
+putting quick quickly quiet rad raise random rare raw reach reached react read ready real realise realised
+realize realized reason recent recently recharge recommend reflect refreshed refreshing regarding regardless
+regret regular relate relax relaxed relaxing relieved rely remain remarkable remember remembered remind
+reminded reminder reminders reminds remove repaired replace reply represent resilient resonate respect
+respond responsible rest result return rewarding rich rid right risky rock rockin rough run running rush sad
+safe satisfy satisfying saturday save saw saying scared scary second secondly seeing seek seemed seems seen
+send sending sense sent sep sept september serene serious seriously serve settle seven seventeen seventy
+several severe share shared sharing shine short shout show showed showing shown shows shy sick side
+significant silly similar simple simply sincere sit sitting six sixteen sixty slow slowly small smaller
+smart smile smooth solid somebody somebody's someday somethin sometime somewhat somewhere soon sooner sore
+sorry sort sound sounded sounds space spark special specific spectacular spend spending spent spill split
+spontaneous spot spread stand standing start started starting state stay stayed staying stellar step stick
+stoked stood stop stopped strain strength stress stressed stressful strike strong struggle struggled
+struggling stuck stuff stunned stunning stupid succeed success suffer suggest suggested suit sunday super
+superb supportive supposed supreme surprise surprised surprising surrounded surrounding swamped sweet switch
+symbolize tackle take taken takes taking talk talked talkin talking teach tempt ten tend tender terrible
+terrific thankful that'd themed therapeutic therefore thing thinkin thinking thinks third thirteen thirty
+tho thought thoughtful thoughts thousand three threw thrilled thrilling thrive throughout throw thu thur
+thurs thursday thus tight tiny tired today together told tomorrow ton tonight tons took top total totally
+tough track transform treat tricky tried tries true truly trust trusty tryin trying tue tues tuesday turn
+turned turning twelve twenty twice two type ugh unbelievable uncertain understand understanding understood
+unforgettable unfortunately unique unite uniting unless unlike unreal unusual upcoming update updated uplift
+upon upset ur urge use used useful uses using usual usually valuable value various vary version versus via
+vibe vibes vibrant view visit visited visual vital vivid vulnerable wait waiting walk walked wanted wanting
+wants warm watch watched watching wednesday weird welcome went what're whenever who're whoa whole wild
+willing win wise wish wished woah wonder wondered wonderful wonderfully wondering woohoo word words worked
+working works worried worry worse worst worth worthwhile wrap write writing written wrong wrote www xd ya
+yall yay yea yearn yesterday yikes yo young younger yup
 """
 
 _PLAIN = """

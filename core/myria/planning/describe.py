@@ -47,6 +47,7 @@ _SPEAKERS_SHOWN = 4
 _WEAK_BASE, _PLAIN_BASE, _BASE = 1, 2, 7
 _PHRASE_TENTHS = {1: 10, 2: 8, 3: 7}
 _LONGEST_TIGHT_RUN = 4
+_OFTEN = 3
 
 _INVISIBLE = re.compile(
     "[\x00-\x20\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
@@ -203,6 +204,7 @@ class _Reading:
         self._names = names
         self._events = 0
         self._found: dict[tuple[str, ...], _Phrase] = {}
+        self._once: set[tuple[str, ...]] = set()
         self._terms: list[dict[str, None]] = []
         self.words: dict[str, _Word] = {}
 
@@ -226,7 +228,8 @@ class _Reading:
             said[term] = None
             overlaps, end = start < end, max(end, token.end)
             joint = text[run[-1][2] : start] if run and not overlaps else ""
-            if word.base == _WEAK_BASE and joint != "-":
+            named = not opens and "A" <= token.surface[0] <= "Z"
+            if word.base == _WEAK_BASE and joint != "-" and not named:
                 self._close(run, text)
                 continue
             if joint not in (" ", "-"):
@@ -238,15 +241,15 @@ class _Reading:
     def phrases(self, words: Mapping[str, int]) -> list[tuple[str, int]]:
         """Return the phrases that say most, no two sharing a word, best first."""
         scored: list[_Scored] = [
-            (word.surface, words[term], (term,)) for term, word in self.words.items() if word.base > _WEAK_BASE
+            (word.surface, words[term], (term,))
+            for term, word in self.words.items()
+            if word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN)
         ]
         for key, found in self._found.items():
-            if found.loose and found.times < 2:
-                continue
             if all(self.words[term].base <= _PLAIN_BASE for term in key):
                 continue
             weight = sum([words[term] for term in key]) * _PHRASE_TENTHS[len(key)] * (1 + found.times) // 20
-            scored.append((found.surface, weight, key))
+            scored.append((found.surface(self.words[key[0]]), weight, key))
         scored.sort(key=_by_score)
         return _without_overlap(scored)
 
@@ -283,9 +286,9 @@ class _Reading:
     def _count(self, term: str, surface: str, base: int, *, opens: bool, event_index: int) -> _Word:
         word = self.words.get(term)
         shaped = base
-        if base > _PLAIN_BASE and surface != (lowered := surface.lower()):
+        if base > _PLAIN_BASE and surface != (lowered := _lower(surface)):
             capital = "A" <= surface[0] <= "Z"
-            if len(surface) > 1 and surface == surface.upper():
+            if len(surface) > 1 and all(_lower(character) != character for character in surface):
                 shaped += 3
             elif not opens:
                 shaped += 4
@@ -307,42 +310,48 @@ class _Reading:
     def _close(self, run: list[tuple[str, int, int, bool]], text: str) -> None:
         """Count the phrases of two and three words in a run of words that nothing parts."""
         size = len(run)
-        if size > 1:
-            # Where many words stand in a row (lists, languages without our stop words) most neighbours are no phrase.
-            loose = size > _LONGEST_TIGHT_RUN
-            for length in (2,) if loose or size == 2 else (2, 3):
+        if size > _LONGEST_TIGHT_RUN:
+            # Where many words stand in a row (lists, languages without our stop words) most neighbours are no
+            # phrase: only pairs that come again are.
+            for at in range(size - 1):
+                key = (run[at][0], run[at + 1][0])
+                if key in self._once or key in self._found:
+                    self._count_phrase(run[at : at + 2], text)
+                else:
+                    self._once.add(key)
+        elif size > 1:
+            for length in (2, 3):
                 for first in range(size - length + 1):
-                    self._count_phrase(run[first : first + length], text, loose=loose)
+                    self._count_phrase(run[first : first + length], text)
         run.clear()
 
-    def _count_phrase(self, run: list[tuple[str, int, int, bool]], text: str, *, loose: bool) -> None:
+    def _count_phrase(self, run: list[tuple[str, int, int, bool]], text: str) -> None:
         key = tuple([item[0] for item in run])
         found = self._found.get(key)
-        if found is None:
-            if len(set(key)) == len(key):
-                self._found[key] = _Phrase(text, run[0][1], run[-1][2], opens=run[0][3], loose=loose)
-            return
-        found.times += 1
-        found.loose = found.loose and loose
+        if found is not None:
+            found.times += 1
+        elif len(set(key)) == len(key):
+            times = 2 if key in self._once else 1
+            self._found[key] = _Phrase(text, run[0][1], run[-1][2], run[1][1], opens=run[0][3], times=times)
 
 
 @dataclass(slots=True)
 class _Phrase:
-    """Neighbouring words within one leaf; `loose` when they were only met in long runs."""
+    """Neighbouring words within one leaf; `next` is where the second one starts."""
 
     text: str
     start: int
     end: int
+    next: int
     opens: bool
-    loose: bool
-    times: int = 1
+    times: int
 
-    @property
-    def surface(self) -> str:
-        """The phrase as it was first said, without the capital of a sentence's beginning."""
+    def surface(self, first: _Word) -> str:
+        """The phrase as it was first said, without the capital of a sentence's beginning unless it is a name's."""
         surface = self.text[self.start : self.end]
-        if self.opens and surface[1] != surface[1].upper():
-            return surface[0].lower() + surface[1:]
+        following = surface[self.next - self.start]
+        if self.opens and first.surface == _lower(first.surface) and following == _lower(following):
+            return _lower(surface[0]) + surface[1:]
         return surface
 
 
@@ -572,6 +581,11 @@ def _base(term: str) -> int:
 @lru_cache(maxsize=65_536)
 def _key(phrase: str) -> tuple[str, ...]:
     return tuple(terms(phrase)) or (phrase,)
+
+
+def _lower(text: str) -> str:
+    """Return text in lower case; scripts whose case may yet change with Python's Unicode tables stay as they are."""
+    return text.lower() if text.isascii() or max(text) < "\u1000" else text
 
 
 def _opens_sentence(text: str, start: int) -> bool:
