@@ -134,8 +134,15 @@ async def _sweep_scope(database: Database, tenant: str, scope_id: int, collected
         if not row["live"]:
             await sweep.remove_under(row["root_rendering_id"])
             async with sweep.guarded() as connection:
-                await connection.execute(sql("collect.delete_root"), tenant, scope_id, row["number"])
+                blocks = await connection.fetchval(sql("collect.delete_root"), tenant, scope_id, row["number"])
+                if blocks is None:
+                    continue
                 collected.rows["scope_roots"] += 1
+                unlisted = await connection.fetch(sql("collect.unlisted_blocks"), tenant, scope_id, blocks)
+                status = await connection.execute(
+                    sql("collect.delete_blocks"), tenant, [block[0] for block in unlisted]
+                )
+                collected.rows["search_blocks"] += int(status.rpartition(" ")[2])
 
 
 async def _sweep_leftovers(database: Database, tenant: str, build_id: str, collected: Collected) -> bool:

@@ -84,7 +84,15 @@ WHERE n.tenant_id = $1 AND n.node_id = gone
   AND NOT EXISTS (SELECT FROM myria.renderings r WHERE r.tenant_id = $1 AND r.node_id = n.node_id);
 
 -- name: delete_root
-DELETE FROM myria.scope_roots WHERE tenant_id = $1 AND scope_id = $2 AND number = $3;
+DELETE FROM myria.scope_roots WHERE tenant_id = $1 AND scope_id = $2 AND number = $3
+RETURNING blocks;
+
+-- name: unlisted_blocks
+-- Of a scope's deleted row the blocks that no other row of it lists: their renderings may well live on, as parts of
+-- what a greater block covers.
+SELECT unnest($3::bytea[])
+EXCEPT
+SELECT unnest(r.blocks) FROM myria.scope_roots r WHERE r.tenant_id = $1 AND r.scope_id = $2;
 
 -- name: expired
 -- Snapshots to be removed now that nothing of theirs is left: expired ones, and those without a result beyond what is
