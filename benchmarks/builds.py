@@ -29,18 +29,14 @@ from myria_cli import console
 from myria_cli.embedded import RoleDsns
 
 PART = "builds"
-TARGETS = 10
-FIRST_TARGET_EVENTS = 1_500
-TARGET_STEP = 40
 ADDED = 100
-STRIDE = 3_000
-"""Events of the one-scope stream that each target may use."""
+"""Events that each scope gains in a round."""
 
 ONE_SCOPE = 1_000_000
 SMALL_ONE_SCOPE = 20_000
 POINTER_SIZE = 100_000
 POINTER_CALLS = 50
-PUBLISHES = 5
+PUBLISHES = 3
 INDEX_TABLES = ("nodes", "renderings", "scope_roots", "search_blocks", "topics")
 
 MOST_TIME_RATIO = 2.0
@@ -48,6 +44,44 @@ MOST_ROWS_DIFFERENCE = 0.10
 MOST_ONE_SCOPE_S = 5.0
 MOST_ONE_SCOPE_ROWS = 1_000
 MOST_ROLLBACK_MS = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """The scopes that are added to every database and then grow: the first has `events`, each next one 2% more.
+
+    They are cut out of one stream of generated events, `stride` events apart.
+    """
+
+    count: int = 10
+    events: int = 1_500
+
+    @property
+    def stride(self) -> int:
+        """Events of the stream that each target may use."""
+        return 2 * self.events
+
+    def name(self, i: int) -> str:
+        """Return what the i-th target is called."""
+        return f"target{i:02d}"
+
+    def size(self, i: int) -> int:
+        """Return the events that the i-th target begins with."""
+        return self.events * (50 + i) // 50
+
+    def begin(self, stream: Path) -> Iterator[bytes]:
+        """Yield the events that the targets begin with."""
+        for i in range(self.count):
+            yield from renamed_stream(stream, skip=i * self.stride, count=self.size(i), name=self.name(i))
+
+    def grow(self, stream: Path, round_: int) -> Iterator[bytes]:
+        """Yield the events that a round adds at the end of each target."""
+        for i in range(self.count):
+            skip = i * self.stride + self.size(i) + round_ * ADDED
+            yield from renamed_stream(stream, skip=skip, count=ADDED, name=self.name(i))
+
+
+DEFAULT_TARGETS = Targets()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,53 +102,35 @@ class Grown:
         return [sum(rows.values()) for rows in self.rows]
 
 
-async def measure(options: Common, *, rounds: int, one_scope: int) -> int:
+async def measure(options: Common, *, rounds: int, one_scope: int, targets: Targets = DEFAULT_TARGETS) -> int:
     """Prepare, run the rounds, and write the report; return the exit status."""
     report = Report(PART)
     async with Cluster(options.work_dir) as cluster:
         report.figures["postgres"] = await cluster.versions()
-        stream = await events_file(options, TARGETS * STRIDE, sets=1)
-        grown = [await _with_targets(cluster, options, stream, size) for size in options.sizes]
+        stream = await events_file(options, targets.count * targets.stride, sets=1)
+        grown = [await _with_targets(cluster, options, stream, size, targets) for size in options.sizes]
         for round_ in range(rounds + 1):
             for one in grown:
                 dsns = cluster.dsns(one.name)
-                lines = (line for i in range(TARGETS) for line in _addition(stream, i, round_))
-                await load(dsns.server, lines, total=TARGETS * ADDED, what="appending")
+                lines = targets.grow(stream, round_)
+                await load(dsns.server, lines, total=targets.count * ADDED, what="appending")
                 await _build_round(cluster, options, one, counted=round_ > 0, what=f"round {round_} of {rounds}")
-        publish_incremental(report, grown)
+        publish_incremental(report, grown, targets)
         await _one_scope(cluster, options, report, rounds, one_scope)
-        await _pointer(cluster, options, report)
+        await _pointer(cluster, options, report, stream)
     return report.finish(options.out)
 
 
-async def _with_targets(cluster: Cluster, options: Common, stream: Path, size: int) -> Grown:
+async def _with_targets(cluster: Cluster, options: Common, stream: Path, size: int, targets: Targets) -> Grown:
     base = await built(cluster, options, size)
     name = f"{base.name}_targets"
-    console.say(f"copying {base.name}, adding {TARGETS} scopes ...", "dim")
+    console.say(f"copying {base.name}, adding {targets.count} scopes ...", "dim")
     dsns = await cluster.clone(base.name, name)
-    total = sum(_target_size(i) for i in range(TARGETS))
-    lines = (
-        line
-        for i in range(TARGETS)
-        for line in renamed_stream(stream, skip=i * STRIDE, count=_target_size(i), name=_target(i))
-    )
-    await load(dsns.server, lines, total=total, what="adding scopes")
+    total = sum(targets.size(i) for i in range(targets.count))
+    await load(dsns.server, targets.begin(stream), total=total, what="adding scopes")
     await build(dsns, options.work_dir / "log" / f"{name}.log")
     await cluster.tidy(name)
     return Grown(name=name, size=size)
-
-
-def _target(i: int) -> str:
-    return f"target{i:02d}"
-
-
-def _target_size(i: int) -> int:
-    return FIRST_TARGET_EVENTS + TARGET_STEP * i
-
-
-def _addition(stream: Path, i: int, round_: int) -> Iterator[bytes]:
-    skip = i * STRIDE + _target_size(i) + round_ * ADDED
-    return renamed_stream(stream, skip=skip, count=ADDED, name=_target(i))
 
 
 async def _build_round(cluster: Cluster, options: Common, one: Grown, *, counted: bool, what: str) -> None:
@@ -140,8 +156,8 @@ async def _rows_written(cluster: Cluster, name: str) -> dict[str, int]:
     return {row["table"]: row["inserted"] + row["updated"] + row["deleted"] for row in rows}
 
 
-def publish_incremental(report: Report, grown: list[Grown]) -> None:
-    """Print and note the incremental builds of ten scopes."""
+def publish_incremental(report: Report, grown: list[Grown], targets: Targets) -> None:
+    """Print and note the incremental builds of the targets."""
     base = grown[0]
     tables = sorted({table for one in grown for rows in one.rows for table in rows})
     shown = [table for table in tables if table in INDEX_TABLES]
@@ -150,7 +166,7 @@ def publish_incremental(report: Report, grown: list[Grown]) -> None:
         against = ratios(one.seconds(), base.seconds())
         rows_ratio = ratios([float(total) for total in one.totals()], [float(total) for total in base.totals()])
         by_table = {table: median([float(rows.get(table, 0)) for rows in one.rows]) for table in tables}
-        report.figures[f"10 x 100 events at {one.size}"] = {
+        report.figures[f"{targets.count} x {ADDED} events at {one.size}"] = {
             "seconds": [round(value, 3) for value in one.seconds()],
             "seconds_median": round(median(one.seconds()), 3),
             "process_seconds_median": round(median([each.process_seconds for each in one.builds]), 3),
@@ -178,18 +194,20 @@ def publish_incremental(report: Report, grown: list[Grown]) -> None:
             difference = max(abs(ratio - 1) for ratio in rows_ratio)
             report.check(f"rows at {one.size:,} against {base.size:,}, difference", difference, MOST_ROWS_DIFFERENCE)
     columns = ("beside", "build s", "process s", "time ratio", "rows", *shown, "bookkeeping")
-    report.table(f"100 events at the end of each of {TARGETS} scopes, rows by table, median of rounds", columns, lines)
+    report.table(
+        f"{ADDED} events at the end of each of {targets.count} scopes, rows by table, median of rounds", columns, lines
+    )
 
 
 async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: int, size: int) -> None:
     base = await built(cluster, options, size, sets=1)
-    rounds = min(rounds, spare(size, 1) // ADDED - 1)
+    rounds = min(rounds, spare(1) // ADDED - 1)
     report.figures[f"one scope of {size}"] = {"base": base.figures}
     one = Grown(name=f"{base.name}_grown", size=size)
     console.say(f"copying {base.name} ...", "dim")
     dsns = await cluster.clone(base.name, one.name)
     await cluster.tidy(one.name)
-    stream = await events_file(options, size + spare(size, 1), sets=1)
+    stream = await events_file(options, size + spare(1), sets=1)
     for round_ in range(rounds + 1):
         lines = _slice(stream, size + round_ * ADDED)
         await load(dsns.server, lines, total=ADDED, what="appending")
@@ -232,17 +250,16 @@ def _slice(stream: Path, skip: int) -> Iterator[bytes]:
                 yield line
 
 
-async def _pointer(cluster: Cluster, options: Common, report: Report) -> None:
+async def _pointer(cluster: Cluster, options: Common, report: Report, stream: Path) -> None:
     """Move the pointer over MCP: to and fro between two snapshots while builds run, then publish held ones."""
     size = POINTER_SIZE if POINTER_SIZE in options.sizes else max(options.sizes)
     base = await built(cluster, options, size)
     name = f"{base.name}_pointer"
     log = options.work_dir / "log" / f"{name}.log"
-    stream = await events_file(options, TARGETS * STRIDE, sets=1)
     dsns = await cluster.clone(base.name, name)
 
     async def append(part: int) -> None:
-        lines = renamed_stream(stream, skip=part * ADDED, count=ADDED, name=_target(0))
+        lines = renamed_stream(stream, skip=part * ADDED, count=ADDED, name="pointer")
         await load(dsns.server, lines, total=ADDED, what="appending")
 
     await append(0)
@@ -304,6 +321,8 @@ def main() -> None:
     options.add_argument(
         "--one-scope", type=int, help="events of the one-scope database (default: 20,000; with --full 1,000,000)"
     )
+    options.add_argument("--targets", type=int, default=DEFAULT_TARGETS.count, help="scopes that grow")
+    options.add_argument("--target-events", type=int, default=DEFAULT_TARGETS.events, help="events of the smallest")
     given = options.parse_args()
     shared = common(given)
     raise SystemExit(
@@ -312,6 +331,7 @@ def main() -> None:
                 shared,
                 rounds=given.rounds or (5 if shared.full else 2),
                 one_scope=given.one_scope or (ONE_SCOPE if shared.full else SMALL_ONE_SCOPE),
+                targets=Targets(count=given.targets, events=given.target_events),
             )
         )
     )

@@ -6,8 +6,8 @@ the MCP client, indexed, and the whole index is verified with `myria verify --de
 evidence is asked by the conversation's participants with its words alone.
 
 R@k = |gold in the first k events| / |gold|, mean over questions. RT@2000: the same within the longest prefix of events
-that fits 2,000 tokens (characters / 4). MRR: 1 / position of the first gold event. Category 5 (adversarial) is left out.
-From query_references all event_ref and event nodes are taken, by score, then event_seq.
+that fits 2,000 tokens (characters / 4). MRR: 1 / position of the first gold event. Category 5 (adversarial) is left
+out. From query_references all event_ref and event nodes are taken, by score, then event_seq.
 
     python -m benchmarks.locomo --data FOLDER [--url http://127.0.0.1:8321/mcp]
 """

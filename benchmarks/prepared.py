@@ -111,13 +111,13 @@ async def built(cluster: Cluster, options: Common, n: int, *, sets: int = 0) -> 
     return Prepared(name=name, events=n, figures=notes)
 
 
-def spare(n: int, sets: int) -> int:
-    """Return how many events are generated beyond the n that are loaded: what incremental builds then add."""
-    return 1000 if sets == 1 and n > 1000 else 0
+def spare(sets: int) -> int:
+    """Return how many events are generated beyond those that are loaded: what incremental builds then add."""
+    return 1000 if sets == 1 else 0
 
 
 def _generated(n: int, sets: int) -> int:
-    return n + spare(n, sets)
+    return n + spare(sets)
 
 
 def _lines(path: Path, n: int) -> Iterable[bytes]:

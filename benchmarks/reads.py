@@ -144,7 +144,7 @@ async def _cases(
     connection: asyncpg.Connection[asyncpg.Record], one: Prepared, server: Server, requests: int, *, is_tail: bool
 ) -> list[Case]:
     every = await scopes(connection)
-    middle = [scope for scope in every if scope.visible in MIDDLE]
+    middle = [scope for scope in every if scope.visible in MIDDLE] or every
     kinds: list[tuple[str, list[Scope]]] = [("tail only" if is_tail else "scopes of 1,000-2,500", middle)]
     if not is_tail:
         kinds.append(("largest scope", every[:1]))

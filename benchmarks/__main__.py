@@ -1,0 +1,56 @@
+"""Measure everything: appends, reads and builds, and recall where a data set is given.
+
+By default small and quick: 10,000 events, a few rounds, some two minutes. `--full` (or FULL=1) takes every size and
+round that docs/benchmarks.md quotes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks import appends, builds, locomo, reads
+from benchmarks.options import common, parser
+from myria_cli import console
+
+PARTS = (appends.PART, reads.PART, builds.PART, locomo.PART)
+
+
+def main() -> None:
+    """Run the parts one after the other; exit 1 when a promise is broken."""
+    options = parser(__doc__)
+    options.add_argument("--only", action="append", choices=PARTS, help="this part alone; repeat for several")
+    options.add_argument("--data", type=Path, help="folder with events.jsonl and questions.jsonl, for locomo")
+    given = options.parse_args()
+    shared = common(given)
+    chosen = given.only or [part for part in PARTS if part != locomo.PART or given.data]
+    if locomo.PART in chosen and given.data is None:
+        options.error("locomo needs --data")
+    full = shared.full
+    parts: dict[str, Callable[[], Awaitable[int]]] = {
+        appends.PART: lambda: appends.measure(
+            shared, rounds=5 if full else 3, seconds=10.0 if full else 4.0, pool=appends.CONNECTIONS, sdk=full
+        ),
+        reads.PART: lambda: reads.measure(
+            shared, rounds=5 if full else 2, requests=reads.FEWEST_REQUESTS if full else 500
+        ),
+        builds.PART: lambda: builds.measure(
+            shared, rounds=5 if full else 2, one_scope=builds.ONE_SCOPE if full else builds.SMALL_ONE_SCOPE
+        ),
+        locomo.PART: lambda: locomo.measure(shared, given.data, None),
+    }
+
+    async def run_all() -> int:
+        status = 0
+        for part in PARTS:
+            if part in chosen:
+                console.say(f"== {part} ==", "bold")
+                status |= await parts[part]()
+        return status
+
+    raise SystemExit(asyncio.run(run_all()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What the reports compute."""
+
+from __future__ import annotations
+
+from benchmarks.figures import median, quantile, ratios
+from benchmarks.locomo import Question, by_score, score
+
+
+def test_quantiles_are_nearest_rank() -> None:
+    """Of 100 values the 95th percentile is the 95th, and one value is every quantile of itself."""
+    values = [float(i) for i in range(1, 101)]
+    assert (quantile(values, 0.5), quantile(values, 0.95), quantile(values, 1.0)) == (50.0, 95.0, 100.0)
+    assert quantile([7.0], 0.95) == 7.0
+
+
+def test_ratios_pair_rounds() -> None:
+    """Each round is compared with the one beside it."""
+    assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]
+    assert median([3.0, 1.0, 2.0]) == 2.0
+
+
+def test_recall_counts_gold_turns() -> None:
+    """Recall, recall within tokens and reciprocal rank follow their definitions."""
+    question = Question(question_id="q", participants=["a"], text="?", category=4, gold=frozenset({"k2", "k9"}))
+    events = [{"source_event_key": f"k{i}"} for i in range(1, 8)]
+    lengths = {f"k{i}": 4000 for i in range(1, 10)}
+    found = score(question, events, lengths)
+    assert found.recall == {5: 0.5, 10: 0.5, 20: 0.5}
+    assert found.reciprocal == 0.5
+    assert found.tokens == 0.5
+    lengths["k1"] = 4001
+    assert score(question, events, lengths).tokens == 0.0
+
+
+def test_events_of_a_tree_go_by_score_then_sequence() -> None:
+    """Best score first; equal scores by event_seq."""
+    events = [{"score": 1, "event_seq": 1}, {"score": 5, "event_seq": 9}, {"score": 5, "event_seq": 2}]
+    assert [event["event_seq"] for event in by_score(events)] == [2, 9, 1]

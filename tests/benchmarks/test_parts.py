@@ -1,0 +1,71 @@
+"""Every part runs from its command line at the smallest size, on PostgreSQL and processes of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import orjson
+import pytest
+
+from benchmarks.synthetic import events
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def work_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A work folder that the parts share, as they do in life."""
+    return tmp_path_factory.mktemp("bench")
+
+
+def run_part(part: str, work_dir: Path, *arguments: str) -> dict[str, object]:
+    """Run a part and return its report; a broken promise does not matter at this size, anything else does."""
+    command = [sys.executable, "-m", f"benchmarks.{part}", "--work-dir", str(work_dir), "--out", str(work_dir / "out")]
+    ended = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode in {0, 1}, ended.stderr[-3000:]
+    assert "Traceback" not in ended.stderr, ended.stderr[-3000:]
+    report: dict[str, object] = json.loads((work_dir / "out" / f"{part}.json").read_text(encoding="utf-8"))
+    return report
+
+
+def test_appends(work_dir: Path) -> None:
+    """Both endpoints take appends, and what is stored is what was acknowledged."""
+    report = run_part("appends", work_dir, "--rounds", "1", "--seconds", "0.5", "--pool", "4")
+    checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
+    assert checks["rows that differ from what was acknowledged"]["value"] == 0
+    assert checks["requests that failed"]["value"] == 0
+    assert report["myria over MCP"]["acknowledged"] > 0  # type: ignore[index]
+
+
+def test_reads_and_builds(work_dir: Path) -> None:
+    """Databases are loaded, built, read and built upon; the second part finds what the first has prepared."""
+    small = ("--sizes", "400", "--rounds", "1")
+    report = run_part("reads", work_dir, *small, "--requests", "20")
+    assert report["scopes of 1,000-2,500 at 400"]["requests_per_round"] == 20  # type: ignore[index]
+    report = run_part("builds", work_dir, *small, "--one-scope", "300", "--targets", "2", "--target-events", "300")
+    assert report["2 x 100 events at 400"]["rows_by_table"]["scope_roots"] == 2  # type: ignore[index]
+
+
+def test_locomo(work_dir: Path) -> None:
+    """A data set is appended over MCP, indexed, verified and asked."""
+    data = work_dir / "data"
+    data.mkdir()
+    numbers = count()
+    with (data / "events.jsonl").open("wb") as lines, (data / "questions.jsonl").open("wb") as questions:
+        for event in events(300, sets=2):
+            lines.write(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
+            if next(numbers) % 60 == 0:
+                question = {
+                    "id": event["source_event_key"],
+                    "participants": event["participants"],
+                    "question": event["payload"]["text"],
+                    "category": 4,
+                    "evidence": [event["source_event_key"]],
+                }
+                questions.write(orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE))
+    report = run_part("locomo", work_dir, "--data", str(data))
+    assert report["query_event_nodes"]["all"]["R@5"] == 1.0  # type: ignore[index]
