@@ -1,0 +1,286 @@
+"""Provide a real Kubernetes control plane for the tests: etcd, kube-apiserver and kube-controller-manager.
+
+Usage: build_control_plane.py [--find] [--into FOLDER] [--mirror URL]
+
+Prints the folder that holds the three programs. That is KUBEBUILDER_ASSETS when it is set; else a folder in the
+user's cache (`$XDG_CACHE_HOME/myria`, else `~/.cache/myria`), where they are built once from Debian 12's own packages:
+Kubernetes 1.20.2 from source with Debian's Go 1.19, and Debian's etcd 3.4. `--find` never builds and exits 1 when
+they are absent.
+
+The build takes 4 to 10 minutes on two cores, 3 GB of scratch beside the result (134 MB) and a Debian mirror: the one
+this machine's apt already uses, or `--mirror`. It runs as any user, changes nothing outside its folder and, when it was
+stopped, goes on where it was. Needs Debian's apt and dpkg, tar and the keyring of the Debian archive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
+VERSION = "1.20.2"
+GO = "go-1.19"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+PACKAGES = ("golang-1.19-go", "golang-1.19-src", "etcd-server", "golang-github-modern-go-reflect2-dev")
+STEPS = 5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Find or build the programs; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--find", action="store_true", help="never build")
+    parser.add_argument("--into", type=Path, help="the folder to build into, instead of the one in the cache")
+    parser.add_argument("--mirror", help="the Debian mirror to download from, instead of the one apt uses here")
+    asked = parser.parse_args(arguments)
+
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if assets:
+        if complete(Path(assets)):
+            print(assets)
+            return 0
+        print(f"KUBEBUILDER_ASSETS={assets} lacks one of {', '.join(PROGRAMS)}.", file=sys.stderr)
+        return 1
+    folder: Path = (asked.into or cache_folder() / f"control-plane-{VERSION}").absolute()
+    if not complete(folder):
+        if asked.find:
+            print(f"{folder} holds no control plane; scripts/build_control_plane.py builds one.", file=sys.stderr)
+            return 1
+        try:
+            build(folder, asked.mirror)
+        except Absent as absent:
+            print(f"No control plane can be built here: {absent}", file=sys.stderr)
+            return 1
+        except subprocess.CalledProcessError as failure:
+            print(f"Building the control plane failed at: {' '.join(map(str, failure.cmd))[:300]}", file=sys.stderr)
+            print("Mend that and run the same command again; it goes on where it stopped.", file=sys.stderr)
+            return 1
+    print(folder)
+    return 0
+
+
+class Absent(Exception):
+    """Something the build stands on is not on this machine."""
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder of this project."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "myria"
+
+
+def complete(folder: Path) -> bool:
+    """Return whether the folder holds every program."""
+    return all(os.access(folder / program, os.X_OK) for program in PROGRAMS)
+
+
+def build(folder: Path, mirror: str | None) -> None:
+    """Build the programs into the folder, which appears in one step when all of them are there.
+
+    Raises `Absent` when this machine lacks what the build stands on, CalledProcessError when a step fails.
+    """
+    for tool in ("apt-get", "dpkg", "tar"):
+        if shutil.which(tool) is None:
+            raise Absent(f"it takes Debian's packages, and there is no {tool}; set KUBEBUILDER_ASSETS instead")
+    if not KEYRING.exists():
+        raise Absent(f"{KEYRING} is missing (package debian-archive-keyring), so packages could not be checked")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = folder.with_name(folder.name + ".building")
+    with only_one(folder):
+        if complete(folder):
+            return
+        os.nice(10)
+        started = time.monotonic()
+        say(1, "download the packages")
+        download(scratch, mirror or configured_mirror())
+        say(2, "unpack them")
+        source = unpack(scratch)
+        environment = go_environment(scratch)
+        say(3, "generate the OpenAPI definitions")
+        generate_openapi(scratch, source, environment)
+        say(4, "compile kube-apiserver and kube-controller-manager (minutes)")
+        compile_programs(scratch, source, environment)
+        say(5, "clean up")
+        shutil.rmtree(folder, ignore_errors=True)
+        (scratch / "bin").rename(folder)
+        subprocess.run(["chmod", "-R", "u+w", scratch], check=False)
+        shutil.rmtree(scratch, ignore_errors=True)
+        print(f"Built in {time.monotonic() - started:.0f} s.", file=sys.stderr)
+
+
+def say(step: int, what: str) -> None:
+    """Tell on standard error which step begins; standard output holds only the result."""
+    print(f"control plane {step}/{STEPS}: {what}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold a lock, so that two runs on one machine build once."""
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str]) -> None:
+    """Run one step's command; what it says goes to standard error."""
+    subprocess.run(command, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True)
+
+
+def configured_mirror() -> str:
+    """Return the Debian mirror from which this machine's own packages come.
+
+    Raises `Absent` when apt names none.
+    """
+    lines = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    for line in lines:
+        if re.search(r"/debian/?$", line):
+            return line
+    raise Absent("apt on this machine uses no Debian mirror; name one with --mirror, or set KUBEBUILDER_ASSETS")
+
+
+def download(scratch: Path, mirror: str) -> None:
+    """Fetch the packages and the source of Kubernetes, checked against the archive's keyring, with lists of our own.
+
+    The machine's own apt lists stay as they are, so this needs no rights; its proxies and credentials still apply.
+    """
+    downloads, apt = scratch / "downloads", scratch / "apt"
+    if (downloads / "complete").exists():
+        return
+    shutil.rmtree(apt, ignore_errors=True)
+    shutil.rmtree(downloads, ignore_errors=True)
+    for made in (downloads, apt / "sources", apt / "state/lists/partial", apt / "cache/archives/partial"):
+        made.mkdir(parents=True)
+    (apt / "sources/debian.sources").write_text(
+        f"Types: deb deb-src\nURIs: {mirror}\nSuites: bookworm\nComponents: main\nSigned-By: {KEYRING}\n",
+        encoding="utf-8",
+    )
+    (apt / "apt.conf").write_text(
+        f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{apt}/sources";\n'
+        f'Dir::State "{apt}/state";\nDir::State::status "/var/lib/dpkg/status";\nDir::Cache "{apt}/cache";\n'
+        'APT::Sandbox::User "root";\nAcquire::Languages "none";\nAcquire::Retries "3";\n',
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "APT_CONFIG": str(apt / "apt.conf")}
+    run(["apt-get", "-qq", "update"], cwd=downloads, environment=environment)
+    run(["apt-get", "-qq", "download", *PACKAGES], cwd=downloads, environment=environment)
+    run(["apt-get", "-qq", "source", "--download-only", "kubernetes"], cwd=downloads, environment=environment)
+    (downloads / "complete").touch()
+
+
+def unpack(scratch: Path) -> Path:
+    """Lay out Go and the source as Go's old GOPATH wants them; return the folder of Kubernetes' source."""
+    source = scratch / "go/src/k8s.io/kubernetes"
+    unpacked = scratch / "unpacked"
+    if unpacked.exists():
+        return source
+    for part in (scratch / "go", scratch / "root", scratch / "bin"):
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+    for package in sorted((scratch / "downloads").glob("*.deb")):
+        run(["dpkg", "-x", package, scratch / "root"], cwd=scratch, environment=os.environ)
+    (original,) = (scratch / "downloads").glob("kubernetes_*.orig.tar.gz")
+    source.mkdir(parents=True)
+    run(["tar", "-xzf", original, "--strip-components=1", "-C", source], cwd=scratch, environment=os.environ)
+    shutil.copy2(scratch / "root/usr/bin/etcd", scratch / "bin/etcd")
+    # reflect2 1.0.1, which Kubernetes carries, crashes under Go >= 1.18 on every custom resource; Debian has 1.0.2.
+    carried = source / "vendor/github.com/modern-go/reflect2"
+    for old in [*carried.glob("*.go"), *carried.glob("*.s")]:
+        old.unlink()
+    newer = scratch / "root/usr/share/gocode/src/github.com/modern-go/reflect2"
+    for new in [*newer.glob("*.go"), *newer.glob("*.s")]:
+        if not new.name.endswith("_test.go"):
+            shutil.copy2(new, carried / new.name)
+    unpacked.touch()
+    return source
+
+
+def go_environment(scratch: Path) -> dict[str, str]:
+    """Return the environment of the Go tools: nothing from the network, nothing outside the scratch folder."""
+    root = scratch / "root/usr/lib" / GO
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "CGO_"))}
+    return {
+        **kept,
+        "GOROOT": str(root),
+        "GOPATH": str(scratch / "go"),
+        "GOCACHE": str(scratch / "go-cache"),
+        "GOENV": "off",
+        "GO111MODULE": "off",
+        "GOPROXY": "off",
+        "CGO_ENABLED": "0",
+        "PATH": f"{root}/bin:{os.environ['PATH']}",
+    }
+
+
+def generate_openapi(scratch: Path, source: Path, environment: Mapping[str, str]) -> None:
+    """Write the Go file with the OpenAPI definitions, which the release's source leaves out."""
+    if (scratch / "generated").exists():
+        return
+    generator, package = f"{scratch}/openapi-gen", "k8s.io/kubernetes/pkg/generated/openapi"
+    run(
+        ["go", "build", "-o", generator, "./vendor/k8s.io/kube-openapi/cmd/openapi-gen"],
+        cwd=source,
+        environment=environment,
+    )
+    inputs = ",".join(f"k8s.io/kubernetes/{folder}" for folder in marked_folders(source))
+    header = "vendor/k8s.io/code-generator/hack/boilerplate.go.txt"
+    run(
+        [generator, "--logtostderr", "-i", inputs, "-p", package]
+        + ["-O", "zz_generated.openapi", "-h", header, "-r", f"{scratch}/violations"],
+        cwd=source,
+        environment=environment,
+    )
+    (scratch / "generated").touch()
+
+
+def marked_folders(source: Path) -> list[str]:
+    """Return, in order, the folders whose Go files ask for OpenAPI definitions."""
+    folders = set()
+    staged = [
+        source / "vendor/k8s.io" / path.name for path in (source / "vendor/k8s.io").iterdir() if path.is_symlink()
+    ]
+    for top in [source / "pkg", *staged]:
+        for parent, _, files in os.walk(f"{top}/"):
+            relative = os.path.relpath(parent, source)
+            if any(part in relative for part in ("code-generator", "sample-apiserver")):
+                continue
+            for file in files:
+                if file.endswith(".go") and not file.endswith("_test.go"):
+                    text = (Path(parent) / file).read_text(encoding="utf-8", errors="replace")
+                    if "+k8s:openapi-gen=" in text:
+                        folders.add(relative)
+                        break
+    return sorted(folders)
+
+
+def compile_programs(scratch: Path, source: Path, environment: Mapping[str, str]) -> None:
+    """Compile the two programs of Kubernetes; they name the version they were made from."""
+    major, minor, _ = VERSION.split(".")
+    stamps = {"gitVersion": f"v{VERSION}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    flags = " ".join(
+        f"-X k8s.io/kubernetes/vendor/k8s.io/{package}.{name}={value}"
+        for package in ("component-base/version", "client-go/pkg/version")
+        for name, value in stamps.items()
+    )
+    run(
+        ["go", "build", "-tags", "providerless", "-ldflags", f"-s -w {flags}", "-o", f"{scratch / 'bin'}/"]
+        + [f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS[1:]],
+        cwd=source,
+        environment=environment,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
