@@ -16,7 +16,7 @@ from mcp import Client
 from rich.rule import Rule
 from rich.text import Text
 
-from myria.errors import BuildInvalid, ConfigurationError, DeadlineExceeded, InternalError
+from myria.errors import BuildInvalid, ConfigurationError, DeadlineExceeded, InternalError, MyriaError
 from myria_cli import console
 from myria_cli.draw import answer_lines, draw
 from myria_cli.options import Options
@@ -24,7 +24,7 @@ from myria_cli.options import Options
 BATCH = 100
 POLL_S = 0.2
 LONGEST_BUILD_S = 600.0
-ANSWER_NODES = 14
+ANSWER_NODES = 22
 """Nodes of a drawn answer: a tree that fits on a screen."""
 
 CONVERSATION, QUESTIONS = "workshop.jsonl", "questions.jsonl"
@@ -50,7 +50,19 @@ async def tell(url: str, *, as_json: bool) -> None:
     Raises:
         BuildInvalid: the build failed.
         DeadlineExceeded: it took more than ten minutes.
+        InternalError: a tool refused what the sample asks.
     """
+    try:
+        await _tell(url, as_json=as_json)
+    except BaseExceptionGroup as group:
+        # The client's tasks wrap whatever ends them.
+        known, _ = group.split(MyriaError)
+        while isinstance(known, BaseExceptionGroup):
+            known = known.exceptions[0]  # type: ignore[assignment]
+        raise (known or group) from None
+
+
+async def _tell(url: str, *, as_json: bool) -> None:
     # A proxy of the environment must not be asked for a loopback address.
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
     place = folder()

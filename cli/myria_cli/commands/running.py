@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -97,7 +98,8 @@ myria demo --once --data-dir ./try --port 9000
         A second run finds the sample there already.
         """
         settings = options.settings(mcp__host=host, mcp__port=port)
-        logs.configure(settings.service, "demo")
+        quiet = settings.service if options.debug else replace(settings.service, log_level="warning")
+        logs.configure(quiet, "demo")
         sample.folder()
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
         with sock:

@@ -1,0 +1,316 @@
+"""`myria up` and `myria demo` as people run them: real processes, real PostgreSQL, real kills."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from myria.ids import new_id
+from tests.cli.conftest import call
+from tests.soak.wire import Client
+from tests.support.counts import share
+from tests.support.postgres import Database
+from tests.support.processes import Spawned, Spawner, wait_until
+
+KILLS = share(50)
+SEED = 20_261_121
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder whose database was made once; the tests of this module use it one after the other."""
+    folder = tmp_path_factory.mktemp("memory") / "data"
+    assert call("migrate", "--data-dir", folder).status == 0
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Up:
+    """A running `myria up`, and what it told about itself."""
+
+    program: Spawned
+    told: dict[str, Any]
+
+    @property
+    def port(self) -> int:
+        """The port of its server."""
+        return int(self.told["url"].split(":")[2].split("/")[0])
+
+    @property
+    def postgres_pid(self) -> int:
+        """Its PostgreSQL's process id now."""
+        return int((Path(self.told["data_dir"]) / "postgres" / "postmaster.pid").read_text().split()[0])
+
+    def child(self, command: str) -> int | None:
+        """The process id of its child that runs `myria <command>`, if there is one."""
+        return next((pid for pid in children(self.program.pid) if f" {command} " in title(pid)), None)
+
+
+def children(parent: int) -> list[int]:
+    """Return the living children of a process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            state, ppid = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(ppid) == parent and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def title(pid: int) -> str:
+    """Return a process's command line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process lives; a zombie does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def start(spawn: Spawner, *arguments: str | Path, env: dict[str, str] | None = None) -> Up:
+    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--json", *arguments, env=env)
+    told = json.loads(program.wait_for(r'^\{"url".*\}$', 60.0)[0])
+    return Up(program, told)
+
+
+@pytest.fixture
+def up(spawn: Spawner, data_dir: Path) -> Iterator[Up]:
+    """Everything running on the data folder."""
+    one = start(spawn, "--data-dir", data_dir)
+    yield one
+    one.program.end(20.0)
+
+
+def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
+    return {
+        "timestamp": "2026-03-01T10:00:00Z",
+        "channel": "up",
+        "participants": ["ana"],
+        "source_event_key": key,
+        "payload": {"text": text},
+    }
+
+
+def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
+    """Server and PostgreSQL are gone after SIGINT, and the exit status says that it was an interrupt."""
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz").status_code == 200
+    started = [up.told["server_pid"], up.told["postgres_pid"], *children(up.program.pid)]
+    up.program.signal(signal.SIGINT)
+    assert up.program.wait(30.0) == 130
+    assert not [pid for pid in started if is_alive(pid)]
+    assert "Traceback" not in up.program.output()
+
+
+def test_sigterm_stops_it_as_well(up: Up) -> None:
+    """A service manager's stop leaves nothing behind either."""
+    started = [up.told["server_pid"], up.told["postgres_pid"]]
+    up.program.signal(signal.SIGTERM)
+    assert up.program.wait(30.0) == 143
+    assert not [pid for pid in started if is_alive(pid)]
+
+
+def test_a_second_up_on_the_same_folder_is_refused(up: Up, data_dir: Path, spawn: Spawner) -> None:
+    """It says who uses the folder and ends; the first one goes on."""
+    second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", data_dir)
+    assert second.wait(30.0) == 6
+    assert f"error[data_dir_in_use]: Another `myria up` (process {up.program.pid})" in second.output()
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz").status_code == 200
+
+
+def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: Spawner) -> None:
+    """No data folder is made, no server started: the port is asked for first."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        for command in ("up", "demo", "serve"):
+            program = spawn.python("-m", "myria_cli.main", command, "--port", str(port), "--data-dir", tmp_path / "new")
+            assert program.wait(30.0) == 6
+            assert f"error[port_in_use]: port {port} on 127.0.0.1 is in use" in program.output()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told_clearly(tmp_path: Path, spawn: Spawner) -> None:
+    """Where no folder can be made, one line says so."""
+    (tmp_path / "file").write_text("")
+    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", tmp_path / "file" / "data")
+    assert program.wait(30.0) == 6
+    assert "error[data_dir_unusable]: " in program.output()
+    assert "Traceback" not in program.output()
+
+
+def test_an_address_that_others_reach_needs_insecure(tmp_path: Path, spawn: Spawner) -> None:
+    """Without authentication only loopback is served."""
+    program = spawn.python(
+        "-m", "myria_cli.main", "up", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path / "new"
+    )
+    assert program.wait(30.0) == 6
+    assert "--insecure" in program.output()
+
+
+def test_other_commands_use_the_running_server(up: Up, data_dir: Path) -> None:
+    """Status, events and rebuild join the running database, and leave it running."""
+    asyncio.run(append(up.port, [event(new_id("k"))]))
+    assert call("events", "--json", "--data-dir", data_dir).lines[-1]["channel"] == "up"
+    built = call("rebuild", "--wait", "--json", "--data-dir", data_dir)
+    assert built.status == 0, built.err
+    assert built.json["status"] == "succeeded"
+    assert call("status", "--json", "--data-dir", data_dir).json["active_snapshot_id"] == built.json["snapshot_id"]
+    assert is_alive(up.postgres_pid)
+
+
+async def append(port: int, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    reply = await Client(port).call_until_answered("append_events", {"events": events})
+    assert not reply.is_error, reply
+    results: list[dict[str, Any]] = reply.content["results"]
+    return results
+
+
+async def test_a_killed_server_comes_back_on_its_port(up: Up) -> None:
+    """After kill -9 the same URL answers again; nobody's connection is refused meanwhile."""
+    pid = up.child("serve")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    # The listening socket is the parent's: a request that comes in between waits instead of failing.
+    async with httpx.AsyncClient(timeout=30.0) as client:
+        assert (await client.get(f"http://127.0.0.1:{up.port}/healthz")).status_code == 200
+    assert up.child("serve") not in {None, pid}
+
+
+async def test_a_killed_postgres_comes_back_with_every_event(up: Up) -> None:
+    """After kill -9 of the postmaster, appends go on, and what was acknowledged is there."""
+    key = new_id("k")
+    before = await append(up.port, [event(key)])
+    os.kill(up.postgres_pid, signal.SIGKILL)
+    again = await append(up.port, [event(key), event(new_id("k"))])
+    assert again[0]["event_id"] == before[0]["event_id"]
+    assert again[0]["deduplicated"] is True
+    assert again[1]["deduplicated"] is False
+
+
+def test_nothing_outlives_a_killed_parent_but_postgres(spawn: Spawner, data_dir: Path) -> None:
+    """kill -9 of `up` takes the server with it; the next `up` adopts what PostgreSQL left."""
+    first = start(spawn, "--data-dir", data_dir)
+    server = first.told["server_pid"]
+    os.kill(first.program.pid, signal.SIGKILL)
+    first.program.wait()
+    wait_until(lambda: not is_alive(server), 20.0, "the server's end")
+    second = start(spawn, "--data-dir", data_dir)
+    postgres = second.postgres_pid
+    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz").status_code == 200
+    second.program.signal(signal.SIGINT)
+    assert second.program.wait(30.0) == 130
+    assert not is_alive(postgres)
+
+
+def test_a_database_of_ones_own_is_migrated_and_used(databases: Any, spawn: Spawner) -> None:
+    """With --dsn no server is started: the named database is migrated and served."""
+    database = databases.create_empty()
+    try:
+        up = start(spawn, "--dsn", database.dsn)
+        assert up.told["data_dir"] is None
+        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz").status_code == 200
+        up.program.signal(signal.SIGINT)
+        assert up.program.wait(30.0) == 130
+    finally:
+        databases.drop(database)
+
+
+def test_the_demo_answers_and_ends_and_finds_its_sample_again(database: Database, spawn: Spawner) -> None:
+    """`demo --once` loads the sample over MCP, draws three answers with their evidence, and exits 0; twice."""
+    outputs = []
+    for _ in range(2):
+        program = spawn.python(
+            "-m", "myria_cli.main", "demo", "--once", "--port", "0", "--dsn", database.dsn, env={"COLUMNS": "200"}
+        )
+        assert program.wait(120.0) == 0, program.output()
+        outputs.append(program.output())
+    assert "events over MCP" in outputs[0]
+    assert "events are already there" in outputs[1]
+    for output in outputs:
+        assert output.count(" asks: ") == 3
+        for answer in output.split(" asks: ")[1:]:
+            assert "score" in answer
+            assert "A person would say: " in answer
+        assert sum("★ 2026" in answer for answer in output.split(" asks: ")) >= 2
+
+
+async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: Path) -> None:
+    """kill -9 of PostgreSQL, server and builder, again and again: each acknowledged event is there exactly once."""
+    chosen = random.Random(SEED)
+    acknowledged: dict[str, str] = {}
+    stop = asyncio.Event()
+
+    async def load(number: int) -> None:
+        client = Client(up.port)
+        count = 0
+        while not stop.is_set():
+            count += 1
+            key = f"{number}-{count}-{new_id('k')}"
+            reply = await client.call_until_answered("append_event", event(key, f"bread {count}"), patience_s=120.0)
+            assert not reply.is_error, reply
+            acknowledged[key] = reply.content["event_id"]
+
+    loads = [asyncio.create_task(load(number)) for number in range(4)]
+    killed = {"serve": 0, "build": 0, "postgres": 0}
+    for _ in range(KILLS):
+        await asyncio.sleep(chosen.uniform(0.3, 1.5))
+        victim = chosen.choice(["serve", "build", "postgres"])
+        if victim == "build":
+            await Client(up.port).call_until_answered("trigger_build", {"full": True}, patience_s=120.0)
+            deadline = time.monotonic() + 10.0
+            while (pid := up.child("build")) is None and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(chosen.uniform(0.0, 1.5))
+        else:
+            pid = up.child("serve") if victim == "serve" else up.postgres_pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed[victim] += 1
+    await asyncio.sleep(1.0)
+    stop.set()
+    await asyncio.gather(*loads)
+    assert sum(killed.values()) >= KILLS // 2, killed
+    rebuilt = await asyncio.to_thread(run, "rebuild", "--wait", "--data-dir", data_dir)
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    stored = await asyncio.to_thread(stored_events, data_dir)
+    for key, event_id in acknowledged.items():
+        assert stored.get(key) == [event_id], key
+    verified = await asyncio.to_thread(run, "verify", "--data-dir", data_dir)
+    assert verified.returncode == 0, verified.stdout
+
+
+def stored_events(data_dir: Path) -> dict[str, list[str]]:
+    """Return the event_ids in the log by their key."""
+    found: dict[str, list[str]] = {}
+    for line in run("export", "--data-dir", data_dir).stdout.splitlines():
+        one = json.loads(line)
+        found.setdefault(one["source_event_key"], []).append(one["event_id"])
+    return found
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as a program and return what it printed."""
+    command = [sys.executable, "-m", "myria_cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=120.0)
