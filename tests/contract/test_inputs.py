@@ -77,7 +77,7 @@ def test_a_full_query_is_read() -> None:
 
 def test_blanks_are_as_good_as_absent_in_queries() -> None:
     """Agents fill in every field they see: null, empty text and empty lists mean nothing."""
-    blank = ASKED | {
+    blank: dict[str, Any] = ASKED | {
         "query": "",
         "topic_hints": [],
         "context_id": "",
