@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from myria.analysis import ANALYSIS_VERSION, terms
+from myria.analysis import ANALYSIS_VERSION
 from myria.errors import InternalError
-from myria.events import searchable_text, speaker_of
 from myria.index.block import BlockView, Doc, decode
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
@@ -139,7 +138,7 @@ class Lanes:
             stale = block.seq <= pinned.cutoff
             if not pinned.at_cursor and int(stale.sum()) * _STALE_SHARE > len(block):
                 block = block.kept(~stale)
-        settled = pinned.now.xmin if base is None else max(base.settled, pinned.now.xmin)
+        settled = pinned.settled if base is None else max(base.settled, pinned.settled)
         if not pinned.at_cursor:
             self._cache.put(key, _Held(block=block, settled=settled, floor=floor), block.nbytes + 256)
         return block
@@ -165,13 +164,11 @@ async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[D
 
 def document(row: asyncpg.Record) -> Doc:
     """Return an event row as the index sees it."""
-    payload = orjson.loads(row["payload"])
-    return Doc(
+    return Doc.of_payload(
+        orjson.loads(row["payload"]),
         event_seq=row["event_seq"],
         timestamp=to_microseconds(row["occurred_at"]),
-        terms=terms(searchable_text(payload)),
         channel=row["channel"],
-        speaker=speaker_of(payload),
         type=row["type"],
         context_id=row["context_id"],
         hints=[(hint["hint"], round(hint["confidence"] * 1000)) for hint in orjson.loads(row["topic_hints"])],

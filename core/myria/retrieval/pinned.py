@@ -42,12 +42,17 @@ class Pinned:
     tail_xid: int
     visibility: Visibility
     now: Visibility
+    settled: int
     scopes: tuple[VisibleScope, ...]
 
     @property
     def at_cursor(self) -> bool:
         """Whether this view is an earlier page's."""
         return self.visibility.text != self.now.text
+
+    def scope(self, scope_id: int) -> VisibleScope | None:
+        """Return a scope by its number, or None when it is not visible."""
+        return next((scope for scope in self.scopes if scope.scope_id == scope_id), None)
 
 
 async def pin(connection: Connection, tenant: str, participants: tuple[str, ...], cursor: Cursor | None) -> Pinned:
@@ -79,6 +84,9 @@ async def pin(connection: Connection, tenant: str, participants: tuple[str, ...]
         tail_xid=tail_xid or 0,
         visibility=visibility,
         now=now,
+        # Not simply xmin: ids of transactions that a crash of PostgreSQL forgot (rolled back, or without an effect)
+        # are given out again, and a lane that was read up to them would miss the events of their second owners.
+        settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         scopes=tuple(
             VisibleScope(
                 scope_id=scope["scope_id"],

@@ -1,0 +1,99 @@
+"""From a found event to the topics above it, in the pinned snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from myria.index.block import BlockView
+from myria.retrieval.cache import ByteCache
+from myria.retrieval.lanes import Lanes
+from myria.retrieval.nodes import topic_node
+from myria.retrieval.pinned import Pinned, VisibleScope
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+Json = dict[str, Any]
+Path = tuple[bytes, ...]
+"""Renderings from a scope's root down to a leaf."""
+
+
+class Paths:
+    """Finds paths and describes the topics on them; both are immutable, and cached."""
+
+    def __init__(self, cache: ByteCache, lanes: Lanes) -> None:
+        self._cache = cache
+        self._lanes = lanes
+
+    async def of_document(
+        self, connection: Connection, tenant: str, scope: VisibleScope, view: BlockView, doc: int
+    ) -> Path:
+        """Return the path of one document of a search block."""
+        inside = view.path(doc)[::-1]
+        if inside[0] == scope.root or scope.root is None:
+            return inside
+        above = await self.above(connection, tenant, scope.root, scope.blocks)
+        return above[inside[0]] + inside
+
+    async def above(
+        self, connection: Connection, tenant: str, root: bytes, blocks: tuple[bytes, ...]
+    ) -> dict[bytes, Path]:
+        """Return, for each block's rendering, the renderings from its scope's root to just above it."""
+        key = (tenant, "above", root)
+        known: dict[bytes, Path] | None = self._cache.get(key)
+        if known is None:
+            parents = {
+                row["rendering_id"]: row["parent_id"]
+                for row in await connection.fetch(sql("retrieval.above_blocks"), tenant, root, list(blocks))
+            }
+            known = {}
+            for block in blocks:
+                path: list[bytes] = []
+                above = parents[block]
+                while above is not None:
+                    path.append(above)
+                    above = parents[above]
+                known[block] = tuple(reversed(path))
+            self._cache.put(key, known, 200 + sum(200 + 80 * len(path) for path in known.values()))
+        return known
+
+    async def topics(
+        self, connection: Connection, tenant: str, paths: Sequence[tuple[VisibleScope, Path]]
+    ) -> dict[bytes, Json]:
+        """Return the JSON of every topic on these paths, by rendering, without children."""
+        topics: dict[bytes, Json] = {}
+        missing: dict[bytes, VisibleScope] = {}
+        for scope, path in paths:
+            for rendering_id in path:
+                if rendering_id in topics or rendering_id in missing:
+                    continue
+                topic = self._cache.get((tenant, "topic", rendering_id))
+                if topic is None:
+                    missing[rendering_id] = scope
+                else:
+                    topics[rendering_id] = topic
+        for row in await renderings(connection, tenant, list(missing)):
+            topic = topic_node(row, missing[row["rendering_id"]].participants)
+            topics[row["rendering_id"]] = topic
+            size = 1200 + 2 * (len(topic["summary"]) + len(topic["label"]))
+            self._cache.put((tenant, "topic", row["rendering_id"]), topic, size)
+        return topics
+
+    async def locate(self, connection: Connection, pinned: Pinned, scope: VisibleScope, event_seq: int) -> Path | None:
+        """Return the path of an event by its number, or None when the tree does not hold it."""
+        views = await self._lanes.blocks(connection, pinned)
+        for rendering_id in scope.blocks:
+            view = views[rendering_id]
+            places = (view.seq == event_seq).nonzero()[0]
+            if len(places):
+                return await self.of_document(connection, pinned.tenant, scope, view, int(places[0]))
+        return None
+
+
+async def renderings(connection: Connection, tenant: str, rendering_ids: Sequence[bytes]) -> Sequence[asyncpg.Record]:
+    """Return the rows of renderings, in no particular order."""
+    if not rendering_ids:
+        return ()
+    return await connection.fetch(sql("retrieval.renderings"), tenant, list(rendering_ids))

@@ -1,0 +1,230 @@
+"""Searching: the pinned view, what it holds, and the ranking of both lanes together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+
+from myria import errors
+from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.index.block import BlockView
+from myria.index.corpus import Corpus, Timeline
+from myria.index.loose import LooseBlock
+from myria.retrieval.cache import ByteCache
+from myria.retrieval.cursors import Cursor
+from myria.retrieval.lanes import Lanes, LooseLane
+from myria.retrieval.paths import Path, Paths, renderings
+from myria.retrieval.pinned import Pinned, VisibleScope, pin
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import Filters, Hit, Key, Ranking, rank
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+Query = EventNodesQuery | ReferencesQuery
+
+RANKED_IN_PLACE = 20_000
+"""Events up to which ranking is quicker than a hop to a thread and back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The best hits of a query with the view they were found in.
+
+    `scopes` and `corpora` stand in the order that `Hit.corpus` counts; `more` tells that hits were left out.
+    """
+
+    pinned: Pinned
+    scopes: tuple[VisibleScope, ...]
+    corpora: tuple[Corpus, ...]
+    hits: tuple[Hit, ...]
+    more: bool
+
+    def scope(self, hit: Hit) -> VisibleScope:
+        """Return the scope of a hit."""
+        return self.scopes[hit.corpus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LaidOut:
+    """A scope's documents in order of time, as long as its root and its tail are these."""
+
+    root: bytes | None
+    tail: LooseBlock | None
+    timeline: Timeline
+
+
+class Search:
+    """Runs queries up to their ranked hits."""
+
+    def __init__(self, cache: ByteCache, lanes: Lanes, paths: Paths, threads: ThreadPoolExecutor) -> None:
+        self._cache = cache
+        self._lanes = lanes
+        self._paths = paths
+        self._threads = threads
+
+    async def find(
+        self,
+        connection: Connection,
+        tenant: str,
+        query: Query,
+        *,
+        limit: int,
+        cursor: Cursor | None,
+        root: str | None = None,
+    ) -> Found:
+        """Return the best `limit` hits of a query, after the cursor, and below `root` where it is given.
+
+        Raises:
+            TopicNotFound: `root` is not visible in this snapshot.
+            CursorExpired: the cursor's snapshot is gone.
+        """
+        pinned = await pin(connection, tenant, query.participants, cursor)
+        blocks = await self._lanes.blocks(connection, pinned)
+        if root is None:
+            scopes = pinned.scopes
+            tail = await self._lanes.loose(connection, pinned, "tail")
+            internal = await self._lanes.loose(connection, pinned, "internal") if query.include_internal else {}
+            corpora = tuple(
+                self._corpus(tenant, scope, blocks, tail.get(scope.scope_id), internal.get(scope.scope_id))
+                for scope in scopes
+            )
+        else:
+            scope, corpus = await self._subtree(connection, pinned, blocks, root)
+            scopes, corpora = (scope,), (corpus,)
+        ranking = await self._ranked(query, corpora, limit=limit + 1, after=None if cursor is None else _key(cursor))
+        return Found(
+            pinned=pinned,
+            scopes=scopes,
+            corpora=corpora,
+            hits=ranking.hits[:limit],
+            more=len(ranking.hits) > limit,
+        )
+
+    async def path(self, connection: Connection, found: Found, hit: Hit) -> Path:
+        """Return the path of a hit; empty for a fresh event, which has no topic yet."""
+        blocks = found.corpora[hit.corpus].blocks
+        if hit.view >= len(blocks):
+            return ()
+        return await self._paths.of_document(
+            connection, found.pinned.tenant, found.scope(hit), blocks[hit.view], hit.doc
+        )
+
+    def _corpus(
+        self,
+        tenant: str,
+        scope: VisibleScope,
+        blocks: Mapping[bytes, BlockView],
+        tail: LooseLane | None,
+        internal: LooseLane | None,
+    ) -> Corpus:
+        """Return what a scope holds, laid out in time where the same was laid out before."""
+        corpus = Corpus(
+            participants=scope.participants,
+            blocks=tuple(blocks[rendering_id] for rendering_id in scope.blocks),
+            tail=None if tail is None else tail.block,
+            tail_mask=None if tail is None or bool(tail.mask.all()) else tail.mask,
+            internal=None if internal is None else internal.block,
+            internal_mask=None if internal is None else internal.mask,
+        )
+        if internal is not None or corpus.tail_mask is not None:
+            return corpus
+        key = (tenant, "timeline", scope.scope_id)
+        kept: _LaidOut | None = self._cache.get(key)
+        if kept is None or kept.root != scope.root or kept.tail is not corpus.tail:
+            kept = _LaidOut(root=scope.root, tail=corpus.tail, timeline=Timeline.of(corpus))
+            self._cache.put(key, kept, kept.timeline.nbytes)
+        return replace(corpus, timeline=kept.timeline)
+
+    async def _subtree(
+        self, connection: Connection, pinned: Pinned, blocks: Mapping[bytes, BlockView], root: str
+    ) -> tuple[VisibleScope, Corpus]:
+        """Return the scope of a topic or node, and a corpus of the events below it alone.
+
+        Raises:
+            TopicNotFound: no such topic or node is visible in this snapshot.
+        """
+        row = await _root_row(connection, pinned.tenant, root)
+        scope = None if row is None else pinned.scope(row["scope_id"])
+        path = None
+        if row is not None and scope is not None:
+            path = await self._paths.locate(connection, pinned, scope, row["anchor_seq"])
+        if scope is None or scope.root is None or path is None:
+            raise no_topic(root)
+        chosen = next(
+            (
+                record["rendering_id"]
+                for record in await renderings(connection, pinned.tenant, path)
+                if root in (record["topic_id"], record["node_id"].hex())
+            ),
+            None,
+        )
+        if chosen is None:
+            raise no_topic(root)
+        above = await self._paths.above(connection, pinned.tenant, scope.root, scope.blocks)
+        views: list[BlockView] = []
+        masks: list[npt.NDArray[np.bool_] | None] = []
+        for rendering_id in scope.blocks:
+            view = blocks[rendering_id]
+            mask = None if chosen in above[rendering_id] else _below(view, chosen)
+            if mask is None or bool(mask.any()):
+                views.append(view)
+                masks.append(mask)
+        corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
+        return scope, corpus
+
+    async def _ranked(self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None) -> Ranking:
+        ranked = partial(
+            rank,
+            Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
+            corpora,
+            filters=Filters(
+                channel=query.channel,
+                types=query.types,
+                context_id=query.context_id,
+                since=query.since,
+                until=query.until,
+            ),
+            order=query.order,
+            limit=limit,
+            after=after,
+        )
+        if sum(len(view) for corpus in corpora for view, _ in corpus.parts()) <= RANKED_IN_PLACE:
+            return ranked()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ranked)
+
+
+def no_topic(topic_id: str) -> errors.TopicNotFound:
+    """Return the error for a topic that is absent or forbidden."""
+    return errors.TopicNotFound(
+        f"no topic {topic_id} is visible to these participants in the active snapshot", topic_id=topic_id
+    )
+
+
+def _key(cursor: Cursor) -> Key:
+    score, timestamp, event_seq = cursor.after
+    return Key(score=score, timestamp=timestamp, event_seq=event_seq)
+
+
+def _below(view: BlockView, rendering_id: bytes) -> npt.NDArray[np.bool_]:
+    """Return which documents of a block stand below one of its nodes."""
+    inside = np.zeros(len(view.node_parent) + 1, dtype=np.bool_)
+    for node, parent in enumerate(view.node_parent.tolist()):
+        inside[node] = (parent >= 0 and inside[parent]) or view.rendering(node) == rendering_id
+    return inside[view.leaf]
+
+
+async def _root_row(connection: Connection, tenant: str, root: str) -> asyncpg.Record | None:
+    if root.startswith("top_"):
+        return await connection.fetchrow(sql("retrieval.topic"), tenant, root)
+    try:
+        node_id = bytes.fromhex(root)
+    except ValueError:
+        return None
+    return await connection.fetchrow(sql("retrieval.node"), tenant, node_id)
