@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,13 @@ CONVERSATION, QUESTIONS = "workshop.jsonl", "questions.jsonl"
 
 
 def folder() -> Path:
-    """Return the folder of the sample: in the wheel, or beside the sources.
+    """Return the folder of the sample: beside the sources, or what a wheel put under the environment's `share`.
 
     Raises:
         ConfigurationError: this installation has none.
     """
-    with resources.as_file(resources.files("myria_cli")) as package:
-        places = (package / "examples", package.parents[1] / "examples")
-    for place in places:
+    sources = Path(__file__).resolve().parents[2] / "examples"
+    for place in (sources, Path(sys.prefix) / "share" / "myria" / "examples"):
         if (place / CONVERSATION).is_file():
             return place
     raise ConfigurationError(f"the sample {CONVERSATION} is not part of this installation; run the demo from a clone")

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from myria.building.model import Outcome
-from myria.building.run import run_build
 from myria.errors import DatabaseUnavailable
 from myria.memory import Memory
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database, PoolOptions
 from myria.triggers import ControlLoop
+from myria_builder import build as work_on
 from myria_cli import console
 from myria_cli.commands.snapshots import PANEL, Reason, actor
 from myria_cli.options import Options, command
@@ -106,7 +106,9 @@ class _Worker:
                 await loop.close()
 
     async def _build(self, tenant: str, build_id: str) -> int:
-        return (await run_build(self._settings, self._place.building, tenant, build_id)).exit_status
+        workers = self._settings.builder.workers
+        outcome = await work_on(self._settings, self._place.building, tenant, build_id, workers=workers)
+        return outcome.exit_status
 
 
 async def _ended(registry: Registry, options: Options, request_id: str, *, patient: bool) -> dict[str, Any]:

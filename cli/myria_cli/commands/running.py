@@ -1,4 +1,7 @@
-"""`myria up`, `demo`, `serve` and `build`: the planes, all on one machine or one by one."""
+"""`myria up`, `demo`, `serve` and `build`: the planes, all on one machine or one by one.
+
+The MCP library takes longer to import than most commands take to run, so only the commands that serve import it.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,15 @@ import typer
 from rich.panel import Panel
 from rich.text import Text
 
-from myria.building.model import Outcome
-from myria.building.run import run_build
 from myria.errors import InvalidArgument
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_cli import console, logs, sample
-from myria_cli.children import Child, command_line, stop_with_parent
+from myria_builder import build as work_on
+from myria_cli import console, logs
+from myria_cli.children import stop_with_parent
 from myria_cli.local import Household, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
-from myria_server import ServerMetrics, reserve_port, serve_http, serve_stdio
 
 PANEL = "Run"
 
@@ -64,6 +65,8 @@ myria up --dsn postgresql://myria@localhost/myria
         PostgreSQL is embedded and keeps its data in the data folder; with --dsn it is yours, and is migrated. Whatever
         of it dies is started again; Ctrl-C stops all that was started.
         """
+        from myria_server import reserve_port  # noqa: PLC0415 - see the module's docstring
+
         settings = options.settings(mcp__host=host, mcp__port=port)
         logs.configure(settings.service, "up")
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
@@ -97,6 +100,9 @@ myria demo --once --data-dir ./try --port 9000
 
         A second run finds the sample there already.
         """
+        from myria_cli import sample  # noqa: PLC0415 - see the module's docstring
+        from myria_server import reserve_port  # noqa: PLC0415
+
         settings = options.settings(mcp__host=host, mcp__port=port)
         quiet = settings.service if options.debug else replace(settings.service, log_level="warning")
         logs.configure(quiet, "demo")
@@ -151,6 +157,8 @@ myria serve --stdio
         """
         if with_parent:
             stop_with_parent()
+        from myria_server import ServerMetrics, serve_http, serve_stdio  # noqa: PLC0415 - see the module's docstring
+
         settings = options.settings(mcp__host=host, mcp__port=port)
         logs.configure(settings.service, "server")
         if stdio and (host is not None or port is not None or descriptor is not None):
@@ -192,37 +200,22 @@ myria serve --stdio
         settings = options.settings()
         logs.configure(settings.service, "builder")
         async with opened(options, settings) as place:
-            outcome = await _build(options, settings, place, build, workers or settings.builder.workers)
+            outcome = await work_on(
+                settings, place.building, options.tenant, build, workers=workers or settings.builder.workers
+            )
         if options.json:
             console.write_json({"build_id": build, "status": outcome.value})
         return outcome.exit_status
 
 
 def _listen(settings: Settings, descriptor: int | None, *, insecure: bool) -> socket.socket:
+    from myria_server import reserve_port  # noqa: PLC0415 - see the module's docstring
+
     if descriptor is not None:
         sock = socket.socket(fileno=descriptor)
         sock.setblocking(False)
         return sock
     return reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
-
-
-async def _build(options: Options, settings: Settings, place: Place, build_id: str, workers: int) -> Outcome:
-    """Work on a build in this process, and in `workers` - 1 others."""
-    others = [
-        Child(
-            "builder",
-            command_line("build", "--tenant", options.tenant, "--build", build_id, "--workers", "1", "--with-parent"),
-            environment={"MYRIA_POSTGRES_DSN": place.building},
-            without=("MYRIA_DATA_DIR", "MYRIA_TENANT"),
-        )
-        for _ in range(workers - 1)
-    ]
-    try:
-        for child in others:
-            await child.start()
-        return await run_build(settings, place.building, options.tenant, build_id)
-    finally:
-        await asyncio.gather(*(child.stop(5.0) for child in others))
 
 
 def _introduce(options: Options, place: Place, running: Household) -> None:
