@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
 
 from tests.clients.conftest import Outside
 from tests.server.wire import Served, event
+from tests.support.postgres import Database
 
 HERE = Path(__file__).parent
 CLIENT = (HERE / "node" / "client.mjs").read_text()
@@ -28,30 +30,44 @@ def check(said: dict[str, Any]) -> None:
     assert said["bad"][1]["error"]["code"] == "invalid_text"
 
 
+async def talk(client: Client) -> None:
+    """Append and query as the other clients' scripts do."""
+
+    async def call(name: str, arguments: dict[str, Any]) -> Any:
+        return await client.call_tool(f"myria.{name}", arguments)
+
+    tools = await client.list_tools()
+    stored = await call("append_event", event("k1"))
+    batch = await call("append_events", {"events": [event("k1"), event("k2")]})
+    found = await call("query_event_nodes", {"participants": ["user_42"], "query": "memory"})
+    topics = await call("query_references", {"participants": ["user_42"]})
+    bad = await call("append_event", event(channel=""))
+    check(
+        {
+            "tools": len(tools.tools),
+            "stored": stored.structured_content,
+            "batch": batch.structured_content,
+            "found": found.structured_content,
+            "topics": topics.structured_content,
+            "bad": [bad.is_error, bad.structured_content],
+        }
+    )
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_python_client_2(served: Served, mode: Literal["auto", "legacy"]) -> None:
     """mcp 2.x, by discovery and by handshake."""
     async with Client(served.server.url, mode=mode) as client:
+        await talk(client)
 
-        async def call(name: str, arguments: dict[str, Any]) -> Any:
-            return await client.call_tool(f"myria.{name}", arguments)
 
-        tools = await client.list_tools()
-        stored = await call("append_event", event("k1"))
-        batch = await call("append_events", {"events": [event("k1"), event("k2")]})
-        found = await call("query_event_nodes", {"participants": ["user_42"], "query": "memory"})
-        topics = await call("query_references", {"participants": ["user_42"]})
-        bad = await call("append_event", event(channel=""))
-        check(
-            {
-                "tools": len(tools.tools),
-                "stored": stored.structured_content,
-                "batch": batch.structured_content,
-                "found": found.structured_content,
-                "topics": topics.structured_content,
-                "bad": [bad.is_error, bad.structured_content],
-            }
-        )
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_python_client_2_over_stdio(database: Database, mode: Literal["auto", "legacy"]) -> None:
+    """mcp 2.x starts `myria serve --stdio` itself."""
+    command = Path(sys.executable).with_name("myria")
+    server = StdioServerParameters(command=str(command), args=["serve", "--stdio", "--dsn", database.server_dsn])
+    async with Client(server, mode=mode) as client:
+        await talk(client)
 
 
 async def test_the_python_client_1(served: Served, outside: Outside) -> None:
