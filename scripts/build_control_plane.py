@@ -235,13 +235,9 @@ def generate_openapi(scratch: Path, source: Path, environment: Mapping[str, str]
         environment=environment,
     )
     inputs = ",".join(f"k8s.io/kubernetes/{folder}" for folder in marked_folders(source))
-    header = "vendor/k8s.io/code-generator/hack/boilerplate.go.txt"
-    run(
-        [generator, "--logtostderr", "-i", inputs, "-p", package]
-        + ["-O", "zz_generated.openapi", "-h", header, "-r", f"{scratch}/violations"],
-        cwd=source,
-        environment=environment,
-    )
+    asked = ["--logtostderr", "-i", inputs, "-p", package, "-O", "zz_generated.openapi"]
+    told = ["-h", "vendor/k8s.io/code-generator/hack/boilerplate.go.txt", "-r", f"{scratch}/violations"]
+    run([generator, *asked, *told], cwd=source, environment=environment)
     (scratch / "generated").touch()
 
 
@@ -274,9 +270,9 @@ def compile_programs(scratch: Path, source: Path, environment: Mapping[str, str]
         for package in ("component-base/version", "client-go/pkg/version")
         for name, value in stamps.items()
     )
+    programs = [f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS[1:]]
     run(
-        ["go", "build", "-tags", "providerless", "-ldflags", f"-s -w {flags}", "-o", f"{scratch / 'bin'}/"]
-        + [f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS[1:]],
+        ["go", "build", "-tags", "providerless", "-ldflags", f"-s -w {flags}", "-o", f"{scratch / 'bin'}/", *programs],
         cwd=source,
         environment=environment,
     )
