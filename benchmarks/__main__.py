@@ -6,12 +6,11 @@ round that docs/benchmarks.md quotes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks import appends, builds, locomo, reads
-from benchmarks.options import common, parser
+from benchmarks.options import common, parser, run
 from myria_cli import console
 
 PARTS = (appends.PART, reads.PART, builds.PART, locomo.PART)
@@ -49,7 +48,7 @@ def main() -> None:
                 status |= await parts[part]()
         return status
 
-    raise SystemExit(asyncio.run(run_all()))
+    raise SystemExit(run(run_all()))
 
 
 if __name__ == "__main__":

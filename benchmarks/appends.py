@@ -9,7 +9,6 @@ rows in both tables must be exactly the acknowledged ones.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from benchmarks.cluster import Cluster
 from benchmarks.figures import median, ratios
 from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import HANDSHAKE, KEY_SLOT, Request, post, tool_call
-from benchmarks.options import Common, common, parser
+from benchmarks.options import Common, common, parser, run
 from benchmarks.processes import Server, myria_server, usage
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
@@ -200,7 +199,7 @@ def main() -> None:
     given: argparse.Namespace = options.parse_args()
     shared = common(given)
     raise SystemExit(
-        asyncio.run(
+        run(
             measure(
                 shared,
                 rounds=given.rounds or (5 if shared.full else 3),

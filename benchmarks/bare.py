@@ -24,6 +24,7 @@ from starlette.routing import Route
 
 from benchmarks.statements import statement
 from myria.ids import new_id
+from myria_cli.children import stop_with_parent
 
 _INSERT = statement("bare_insert")
 
@@ -73,6 +74,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pool", type=int, default=32, help="database connections")
     options = parser.parse_args()
+    stop_with_parent()
     app = build_app(os.environ["BARE_DSN"], options.pool)
     uvicorn.run(app, port=options.port, loop="uvloop", http="httptools", access_log=False, log_level="warning")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from benchmarks.processes import MYRIA, run
+from benchmarks.processes import MYRIA, run_command
 from myria.ids import new_id
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -52,7 +52,7 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [*MYRIA, "build", "--tenant", TENANT, "--build", build_id]
         env = {"MYRIA_POSTGRES_DSN": dsns.builder}
-        ended = await asyncio.gather(*(run(command, env=env, log=log) for _ in range(processes)))
+        ended = await asyncio.gather(*(run_command(command, env=env, log=log) for _ in range(processes)))
         async with database.read(TENANT) as connection:
             row = await connection.fetchrow(sql("builds.get"), TENANT, build_id)
     if row is None or row["status"] not in {"succeeded", "held"}:

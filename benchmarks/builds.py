@@ -19,7 +19,7 @@ from benchmarks.cluster import Cluster
 from benchmarks.figures import median, ratios
 from benchmarks.load import LoadProcess
 from benchmarks.mcp_http import tool_call
-from benchmarks.options import Common, common, parser
+from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import built, load, spare
 from benchmarks.processes import myria_server
 from benchmarks.report import Report, number
@@ -326,7 +326,7 @@ def main() -> None:
     given = options.parse_args()
     shared = common(given)
     raise SystemExit(
-        asyncio.run(
+        run(
             measure(
                 shared,
                 rounds=given.rounds or (5 if shared.full else 2),

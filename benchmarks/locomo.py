@@ -29,8 +29,8 @@ import orjson
 
 from benchmarks.adapter import batches, event_arguments
 from benchmarks.figures import quantile
-from benchmarks.options import Common, common, parser
-from benchmarks.processes import MYRIA, Server, run
+from benchmarks.options import Common, common, parser, run
+from benchmarks.processes import MYRIA, Server, run_command
 from benchmarks.report import Report, number
 from myria_cli import console
 
@@ -199,7 +199,7 @@ async def measure(options: Common, data: Path, url: str | None) -> int:
             "index_s": round(indexed - appended, 2),
         }
         if data_dir is not None:
-            verified = await run([*MYRIA, "verify", "--deep", "--json", "--data-dir", str(data_dir)], env={})
+            verified = await run_command([*MYRIA, "verify", "--deep", "--json", "--data-dir", str(data_dir)], env={})
             report.figures["verify"] = orjson.loads(verified.output)
             console.say(f"`myria verify --deep` is clean ({verified.seconds:.1f} s)", "dim")
         await _ask_all(memory, questions, lengths, report)
@@ -272,7 +272,7 @@ def main() -> None:
     options.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
     options.add_argument("--url", help="an empty memory that runs already, e.g. http://127.0.0.1:8321/mcp")
     given = options.parse_args()
-    raise SystemExit(asyncio.run(measure(common(given), given.data, given.url)))
+    raise SystemExit(run(measure(common(given), given.data, given.url)))
 
 
 if __name__ == "__main__":

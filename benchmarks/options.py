@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+import signal
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -63,6 +67,18 @@ def common(options: argparse.Namespace) -> Common:
         full=options.full,
         reuse=options.reuse,
     )
+
+
+def run(work: Coroutine[Any, Any, int]) -> int:
+    """Run a part to its end and return its exit status; Ctrl-C and SIGTERM end what it started, too."""
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    return asyncio.run(main())
 
 
 def _sizes(text: str) -> tuple[int, ...]:

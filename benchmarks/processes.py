@@ -68,7 +68,8 @@ class Server:
     """A server process on a loopback port, from start to end. An async context manager.
 
     Args:
-        command: started in a session of its own; `{port}` in an argument is replaced by the port.
+        command: started in a session of its own; `{port}` in an argument is replaced by the port. Its standard input
+            closes when this process is gone, however it ended.
         env: added to the environment; connection strings go this way, where `ps` does not show them.
         ready: the path that answers 200 once it serves.
         log: what it writes goes there.
@@ -100,7 +101,7 @@ class Server:
                 *self._command,
                 cwd=ROOT,
                 env={**os.environ, **self._env},
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -153,7 +154,7 @@ def myria_server(dsn: str, log: Path, **settings: str) -> Server:
         settings: by environment variable without `MYRIA_`, e.g. `RETRIEVAL_CACHE_BYTES="1000000"`.
     """
     env = {"MYRIA_POSTGRES_DSN": dsn, **{f"MYRIA_{name}": value for name, value in settings.items()}}
-    return Server([*MYRIA, "serve", "--port", "{port}"], env=env, ready="/readyz", log=log)
+    return Server([*MYRIA, "serve", "--port", "{port}", "--with-parent"], env=env, ready="/readyz", log=log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ class Ran:
     output: str
 
 
-async def run(command: Sequence[str], *, env: Mapping[str, str], log: Path | None = None) -> Ran:
+async def run_command(command: Sequence[str], *, env: Mapping[str, str], log: Path | None = None) -> Ran:
     """Run a command to its end and measure it. Standard error passes through, or goes to `log`.
 
     Raises:

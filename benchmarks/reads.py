@@ -8,7 +8,6 @@ ratios are taken within a round.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from benchmarks.cluster import Cluster
 from benchmarks.figures import median, ratios
 from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import Request
-from benchmarks.options import Common, common, parser
+from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import Prepared, built, loaded
 from benchmarks.processes import Server, myria_server, usage
 from benchmarks.report import Report, number
@@ -246,7 +245,7 @@ def main() -> None:
     given = options.parse_args()
     shared = common(given)
     raise SystemExit(
-        asyncio.run(
+        run(
             measure(
                 shared,
                 rounds=given.rounds or (5 if shared.full else 2),

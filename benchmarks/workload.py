@@ -18,7 +18,7 @@ import orjson
 from benchmarks.adapter import event_arguments
 from benchmarks.mcp_http import Request, tool_call
 from benchmarks.options import Common
-from benchmarks.processes import run
+from benchmarks.processes import run_command
 from benchmarks.statements import statement
 from myria_cli import console
 
@@ -35,7 +35,7 @@ async def events_file(options: Common, n: int, *, sets: int = 0) -> Path:
     if not (folder / "done").exists():
         console.say(f"generating {n:,} events ...", "dim")
         extra = ["--sets", str(sets)] if sets else []
-        await run([sys.executable, *generator, "-n", str(n), "-o", str(folder), *extra], env={})
+        await run_command([sys.executable, *generator, "-n", str(n), "-o", str(folder), *extra], env={})
         (folder / "done").touch()
     return path
 
