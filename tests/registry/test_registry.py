@@ -1,0 +1,248 @@
+"""The registry: the pointer, its history, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+
+from myria import errors
+from myria.building import Outcome
+from myria.registry import Registry
+from myria.store.database import Database as Pool
+from tests.support import builds
+from tests.support.events import TENANT, append, conversation, event
+from tests.support.postgres import Database
+
+
+@pytest.fixture
+async def registry(database: Database) -> AsyncIterator[Registry]:
+    """The registry as the server has it."""
+    async with Pool(database.server_dsn) as pool:
+        yield Registry(pool, builds.DEFAULTS)
+
+
+async def snapshots(database: Database, count: int) -> list[str]:
+    """Publish snapshots one after the other; return their ids."""
+    ids = []
+    for part in range(count):
+        await append(database.server_dsn, conversation(12, seed=part, start=part * 9000))
+        built = await builds.build(database)
+        assert built.snapshot_id is not None
+        ids.append(built.snapshot_id)
+    return ids
+
+
+async def test_an_empty_memory(registry: Registry) -> None:
+    """Before the first build there is no snapshot, nothing in the tail, and nothing to do."""
+    assert await registry.active_snapshot(TENANT) == {"snapshot": None}
+    assert await registry.list_snapshots(TENANT, limit=10) == {"snapshots": [], "next_cursor": None}
+    status = await registry.status(TENANT)
+    assert (status["active_snapshot_id"], status["tail_events"], status["last_build"]) == (None, 0, None)
+    assert (status["building"], status["queued"], status["paused"]) == (False, 0, False)
+
+
+async def test_status_counts_what_a_build_would_take(database: Database, registry: Registry) -> None:
+    """The tail counts events past the active cutoff that are not internal."""
+    (snapshot_id,) = await snapshots(database, 1)
+    await append(database.server_dsn, [event(90_000, "a"), event(90_001, "b"), event(90_002, "note", internal=True)])
+
+    status = await registry.status(TENANT)
+
+    assert status["active_snapshot_id"] == snapshot_id
+    assert status["tail_events"] == 2
+    assert status["last_build"]["status"] == "succeeded"
+    assert status["last_build"]["snapshot_id"] == snapshot_id
+    assert set(status["last_build"]) == {
+        "build_id",
+        "trigger",
+        "status",
+        "snapshot_id",
+        "started_at",
+        "finished_at",
+        "error",
+        "counts",
+    }
+
+
+async def test_rollback_gives_back_the_tail_and_pauses(database: Database, registry: Registry) -> None:
+    """A rollback goes to the parent, returns what was abandoned to the tail, and pauses automatic builds."""
+    first, second = await snapshots(database, 2)
+
+    answer = await registry.rollback(TENANT, actor="ana", reason="wrong labels")
+
+    assert answer == {"snapshot_id": first, "previous_snapshot_id": second}
+    status = await registry.status(TENANT)
+    assert (status["active_snapshot_id"], status["tail_events"]) == (first, 12)
+    assert (status["paused"], status["paused_reason"]) == (True, "rollback")
+    move = (await registry.moves(TENANT))[0]
+    assert (move["kind"], move["from_snapshot_id"], move["to_snapshot_id"]) == ("rollback", second, first)
+    assert (move["actor"], move["reason"]) == ("ana", "wrong labels")
+
+
+async def test_rollback_forward_again(database: Database, registry: Registry) -> None:
+    """A snapshot that was rolled back can be restored by name, with everything it had."""
+    first, second = await snapshots(database, 2)
+    trees = await builds.roots(database)
+    await registry.rollback(TENANT)
+
+    assert await registry.rollback(TENANT, second) == {"snapshot_id": second, "previous_snapshot_id": first}
+    assert await builds.roots(database) == trees
+    assert await registry.rollback(TENANT, second) == {"snapshot_id": second, "previous_snapshot_id": second}
+
+
+async def test_a_build_after_a_rollback_starts_from_the_restored_snapshot(
+    database: Database, registry: Registry
+) -> None:
+    """After a rollback the next manual build covers the abandoned events anew, and ends the pause."""
+    first, second = await snapshots(database, 2)
+    await registry.rollback(TENANT)
+
+    built = await builds.build(database)
+
+    assert built.outcome is Outcome.SUCCEEDED
+    active = (await registry.active_snapshot(TENANT))["snapshot"]
+    assert active["parent_snapshot_id"] == first
+    assert await builds.roots(database) == await builds.roots(database, second)
+    assert not (await registry.status(TENANT))["paused"]
+
+
+async def test_rollbacks_that_cannot_be(database: Database, registry: Registry) -> None:
+    """No predecessor, an unknown target, one that never was active: each has its own error and changes nothing."""
+    with pytest.raises(errors.NoPreviousSnapshot):
+        await registry.rollback(TENANT)
+    (first,) = await snapshots(database, 1)
+    held = await builds.build(database, hold=True)
+
+    with pytest.raises(errors.NoPreviousSnapshot):
+        await registry.rollback(TENANT)
+    with pytest.raises(errors.SnapshotNotFound):
+        await registry.rollback(TENANT, "snap_nowhere")
+    with pytest.raises(errors.SnapshotNotRestorable):
+        await registry.rollback(TENANT, held.snapshot_id)
+    assert (await registry.status(TENANT))["active_snapshot_id"] == first
+
+
+async def test_publishing_a_held_snapshot(database: Database, registry: Registry) -> None:
+    """A held snapshot pauses automatic builds until it is published; then it is active and its build succeeded."""
+    (first,) = await snapshots(database, 1)
+    await append(database.server_dsn, conversation(12, seed=5, start=60_000))
+    held = await builds.build(database, hold=True)
+    waiting = await registry.status(TENANT)
+
+    answer = await registry.publish(TENANT, str(held.snapshot_id), actor="ana")
+
+    assert (waiting["paused"], waiting["paused_reason"]) == (True, "held_snapshot")
+    assert waiting["held_snapshot_id"] == held.snapshot_id
+    assert answer == {"snapshot_id": held.snapshot_id, "previous_snapshot_id": first}
+    status = await registry.status(TENANT)
+    assert (status["paused"], status["tail_events"]) == (False, 0)
+    assert status["last_build"]["status"] == "succeeded"
+    assert (await registry.publish(TENANT, str(held.snapshot_id)))["snapshot_id"] == held.snapshot_id
+
+
+async def test_publishing_what_cannot_be(database: Database, registry: Registry) -> None:
+    """Unknown, archived, or built on a snapshot that is no longer active: each has its own error."""
+    first, _ = await snapshots(database, 2)
+    stale = await builds.build(database, hold=True)
+    await snapshots(database, 1)
+
+    with pytest.raises(errors.SnapshotNotFound):
+        await registry.publish(TENANT, "snap_nowhere")
+    with pytest.raises(errors.SnapshotNotHeld):
+        await registry.publish(TENANT, first)
+    with pytest.raises(errors.StaleParent):
+        await registry.publish(TENANT, str(stale.snapshot_id))
+    assert not (await registry.status(TENANT))["paused"]
+
+
+async def test_giving_up_a_held_snapshot(database: Database, registry: Registry) -> None:
+    """Aborting a held build gives its snapshot up: it cannot be published, and automatic builds go on."""
+    await append(database.server_dsn, conversation(12))
+    held = await builds.build(database, hold=True)
+
+    assert await registry.abort(TENANT, held.build_id) == {"build_id": held.build_id, "status": "aborted"}
+
+    with pytest.raises(errors.SnapshotNotHeld):
+        await registry.publish(TENANT, str(held.snapshot_id))
+    assert not (await registry.status(TENANT))["paused"]
+    with pytest.raises(errors.BuildNotFound):
+        await registry.abort(TENANT, "bld_nowhere")
+
+
+async def test_only_one_of_two_concurrent_moves_wins(database: Database, registry: Registry) -> None:
+    """Of many publishes and rollbacks at once each sees the others whole: the history is one chain."""
+    await snapshots(database, 3)
+    held = await builds.build(database, hold=True)
+
+    await asyncio.gather(
+        *(registry.rollback(TENANT) for _ in range(2)),
+        registry.publish(TENANT, str(held.snapshot_id)),
+        return_exceptions=True,
+    )
+
+    moves = list(reversed(await registry.moves(TENANT)))
+    for before, after in pairwise(moves):
+        assert after["from_snapshot_id"] == before["to_snapshot_id"]
+    assert moves[-1]["to_snapshot_id"] == (await registry.status(TENANT))["active_snapshot_id"]
+    statuses = await builds.rows(database, "SELECT snapshot_id FROM myria.snapshots WHERE status = 'active'")
+    assert [row["snapshot_id"] for row in statuses] == [moves[-1]["to_snapshot_id"]]
+
+
+async def test_listing_pages_through_everything_once(database: Database, registry: Registry) -> None:
+    """Pages of snapshots, newest first, neither repeat nor omit; a foreign cursor is refused."""
+    ids = await snapshots(database, 5)
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await registry.list_snapshots(TENANT, limit=2, cursor=cursor)
+        seen.extend(one["snapshot_id"] for one in page["snapshots"])
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+
+    assert seen == list(reversed(ids))
+    page = await registry.list_snapshots(TENANT, limit=2)
+    with pytest.raises(errors.CursorInvalid):
+        await registry.list_snapshots(TENANT, limit=3, cursor=page["next_cursor"])
+    with pytest.raises(errors.CursorInvalid):
+        await registry.list_snapshots("other", limit=2, cursor=page["next_cursor"])
+
+
+async def test_a_snapshot_tells_how_it_was_made(database: Database, registry: Registry) -> None:
+    """A snapshot's metadata has the range it covers, the versions it was made with, and its validation (§9.2)."""
+    await snapshots(database, 2)
+
+    snapshot = (await registry.active_snapshot(TENANT))["snapshot"]
+
+    assert (snapshot["first_event_seq"], snapshot["cutoff"]) == (1, 24)
+    assert (snapshot["status"], snapshot["validation"], snapshot["violations"]) == ("active", "passed", [])
+    for name in ("builder_version", "summarizer_version", "merge_policy_version", "created_at", "completed_at"):
+        assert snapshot[name]
+
+
+async def test_a_cause_asks_once(registry: Registry) -> None:
+    """Two requests with one cause are one request; without a cause each is its own."""
+    one = await registry.request_build(TENANT, cause_key="rebuild/abc")
+    other = await registry.request_build(TENANT, cause_key="rebuild/abc")
+    third = await registry.request_build(TENANT)
+
+    assert one == other
+    assert third["request_id"] != one["request_id"]
+    assert third["build_id"] is None
+    assert (await registry.status(TENANT))["queued"] == 2
+
+
+async def test_rollback_is_quick(database: Database, registry: Registry) -> None:
+    """Moving the pointer takes milliseconds, also while a build is under way."""
+    first, second = await snapshots(database, 2)
+    took = []
+    for target in (first, second) * 10:
+        started = time.monotonic()
+        await registry.rollback(TENANT, target)
+        took.append(time.monotonic() - started)
+
+    assert sorted(took)[len(took) // 2] < 0.1
