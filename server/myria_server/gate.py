@@ -16,7 +16,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myria import jsontext
-from myria.errors import BodyTooLarge, DeadlineExceeded, InvalidArgument, MyriaError
+from myria.errors import BodyTooLarge, DeadlineExceeded, InvalidArgument, MyriaError, Overloaded
 from myria_server.fastpath import FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import CALLER_KEY
@@ -25,6 +25,9 @@ from myria_server.toolbox import Caller, Toolbox, refusal
 
 MAX_BATCH_MESSAGES = 100
 """Messages in one JSON-RPC batch."""
+
+BODIES_AT_ONCE = 8
+"""How many bodies of the largest size may be held in memory at once."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
@@ -116,6 +119,8 @@ class Gate:
         self._hosts = hosts
         self._metrics = metrics
         self._body_bytes = body_bytes
+        self._room_bytes = BODIES_AT_ONCE * body_bytes
+        self._held_bytes = 0
         self._body_timeout = body_timeout
         self._authenticate = authenticate
 
@@ -137,67 +142,78 @@ class Gate:
             text = f"Invalid {foreign.title()} header: this server does not answer under that name"
             await _respond(send, 421 if foreign == "host" else 403, text.encode(), content_type=b"text/plain")
             return
+        caller = self._authenticate(scope)
+        taken: list[int] = []
         try:
-            body = await self._read_body(headers, receive)
-        except MyriaError as error:
+            body = await self._read_body(headers, receive, taken)
+            if body is not None:
+                await self._answer(_Request(scope, headers, caller, receive), body, send, plain=not repeated)
+        except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
-            # No close after 413: the rest of the body is read and dropped, or a reset would swallow the answer.
-            large = isinstance(error, BodyTooLarge)
-            status = 413 if large else 408
-            await self._refuse(send, None, error, status=status, code=mcp_types.INVALID_REQUEST, close=not large)
-            return
-        if body is None:
-            return
+            # Closed only when the body stands still. Else its rest is read and dropped, or a reset would swallow
+            # the answer.
+            late = isinstance(error, DeadlineExceeded)
+            status = 408 if late else error.http_status
+            await self._refuse(send, None, error, status=status, code=mcp_types.INVALID_REQUEST, close=late)
+        finally:
+            self._held_bytes -= sum(taken)
+
+    async def _answer(self, request: _Request, body: bytes, send: Send, *, plain: bool) -> None:
+        """Answer a request whose body is there."""
+        headers = request.headers
         try:
             message = jsontext.decode(body)
         except MyriaError as error:
             await self._refuse_text(send, headers, body, error)
             return
-        caller = self._authenticate(scope)
         if type(message) is list and headers.get(b"mcp-protocol-version") != _MODERN:
-            await self._batch(_Request(scope, headers, caller, receive), message, send)
+            await self._batch(request, message, send)
             return
-        if not repeated and self._fast_path is not None and _accepts_json(headers):
-            plain = self._fast_path.recognise(headers, message)
-            if plain is not None:
-                outcome = await self._toolbox.call(plain.name, plain.arguments, caller)
-                await _respond(send, 200, self._fast_path.render(plain, outcome))
+        if plain and self._fast_path is not None and _accepts_json(headers):
+            call = self._fast_path.recognise(headers, message)
+            if call is not None:
+                outcome = await self._toolbox.call(call.name, call.arguments, request.caller)
+                await _respond(send, 200, self._fast_path.render(call, outcome))
                 return
-        await self._hand_over(_Request(scope, headers, caller, receive), body, send)
+        await self._hand_over(request, body, send)
 
-    async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | None:
+    async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int]) -> bytes | None:
         """Return the body, or None when the client has gone.
 
         Nearly all bodies come in one piece, and a timer costs more than reading one: the HTTP server's sweep
-        ends connections whose first piece never comes.
+        ends connections whose first piece never comes. Bodies in pieces share a bounded room; what this one
+        occupies is noted in `taken`.
         """
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > self._body_bytes:
             raise self._too_large()
-        first = await receive()
-        if first["type"] != "http.request":
-            return None
-        body: bytes = first.get("body", b"")
-        if not first.get("more_body", False) and len(body) <= self._body_bytes:
-            return body
-        parts = [body]
-        size = len(body)
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            body: bytes = message.get("body", b"")
+            if len(body) <= self._body_bytes:
+                return body
+        parts: list[bytes] = []
+        size = 0
         try:
             async with asyncio.timeout(self._body_timeout):
-                while size <= self._body_bytes:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
+                while message["type"] == "http.request":
                     part = message.get("body", b"")
                     parts.append(part)
+                    taken.append(len(part))
                     size += len(part)
-                    if size <= self._body_bytes and not message.get("more_body", False):
+                    self._held_bytes += len(part)
+                    if size > self._body_bytes:
+                        raise self._too_large()
+                    if self._held_bytes > self._room_bytes:
+                        raise Overloaded("too many large request bodies at once; slow down and retry")
+                    if not message.get("more_body", False):
                         return b"".join(parts)
+                    message = await receive()
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"the request body did not arrive within {self._body_timeout:g} s", deadline_s=self._body_timeout
             ) from error
-        raise self._too_large()
+        return None
 
     def _too_large(self) -> MyriaError:
         return BodyTooLarge(

@@ -10,8 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from myria.contract.queries import EventNodesQuery
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server import gate as gate_module
 from myria_server import http as http_module
 from myria_server.gate import HostList
 from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, serving
@@ -390,3 +392,36 @@ async def test_too_many_requests_at_once_are_overloaded(database: Database) -> N
         assert [answer.is_error for answer in await asyncio.gather(*waiting)] == [False, False]
         assert not (await served.call("append_event", event("late"))).is_error
     await blocker.close()
+
+
+async def test_large_bodies_share_a_bounded_room(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies that would not fit into memory together are overloaded, retryable; the room is given back."""
+    monkeypatch.setattr(gate_module, "BODIES_AT_ONCE", 2)
+    async with serving(memory, with_mcp(body_bytes=300_000)) as served:
+        big = BODY + b" " * (300_000 - len(BODY))
+        message = request(big)
+        slow = [asyncio.create_task(served.raw(message[:-9], message[-9:], pause=0.6)) for _ in range(2)]
+        await asyncio.sleep(0.3)
+        turned_away = await served.post(big, headers(NAME))
+        assert turned_away.status_code == 503
+        assert turned_away.json()["error"]["data"]["code"] == "overloaded"
+        assert all(b'"isError":false' in answer for answer in await asyncio.gather(*slow))
+        assert (await served.post(big, headers(NAME))).status_code == 200
+
+
+class Broken(Memory):
+    """A memory with a bug."""
+
+    async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
+        """Fail as no one meant to."""
+        raise ZeroDivisionError("a secret of the inside")
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-06-18"])
+async def test_a_bug_is_not_shown_to_the_caller(database: Database, version: str) -> None:
+    """Whatever breaks inside is an internal error without details of the inside, and the service goes on."""
+    async with Broken(database.server_dsn, Settings()) as memory, serving(memory) as served:
+        answer = await served.call("query_event_nodes", ASKED, version=version)
+        assert (answer.code, answer.content["error"]["retryable"]) == ("internal_error", False)
+        assert "secret" not in json.dumps(answer.content)
+        assert not (await served.call("append_event", event(), version=version)).is_error
