@@ -33,7 +33,8 @@ class Pinned:
     """The view of one request.
 
     `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
-    at least `tail_xid`. `at_cursor` tells that the view is that of an earlier page, not the newest.
+    at least `tail_xid`. Every transaction below `settled` has ended, and its id is never given out again. `at_cursor`
+    tells that the view is that of an earlier page, not the newest.
     """
 
     tenant: str

@@ -182,8 +182,7 @@ class _Census:
         participants: set[str] = set()
         shared: set[str] | None = None
         for corpus in corpora:
-            participants.update(corpus.participants)
-            shared = set(corpus.participants) if shared is None else shared & set(corpus.participants)
+            before = docs
             for view, mask in corpus.parts():
                 lengths, stamps, heard = view.length, view.timestamp, view.speakers
                 if mask is not None:
@@ -194,6 +193,9 @@ class _Census:
                     length += int(lengths.sum(dtype=np.int64))
                     spans += (int(stamps.min()), int(stamps.max()))
                     speakers.update(heard)
+            if docs > before:  # a scope without a visible document leaves no trace: it may be newer than a cursor
+                participants.update(corpus.participants)
+                shared = set(corpus.participants) if shared is None else shared & set(corpus.participants)
         return cls(
             docs=docs,
             length=length,
