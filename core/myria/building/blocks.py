@@ -6,18 +6,23 @@ place. So a change rewrites the blocks above it and no others, and a block found
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from myria.building.reading import ScopeEvents
 from myria.building.versions import ANALYZER_VERSION
 from myria.building.writing import TreeWriter
-from myria.index import MAX_DOCS, BlockNode, build
+from myria.index import MAX_DOCS, BlockNode, BlockView, Piece, decode, splice
 from myria.planning.model import LEAF
 from myria.store.database import Database
 from myria.store.queries import sql
 
 BLOCK_EVENTS = MAX_DOCS // 2
 """Events of a block's node, unless it is a unit."""
+
+_BLOCKS_HELD = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +43,47 @@ async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNode
     )
 
 
+class OldBlocks:
+    """Search blocks of the parent that the new tree does not use: what their events say need not be analysed again."""
+
+    def __init__(self, views: Sequence[BlockView]) -> None:
+        self._views = views
+        self._seq = np.concatenate([view.seq for view in views]) if views else np.zeros(0, dtype=np.int64)
+        self._order = np.argsort(self._seq)
+        self._starts = np.cumsum([0, *(len(view) for view in views)])
+
+    @classmethod
+    async def load(cls, database: Database, tenant: str, old: Sequence[bytes], new: BlockNodes) -> OldBlocks:
+        """Return the blocks that went out of use; none of them when they are too many to hold at once."""
+        gone = sorted(set(old) - set(new.covering)) if new.missing else []
+        if not 0 < len(gone) <= _BLOCKS_HELD:
+            return cls([])
+        async with database.read(tenant) as connection:
+            rows = await connection.fetch(sql("retrieval.blocks"), tenant, gone, ANALYZER_VERSION)
+        return cls([decode(row["block"]) for row in rows])
+
+    def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
+        """Return where the events of these numbers are found, and the numbers of those that are not."""
+        numbers = np.array(sorted(wanted), dtype=np.int64)
+        if not len(self._seq):
+            return [], numbers.tolist()
+        at = np.minimum(np.searchsorted(self._seq, numbers, sorter=self._order), len(self._seq) - 1)
+        places = self._order[at]
+        found = self._seq[places] == numbers
+        chosen = np.sort(places[found])
+        bounds = np.searchsorted(chosen, self._starts)
+        pieces = [
+            Piece(view=view, docs=chosen[bounds[index] : bounds[index + 1]] - self._starts[index])
+            for index, view in enumerate(self._views)
+            if bounds[index] < bounds[index + 1]
+        ]
+        return pieces, numbers[~found].tolist()
+
+
 async def write_block(
-    database: Database, tenant: str, rendering_id: bytes, events: ScopeEvents, writer: TreeWriter
+    database: Database, tenant: str, rendering_id: bytes, *, events: ScopeEvents, writer: TreeWriter, old: OldBlocks
 ) -> int:
-    """Write the search block of one rendering from its events; return how many they are."""
+    """Write the search block of one rendering; return how many of its events had to be read and analysed."""
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("trees.under"), tenant, rendering_id)
     at = {row["rendering_id"]: position for position, row in enumerate(rows)}
@@ -59,5 +101,7 @@ async def write_block(
         if row["node_type"] == LEAF
         for event_seq in row["event_seqs"]
     }
-    await writer.add_block(rendering_id, build(await events.docs(leaf_of), nodes))
-    return len(leaf_of)
+    pieces, missing = old.pieces(list(leaf_of))
+    fresh = await events.docs({event_seq: leaf_of[event_seq] for event_seq in missing})
+    await writer.add_block(rendering_id, splice(pieces, fresh=fresh, nodes=nodes, leaf_of=leaf_of))
+    return len(missing)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from myria import errors
-from myria.building.blocks import block_nodes, write_block
+from myria.building.blocks import OldBlocks, block_nodes, write_block
 from myria.building.model import RunningBuild, Task
 from myria.building.reading import ScopeEvents, ScopeTree
 from myria.building.writing import TreeWriter
@@ -76,7 +76,7 @@ async def compile_scope(
             return Compiled(root=None, blocks=[], changed=False)
     await work.flush()
     await work.validate_groups()
-    blocks = await work.write_blocks(root.rendering_id)
+    blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
     counts["ms"] = round((time.monotonic() - started) * 1000)
     changed = old is None or old.root != root.rendering_id or old.blocks != blocks
     counts["scopes"], counts["scopes_changed"] = 1, int(changed)
@@ -178,13 +178,18 @@ class _Work:
             await self._writer.flush()
         self._note_rows()
 
-    async def write_blocks(self, root: bytes) -> list[bytes]:
-        """Write the search blocks that the tree needs and nobody has written; return all of them."""
+    async def write_blocks(self, root: bytes, old: Sequence[bytes]) -> list[bytes]:
+        """Write the search blocks that the tree needs and nobody has written; return all of them.
+
+        `old` are the parent's, from which what is known of their events is taken over.
+        """
+        tenant = self._build.tenant
         with self._timed("ms_blocks"):
-            nodes = await block_nodes(self._database, self._build.tenant, root)
+            nodes = await block_nodes(self._database, tenant, root)
+            known = await OldBlocks.load(self._database, tenant, old, nodes)
             for rendering_id in nodes.missing:
                 self._counts["events_indexed"] += await write_block(
-                    self._database, self._build.tenant, rendering_id, self._events, self._writer
+                    self._database, tenant, rendering_id, events=self._events, writer=self._writer, old=known
                 )
                 self._note_rows()
         return nodes.covering
