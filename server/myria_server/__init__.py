@@ -4,7 +4,7 @@
 """
 
 from myria_server.app import ServerApp, build_app
-from myria_server.http import HttpServer, reserve_port, run, serve_http
+from myria_server.http import HttpServer, reserve_port, serve_http
 from myria_server.metrics import ServerMetrics
 from myria_server.stdio import serve_stdio
 from myria_server.toolbox import Caller
@@ -16,7 +16,6 @@ __all__ = [
     "ServerMetrics",
     "build_app",
     "reserve_port",
-    "run",
     "serve_http",
     "serve_stdio",
 ]

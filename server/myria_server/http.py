@@ -12,11 +12,9 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine, Generator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Generator
 
 import uvicorn
-import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from myria.contract.memory import MemoryApi
@@ -26,8 +24,6 @@ from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
-
-_Result = TypeVar("_Result")
 
 HEADER_TIMEOUT_S = 10.0
 """How long a client may take to send its request line and headers."""
@@ -165,11 +161,6 @@ async def serve_http(
     server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s)
     async with _running(server, ready):
         await (stop or asyncio.Event()).wait()
-
-
-def run(main: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine on uvloop: what `myria serve` and `myria up` use."""
-    return uvloop.run(main)
 
 
 @contextlib.asynccontextmanager

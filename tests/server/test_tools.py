@@ -9,7 +9,9 @@ import pytest
 
 from myria.contract.tools import TOOLS, output_schema
 from myria.memory import Memory
-from tests.server.wire import LEGACY, MODERN, Answer, Served, event
+from myria.settings import Settings
+from tests.server.wire import LEGACY, MODERN, Answer, Served, event, serving
+from tests.support.postgres import Database
 
 ASKED = {"participants": ["user_42"]}
 _TOOLS = {tool.name: tool for tool in TOOLS}
@@ -139,3 +141,29 @@ async def test_cursors_continue_over_http(served: Served, memory: Memory) -> Non
         wrong = await served.call("query_event_nodes", asked | {"query": "other", "cursor": cursor})
         assert wrong.code == "cursor_invalid"
     assert len(seen) == len(set(seen)) == 7
+
+
+async def test_ingest_settings_are_the_limits(database: Database) -> None:
+    """What an operator sets is what appends are held to."""
+    settings = Settings.load(
+        environ={},
+        overrides={
+            "ingest.payload_bytes": 50,
+            "ingest.payload_depth": 2,
+            "ingest.batch_events": 1,
+            "ingest.future_limit_s": 60,
+            "ingest.internal_types": ("heartbeat",),
+        },
+    )
+    async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
+        for code, name, arguments in (
+            ("payload_too_large", "append_event", event(payload={"text": "x" * 50})),
+            ("payload_too_deep", "append_event", event(payload={"a": {"b": {}}})),
+            ("invalid_timestamp", "append_event", event(timestamp="9999-01-01T00:00:00Z")),
+            ("batch_too_large", "append_events", {"events": [event()] * 2}),
+        ):
+            assert (await served.call(name, arguments)).code == code
+        await served.call("append_event", event(payload={"text": "beat"}, type="heartbeat"))
+        assert (await served.call("query_event_nodes", ASKED)).content["counts"]["events"] == 0
+        seen = await served.call("query_event_nodes", ASKED | {"include_internal": True})
+        assert seen.content["root"]["children"][0]["internal"] is True
