@@ -106,7 +106,7 @@ class Api:
                 return None
             raise
 
-    def list(self, kind: str, namespace: str | None = None, *, labels: str | None = None) -> list[Json]:
+    def objects(self, kind: str, namespace: str | None = None, *, labels: str | None = None) -> list[Json]:
         """Return the objects of a kind, in every namespace when none is named."""
         params = {"labelSelector": labels} if labels else None
         items: list[Json] = self.request("GET", path(kind, None, namespace), params=params)["items"]

@@ -70,9 +70,7 @@ class ControlPlane:
         self._programs = find_programs()
         self._spawn = Spawner(guardian)
         memory = Path("/dev/shm")
-        self.folder = Path(
-            tempfile.mkdtemp(prefix="myria-kube-", dir=memory if os.access(memory, os.W_OK) else None)
-        )
+        self.folder = Path(tempfile.mkdtemp(prefix="myria-kube-", dir=memory if os.access(memory, os.W_OK) else None))
         guardian.tell(f"folder {self.folder}")
         write_certificates(self.folder)
         self.ca = self.folder / "ca.crt"
@@ -188,6 +186,14 @@ class ControlPlane:
         time.sleep(away_s)
         self.start_api_server()
 
+    def freeze_api_server(self) -> None:
+        """Make the API server silent: connections stay open, and nothing answers until `thaw_api_server()`."""
+        self._api_server.signal(signal.SIGSTOP)
+
+    def thaw_api_server(self) -> None:
+        """Let a silent API server go on."""
+        self._api_server.signal(signal.SIGCONT)
+
     def audit(self, since: int = 0) -> tuple[list[dict[str, Any]], int]:
         """Return the requests that ended after position `since` in the audit log, and the position to go on from.
 
@@ -214,7 +220,7 @@ class ControlPlane:
 
     def _write_configuration(self) -> None:
         people = [f'{ADMIN_TOKEN},admin,admin,"system:masters"']
-        people += [f"controllers-token,system:kube-controller-manager,controllers,\"system:masters\""]
+        people += ['controllers-token,system:kube-controller-manager,controllers,"system:masters"']
         people += [f"{name}-token,{name},{name}" for name in PEOPLE]
         (self.folder / "tokens.csv").write_text("\n".join(people) + "\n", encoding="utf-8")
         (self.folder / "audit-policy.yaml").write_text(_AUDIT_POLICY, encoding="utf-8")
@@ -259,13 +265,3 @@ class ControlPlane:
             return self.admin.ready()
 
         wait_until(ready, 90, "the API server")
-
-
-def pause(process: Spawned) -> None:
-    """Freeze a program: its connections stay open, and nothing answers."""
-    process.signal(signal.SIGSTOP)
-
-
-def resume(process: Spawned) -> None:
-    """Let a frozen program go on."""
-    process.signal(signal.SIGCONT)

