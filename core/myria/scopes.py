@@ -32,7 +32,9 @@ def canonical_participants(names: Any, *, field: str = "participants") -> tuple[
         seen.add(_canonical_name(name, f"{field}[{position}]"))
         if len(seen) > MAX_PARTICIPANTS:
             raise InvalidParticipants(
-                f"{field} may name at most {MAX_PARTICIPANTS} participants", field=field, limit=MAX_PARTICIPANTS
+                f"{field} may name at most {MAX_PARTICIPANTS} participants",
+                field=field,
+                limit=MAX_PARTICIPANTS,
             )
     return tuple(sorted(seen))
 
@@ -54,17 +56,23 @@ def _canonical_name(name: Any, field: str) -> str:
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InvalidParticipants(f"{field} holds a lone surrogate; send valid Unicode", field=field) from error
+        raise InvalidParticipants(
+            f"{field} holds a lone surrogate; send valid Unicode", field=field
+        ) from error
     if len(name) > 16 * MAX_PARTICIPANT_CHARACTERS:
         raise InvalidParticipants(
-            f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters", field=field, limit=MAX_PARTICIPANT_CHARACTERS
+            f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters",
+            field=field,
+            limit=MAX_PARTICIPANT_CHARACTERS,
         )
     canonical = unicodedata.normalize("NFC", name).strip()
     if not canonical:
         raise InvalidParticipants(f"{field} is empty", field=field)
     if len(canonical) > MAX_PARTICIPANT_CHARACTERS:
         raise InvalidParticipants(
-            f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters", field=field, limit=MAX_PARTICIPANT_CHARACTERS
+            f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters",
+            field=field,
+            limit=MAX_PARTICIPANT_CHARACTERS,
         )
     if not canonical.isprintable() and any(unicodedata.category(c) == "Cc" for c in canonical):
         raise InvalidParticipants(f"{field} holds a control character; remove it", field=field)

@@ -163,6 +163,7 @@ def translated() -> Iterator[None]:
         DatabaseUnavailable: connection refused, lost, shut down, or too many clients.
         DiskFull: the database ran out of room.
         DeadlineExceeded: a statement or lock timeout.
+        ConfigurationError: the connection is refused, or a table or privilege is missing.
     """
     try:
         yield
@@ -174,6 +175,11 @@ def translated() -> Iterator[None]:
         raise errors.DeadlineExceeded(f"the database did not answer in time: {error}") from error
     except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise errors.ConfigurationError(f"the database refuses the connection: {error}") from error
+    except _NOT_AS_EXPECTED as error:
+        raise errors.ConfigurationError(
+            f"the database lacks something this program needs ({error}); run `myria migrate`, and the SQL of "
+            "`myria migrate --print-roles` for its role"
+        ) from error
     except _UNREACHABLE as error:
         raise errors.DatabaseUnavailable(f"the database cannot be reached: {error or type(error).__name__}") from error
     except asyncpg.InterfaceError as error:
@@ -181,6 +187,14 @@ def translated() -> Iterator[None]:
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
         raise
 
+
+_NOT_AS_EXPECTED = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
 
 _UNREACHABLE = (
     asyncpg.PostgresConnectionError,
