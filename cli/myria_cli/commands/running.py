@@ -170,6 +170,7 @@ myria serve --stdio
             place = await stack.enter_async_context(opened(options, settings, create=True))
             metrics = ServerMetrics()
             memory = await stack.enter_async_context(Memory(place.serving, settings, on_commit=metrics.commit_done))
+            metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
             if sock is None:
                 await serve_stdio(memory, settings, tenant=options.tenant)
                 return

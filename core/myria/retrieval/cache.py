@@ -23,6 +23,10 @@ class ByteCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def figures(self) -> dict[str, int]:
+        """Return the bytes held, and hits and misses since the start."""
+        return {"bytes": self.bytes, "hits": self.hits, "misses": self.misses}
+
     def get(self, key: Hashable) -> Any | None:
         """Return the value of a key, or None, and count it."""
         entry = self._entries.get(key)
