@@ -185,3 +185,16 @@ async def test_spliced_blocks_equal_fresh_ones(database: Database) -> None:
     assert built.counts["events_indexed"] < 400
     assert fresh.counts["events_indexed"] == 1200
     assert await builds.value(database, "SELECT block FROM myria.search_blocks") == spliced
+
+
+async def test_a_log_restored_into_another_cluster_is_built_whole(database: Database) -> None:
+    """When transaction ids began anew below the parent's bound, the new events are found all the same."""
+    await append(database.server_dsn, conversation(30))
+    await builds.build(database)
+    async with Pool(database.superuser_dsn) as pool, pool.write(TENANT) as connection:
+        await connection.execute("UPDATE myria.snapshots SET tail_xid = '9999999999'::xid8")
+    await append(database.server_dsn, conversation(10, seed=2, start=90_000))
+
+    await builds.build(database)
+
+    assert await builds.roots(database) == await builds.planned(database, 40)

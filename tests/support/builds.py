@@ -107,7 +107,7 @@ async def contents(dsns: Dsns, snapshot_id: str, *, tenant: str = TENANT) -> dic
             assert len(blocks) == len(set(row["blocks"])), "a search block is missing"
             found[tuple(scope["participants"])] = (
                 row["root_rendering_id"],
-                sorted((one["rendering_id"], one["parent_id"] or b"", tuple(one["event_seqs"])) for one in under),
+                sorted((one["rendering_id"], one["parent_id"] or b"", tuple(one["event_seqs"] or ())) for one in under),
                 sorted((one["rendering_id"], hashlib.sha256(one["block"]).digest()) for one in blocks),
                 tuple(row["blocks"]),
             )

@@ -16,10 +16,11 @@ from importlib import metadata
 
 from myria import errors
 from myria.building.model import BuildRow, Outcome, Parent, RunningBuild
+from myria.building.queue import automatic_builds_pause
 from myria.building.versions import planner_number
 from myria.ids import new_id
 from myria.planning.settings import PLANNER_VERSION
-from myria.store.database import Connection, Database
+from myria.store.database import Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 
@@ -95,7 +96,7 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
         if row is None or row["status"] != "queued" or row["snapshot_id"] is not None:
             return
-        if build.trigger != "manual" and await _paused(connection, tenant):
+        if build.trigger != "manual" and await automatic_builds_pause(connection, tenant):
             # Queued before a rollback, which it would undo (trap 9).
             await connection.fetchval(
                 sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}"
@@ -186,9 +187,3 @@ async def _build(database: Database, tenant: str, build_id: str) -> BuildRow:
     if row is None:
         raise errors.BuildNotFound(f"there is no build {build_id}", build_id=build_id)
     return BuildRow.from_row(row)
-
-
-async def _paused(connection: Connection, tenant: str) -> bool:
-    state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
-    held = await connection.fetchrow(sql("snapshots.publishable_held"), tenant)
-    return held is not None or (state is not None and state["auto_paused_at"] is not None)

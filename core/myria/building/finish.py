@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from myria import errors
-from myria.building.model import BuildRow, Outcome, RunningBuild
+from myria.building.model import BuildRow, Outcome, Resource, RunningBuild
 from myria.settings import BuilderSettings
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
@@ -168,10 +168,12 @@ async def move_pointer(
     kind: str,
     actor: str,
     reason: str | None,
+    resource: Resource | None = None,
 ) -> None:
     """Move the pointer inside a transaction that owns the publish lock, and keep the history; O(1).
 
-    A publish ends the pause that a rollback began; a rollback begins it (trap 9).
+    `resource` is what asked for it on Kubernetes; by default that of the build that is published. A publish ends the
+    pause that a rollback began; a rollback begins it (trap 9).
 
     Raises:
         StaleParent: the pointer does not stand where the caller thinks.
@@ -180,7 +182,18 @@ async def move_pointer(
         raise errors.StaleParent("the active snapshot moved meanwhile; look again", snapshot_id=to_id)
     if from_id is not None:
         await connection.execute(sql("snapshots.archive"), tenant, from_id)
-    await connection.execute(sql("snapshots.note_move"), tenant, kind, from_id, to_id, actor, reason)
+    await connection.execute(
+        sql("snapshots.note_move"),
+        tenant,
+        kind,
+        from_id,
+        to_id,
+        actor,
+        reason,
+        resource.name if resource is not None else None,
+        resource.uid if resource is not None else None,
+        resource.manager if resource is not None else None,
+    )
     if kind == "rollback":
         await connection.execute(sql("snapshots.pause"), tenant, "rollback")
     else:

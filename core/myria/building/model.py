@@ -76,6 +76,18 @@ class BuildRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """The Kubernetes resource on whose behalf something happens.
+
+    `manager` is the field manager that asked, as it called itself: nobody has verified it.
+    """
+
+    name: str
+    uid: str
+    manager: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
     """The snapshot a build starts from; `tail_xid` bounds index scans for what came after its cutoff."""
 
@@ -102,9 +114,13 @@ class RunningBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One claimed scope of a build; `attempt` is the fencing token, `failures` how often its work raised before."""
+    """One claimed scope of a build; `attempt` is the fencing token, `failures` how often its work raised before.
+
+    `eligible` is how many of its events in (parent cutoff, cutoff] count, None in a full build.
+    """
 
     scope_id: int
     participants: tuple[str, ...]
     attempt: int
     failures: int
+    eligible: int | None

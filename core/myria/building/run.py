@@ -59,7 +59,8 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
                     return await worker.run()
                 except errors.UnavailableError as error:
                     now = time.monotonic()
-                    away_since = away_since if away_since is not None and now - worker.worked_at > pause else now
+                    if away_since is None or worker.worked_at > away_since:
+                        away_since, pause = now, 0.1
                     if now - away_since > _OUTAGE_S:
                         raise
                     logger.warning(

@@ -69,6 +69,7 @@ async def claim(database: Database, build: RunningBuild, name: str, lease_s: flo
         participants=tuple(row["participants"]),
         attempt=row["attempt"],
         failures=failures,
+        eligible=row["eligible"],
     )
 
 

@@ -21,27 +21,32 @@ SELECT request_id, build_id FROM myria.rebuild_requests WHERE tenant_id = $1 AND
 
 -- name: oldest_waiting
 -- The request to be taken up next: a manual one before others, and while automatic builds are paused, no other.
+-- $3: on Kubernetes only those that have a resource.
 SELECT request_id, trigger, is_full, hold, reason
 FROM myria.rebuild_requests
-WHERE tenant_id = $1 AND build_id IS NULL AND (trigger = 'manual' OR NOT $2)
+WHERE tenant_id = $1 AND build_id IS NULL AND closed_at IS NULL AND NOT suspended
+  AND (trigger = 'manual' OR NOT $2) AND (resource_uid IS NOT NULL OR NOT $3)
 ORDER BY trigger <> 'manual', created_at, request_id
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
 
 -- name: enqueue
--- At most one unfinished build per tenant: nothing comes back when there is one.
-INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold, reason, request_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+-- At most one unfinished build per tenant: nothing comes back when there is one. It belongs to its request's resource.
+INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold, reason, request_id,
+                          resource_name, resource_uid, resource_manager)
+SELECT $1, $2, $3, $4, $5, $6, $7, r.resource_name, r.resource_uid, r.resource_manager
+FROM (SELECT) one
+LEFT JOIN myria.rebuild_requests r ON r.tenant_id = $1 AND r.request_id = $7
 ON CONFLICT (tenant_id) WHERE finished_at IS NULL DO NOTHING
 RETURNING build_id;
 
 -- name: take_up
 -- The request becomes a build, and so does every other waiting one that the same build satisfies: its cutoff is
--- captured later than all of them.
+-- captured later than all of them. One that is a resource, or is about to be, gets a build of its own.
 UPDATE myria.rebuild_requests
 SET build_id = $2
 WHERE tenant_id = $1 AND build_id IS NULL
-  AND (request_id = $3 OR (NOT is_full OR $4) AND hold = $5);
+  AND (request_id = $3 OR resource_name IS NULL AND closed_at IS NULL AND (NOT is_full OR $4) AND hold = $5);
 
 -- name: get
 SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
@@ -107,9 +112,10 @@ WHERE tenant_id = $1 AND build_id = $2 AND status = 'queued';
 UPDATE myria.tenants SET attempted_cutoff = greatest(attempted_cutoff, $2) WHERE tenant_id = $1;
 
 -- name: list_dirty_scopes
--- One task per scope with an event that counts in (parent cutoff, cutoff]: an index-only scan of exactly those.
-INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id)
-SELECT $1, $2, e.scope_id
+-- One task per scope with an event that counts in (parent cutoff, cutoff], and how many: an index-only scan of exactly
+-- those.
+INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id, counts)
+SELECT $1, $2, e.scope_id, jsonb_build_object('events_eligible', count(*))
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq > $3 AND e.event_seq <= $4 AND NOT e.internal
 GROUP BY e.scope_id
@@ -135,7 +141,7 @@ WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = (
     ORDER BY c.scope_id
     LIMIT 1
     FOR UPDATE SKIP LOCKED)
-RETURNING t.scope_id, t.attempt, t.error,
+RETURNING t.scope_id, t.attempt, t.error, (t.counts->>'events_eligible')::bigint AS eligible,
     (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = t.scope_id) AS participants;
 
 -- name: renew_task
@@ -233,3 +239,20 @@ RETURNING consecutive_failures;
 -- name: get_request
 SELECT request_id, build_id, trigger, is_full, hold, reason, actor, created_at
 FROM myria.rebuild_requests WHERE tenant_id = $1 AND request_id = $2;
+
+-- name: facts
+-- A build of one tenant with everything that the status of its resource tells.
+SELECT b.tenant_id, b.build_id, b.status, b.trigger, b.is_full, b.hold, b.reason, b.request_id, b.parent_snapshot_id,
+       b.snapshot_id, b.cutoff, b.created_at, b.started_at, b.finished_at, b.lease_until, b.error, b.counts, b.job_uid,
+       b.suspended, coalesce(b.lease_until > clock_timestamp(), false) AS alive, p.tasks, p.done, p.degraded,
+       s.first_event_seq, s.completed_at IS NOT NULL AND s.status <> 'failed' AS completed,
+       s.activated_at IS NOT NULL AS published,
+       b.parent_snapshot_id IS NOT DISTINCT FROM
+           (SELECT a.snapshot_id FROM myria.active_snapshots a WHERE a.tenant_id = $1) AS parent_is_active
+FROM myria.builds b
+LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = b.snapshot_id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS tasks, count(*) FILTER (WHERE t.status = 'done') AS done,
+           count(*) FILTER (WHERE t.degraded_reason IS NOT NULL) AS degraded
+    FROM myria.build_tasks t WHERE t.tenant_id = $1 AND t.build_id = b.build_id) p
+WHERE b.tenant_id = $1 AND b.build_id = $2;

@@ -23,6 +23,7 @@ ORDER BY wanted.position;
 
 -- name: leaf_node_ids
 -- Every leaf under (or at) a rendering. A node names its leaf children itself, so leaves are never read.
+-- (OFFSET 0 here and below: look each child up by its key, whatever the planner thinks of the number of children.)
 WITH RECURSIVE inside AS (
     SELECT r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself
     FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
@@ -30,7 +31,9 @@ WITH RECURSIVE inside AS (
     SELECT r.children, r.child_leaves, NULL::bytea
     FROM inside i
     CROSS JOIN LATERAL unnest(i.children, i.child_leaves) AS child (rendering_id, leaf)
-    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
+    CROSS JOIN LATERAL (
+        SELECT x.children, x.child_leaves FROM myria.renderings x
+        WHERE x.tenant_id = $1 AND x.rendering_id = child.rendering_id OFFSET 0) r
     WHERE child.leaf = ''::bytea
 )
 SELECT i.itself AS node_id FROM inside i WHERE i.itself IS NOT NULL
@@ -41,18 +44,21 @@ SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf WHER
 -- The nodes whose search blocks cover a tree, in reading order: the highest with at most $3 events (a unit: $4), and
 -- whether their block is there. Below them nothing is read.
 WITH RECURSIVE upper AS (
-    SELECT r.rendering_id, r.children, r.events, r.is_unit, r.level, NULL::bytea AS parent_id, '{}'::bigint[] AS path
+    SELECT r.rendering_id, r.children, r.events, r.is_unit, '{}'::bigint[] AS path
     FROM myria.renderings r WHERE r.tenant_id = $1 AND r.rendering_id = $2
     UNION ALL
-    SELECT r.rendering_id, r.children, r.events, r.is_unit, r.level, u.rendering_id, u.path || child.position
+    SELECT r.rendering_id, r.children, r.events, r.is_unit, u.path || child.position
     FROM upper u
     CROSS JOIN LATERAL unnest(u.children) WITH ORDINALITY AS child (rendering_id, position)
-    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child.rendering_id
+    CROSS JOIN LATERAL (
+        SELECT x.rendering_id, x.children, x.events, x.is_unit FROM myria.renderings x
+        WHERE x.tenant_id = $1 AND x.rendering_id = child.rendering_id OFFSET 0) r
     WHERE u.events > $3 AND NOT (u.is_unit AND u.events <= $4)
 )
 SELECT u.rendering_id,
-       EXISTS (SELECT FROM myria.search_blocks b
-               WHERE b.tenant_id = $1 AND b.rendering_id = u.rendering_id AND b.analyzer_version = $5) AS present
+       (SELECT true FROM myria.search_blocks b
+        WHERE b.tenant_id = $1 AND b.rendering_id = u.rendering_id AND b.analyzer_version = $5 LIMIT 1) IS NOT NULL
+           AS present
 FROM upper u
 WHERE u.events <= $3 OR (u.is_unit AND u.events <= $4) OR u.children = '{}'
 ORDER BY u.path;
@@ -66,11 +72,14 @@ WITH RECURSIVE tree AS (
     SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.children, t.rendering_id, t.depth + 1
     FROM tree t
     CROSS JOIN LATERAL unnest(t.children) AS child
-    JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = child
+    CROSS JOIN LATERAL (
+        SELECT x.rendering_id, x.node_id, x.node_type, x.level, x.children FROM myria.renderings x
+        WHERE x.tenant_id = $1 AND x.rendering_id = child OFFSET 0) r
 )
-SELECT t.rendering_id, t.parent_id, t.level, t.node_type, n.event_seqs
+SELECT t.rendering_id, t.parent_id, t.level, t.node_type, CASE WHEN t.node_type = 'leaf_topic' THEN
+           (SELECT n.event_seqs FROM myria.nodes n WHERE n.tenant_id = $1 AND n.node_id = t.node_id LIMIT 1)
+       END AS event_seqs
 FROM tree t
-JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = t.node_id
 ORDER BY t.depth, t.rendering_id;
 
 -- name: new_events
@@ -80,13 +89,6 @@ SELECT e.event_seq, e.event_id, e.occurred_at
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.xid >= $3::text::xid8
   AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal;
-
--- name: count_new_events
-SELECT count(*) FROM (
-    SELECT FROM myria.events e
-    WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.xid >= $3::text::xid8
-      AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal
-    LIMIT $6) few;
 
 -- name: count_events
 SELECT count(*) FROM myria.events e

@@ -1,0 +1,62 @@
+"""The build queue: how a waiting request becomes its tenant's one unfinished build.
+
+The guard is a unique index, so it does not matter how many ask, where, or when.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import asyncpg
+
+from myria.ids import new_id
+from myria.store.database import Connection, Database
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+
+async def take_up(database: Database, tenant: str, *, only_resources: bool = False) -> asyncpg.Record | None:
+    """Turn the request whose turn it is into the tenant's build, with all others that the same build satisfies.
+
+    Args:
+        database: connects as the control plane.
+        tenant: whose queue.
+        only_resources: leave requests alone that are no Kubernetes resource yet.
+
+    Returns:
+        The tenant's unfinished build (`builds.unfinished`), whoever queued it; None when nothing waits.
+    """
+    async with database.write(tenant) as connection:
+        is_paused = await automatic_builds_pause(connection, tenant)
+        request = await connection.fetchrow(sql("builds.oldest_waiting"), tenant, is_paused, only_resources)
+        if request is None:
+            return None
+        build_id = await connection.fetchval(
+            sql("builds.enqueue"),
+            tenant,
+            new_id("bld"),
+            request["trigger"],
+            request["is_full"],
+            request["hold"],
+            request["reason"],
+            request["request_id"],
+        )
+        if build_id is not None:
+            await connection.execute(
+                sql("builds.take_up"), tenant, build_id, request["request_id"], request["is_full"], request["hold"]
+            )
+            logger.info(
+                "queued a build: %s",
+                request["trigger"],
+                extra={"action": "build_queued", "tenant": tenant, "build_id": build_id},
+            )
+        return await connection.fetchrow(sql("builds.unfinished"), tenant)
+
+
+async def automatic_builds_pause(connection: Connection, tenant: str) -> bool:
+    """Tell whether only manual builds may start now: after a rollback, or while a held snapshot waits (trap 9)."""
+    state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
+    if state is not None and state["auto_paused_at"] is not None:
+        return True
+    return await connection.fetchrow(sql("snapshots.publishable_held"), tenant) is not None

@@ -1,0 +1,102 @@
+"""What a build is, as one value, and as the status fields of the Kubernetes resource it belongs to.
+
+Pure. The operator and the build's own pods report through the same function, so it does not matter who was last, and a
+build whose pods could not report ends identically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from myria.building.model import BuildRow, Outcome
+from myria.store.clock import to_microseconds, to_rfc3339
+
+Json = dict[str, Any]
+
+MAX_COUNTS = 64
+"""Names that `status.counts` may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFacts:
+    """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`builds.facts`).
+
+    `alive`: somebody renewed the lease lately. `completed`: the snapshot was compiled and validated. `published`: it
+    is or was the active one. `parent_is_active`: the pointer still stands where the build began.
+    """
+
+    tenant: str
+    row: BuildRow
+    job_uid: str | None
+    suspended: bool
+    alive: bool
+    tasks: int
+    done: int
+    degraded: int
+    first_event_seq: int | None
+    completed: bool
+    published: bool
+    parent_is_active: bool
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, None while it has not."""
+        return self.row.outcome
+
+    @classmethod
+    def from_row(cls, row: asyncpg.Record) -> BuildFacts:
+        """Return the value of a row of `builds.facts`."""
+        return cls(
+            tenant=row["tenant_id"],
+            row=BuildRow.from_row(row),
+            job_uid=row["job_uid"],
+            suspended=row["suspended"],
+            alive=row["alive"],
+            tasks=row["tasks"],
+            done=row["done"],
+            degraded=row["degraded"],
+            first_event_seq=row["first_event_seq"],
+            completed=row["completed"],
+            published=row["published"],
+            parent_is_active=row["parent_is_active"],
+        )
+
+
+def status_fields(build: BuildFacts) -> Json:
+    """Return the fields of a MyriaRebuild's status that a build determines; conditions are not among them."""
+    row = build.row
+    fields: Json = {"buildID": row.build_id}
+    if row.snapshot_id is not None:
+        fields["snapshotID"] = row.snapshot_id
+        fields["progress"] = {"tasks": build.tasks, "done": build.done, "degraded": build.degraded}
+    if row.parent_snapshot_id is not None:
+        fields["previousSnapshotID"] = row.parent_snapshot_id
+    if row.cutoff is not None:
+        fields["cutoff"] = row.cutoff
+        if build.first_event_seq is not None and build.first_event_seq <= row.cutoff:
+            fields["eventRange"] = {"first": build.first_event_seq, "last": row.cutoff}
+    if row.counts:
+        fields["counts"] = counts(row.counts)
+    if row.started_at is not None:
+        fields["startedAt"] = _seconds(to_microseconds(row.started_at))
+    if row.finished_at is not None:
+        fields["completedAt"] = _seconds(to_microseconds(row.finished_at))
+        if row.started_at is not None:
+            fields["durationSeconds"] = max(
+                0, (to_microseconds(row.finished_at) - to_microseconds(row.started_at)) // 1_000_000
+            )
+    return fields
+
+
+def counts(counted: Mapping[str, int]) -> Json:
+    """Return counts within the bound of the schema, in order of their names."""
+    return {name: int(counted[name]) for name in sorted(counted)[:MAX_COUNTS]}
+
+
+def _seconds(microseconds: int) -> str:
+    """Return RFC 3339 in whole seconds, as Kubernetes writes times."""
+    return to_rfc3339(microseconds - microseconds % 1_000_000)
