@@ -1,32 +1,21 @@
-"""The command `myria`."""
+"""The command `myria`: the smallest part of it, so that a Ctrl-C while the rest is imported ends cleanly too."""
 
 from __future__ import annotations
 
-import typer
+import sys
 
-from myria_cli.commands import building, events, keeping, querying, running, snapshots
-
-app = typer.Typer(
-    name="myria",
-    help="Long-term memory for conversational agents: an append-only event log, compiled into versioned topic trees, "
-    "read over MCP.\n\nStart with `myria demo` (a sample conversation, three questions, their answer trees) or "
-    "`myria up` (the same without the sample).",
-    epilog="Exit status: 0 done · 1 a check failed or a bug · 2 wrong input · 3 not found · 4 the memory's state "
-    "forbids it · 5 the database is away (retry) · 6 the set-up needs a person · 7 a build failed · 130 Ctrl-C",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)
-
-for subject in (running, querying, events, building, snapshots, keeping):
-    subject.register(app)
+STOPPED_BY_INTERRUPT = 130
 
 
 def main() -> None:
     """Run the command line of this process."""
-    app(prog_name="myria")
+    try:
+        from myria_cli.app import app  # noqa: PLC0415 - a second of imports, in which Ctrl-C may come
+
+        app(prog_name="myria")
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(STOPPED_BY_INTERRUPT)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from myria.errors import ConfigurationError, InternalError, InvalidArgument, Myr
 from myria.settings import Settings
 from myria.store.database import checked_tenant
 from myria_cli import console
+from myria_cli.main import STOPPED_BY_INTERRUPT
 
-STOPPED_BY_INTERRUPT = 130
 STOPPED_BY_TERMINATE = 143
 
 WHERE = "Where the memory is"

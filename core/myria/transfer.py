@@ -26,7 +26,7 @@ from myria.contract.memory import AppendResult
 from myria.ingest import Ingest
 from myria.jsontext import decode
 from myria.store.clock import to_microseconds, to_rfc3339
-from myria.store.database import Connection, Database
+from myria.store.database import Connection, Database, connect, translated
 from myria.store.queries import sql
 
 IMPORT_BATCH = 500
@@ -242,6 +242,16 @@ class ExportPage:
 
     text: bytes
     events: int
+
+
+async def analyze(dsn: str) -> None:
+    """Take statistics of the log after many events came in; a role that does not own it only gets a warning."""
+    connection = await connect(dsn)
+    try:
+        with translated():
+            await connection.execute(sql("transfer.analyze"))
+    finally:
+        await connection.close()
 
 
 async def export_bound(database: Database, tenant: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from myria_cli.main import app
+from myria_cli.app import app
 from tests.support.postgres import Database
 
 

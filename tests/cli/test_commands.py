@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from myria_cli.main import app
+from myria_cli.app import app
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Databases
 

@@ -39,6 +39,9 @@ FOLLOW_EVERY_S = 0.5
 LATE_COMMITS_S = 30.0
 """How long a follower looks behind itself for commits that came after later numbers."""
 
+MANY = 1_000
+"""Imported events after which the planner's statistics are taken anew at once."""
+
 SOME_REFUSED = 2
 """Exit status of an import that refused a line."""
 
@@ -142,6 +145,8 @@ myria export --data-dir OLD | myria import - --data-dir NEW
             ):
                 await schema.check(database)
                 count = await _import(options, settings, database, source, size=size, ignore=tuple(ignore_field or ()))
+                if count.imported >= MANY:
+                    await transfer.analyze(place.owner)
         if options.json:
             console.write_json(count.to_json())
         else:

@@ -15,3 +15,6 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <= $3
 ORDER BY e.event_seq
 LIMIT $4;
+
+-- name: analyze
+ANALYZE myria.events, myria.scopes, myria.scope_members;

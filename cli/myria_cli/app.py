@@ -1,0 +1,24 @@
+"""The application that `myria` runs: its commands by subject, and what its help says."""
+
+from __future__ import annotations
+
+import typer
+
+from myria_cli.commands import building, events, keeping, querying, running, snapshots
+
+app = typer.Typer(
+    name="myria",
+    help="Long-term memory for conversational agents: an append-only event log, compiled into versioned topic trees, "
+    "read over MCP.\n\nStart with `myria demo` (a sample conversation, three questions, their answer trees) or "
+    "`myria up` (the same without the sample).",
+    epilog="Exit status: 0 done · 1 a check failed or a bug · 2 wrong input · 3 not found · 4 the memory's state "
+    "forbids it · 5 the database is away (retry) · 6 the set-up needs a person · 7 a build failed · 130 Ctrl-C",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+
+for subject in (running, querying, events, building, snapshots, keeping):
+    subject.register(app)
