@@ -43,7 +43,7 @@ class LateCommit:
         self._connection = await asyncpg.connect(self._dsn)
         await self._connection.execute("BEGIN")
         await self._connection.execute(sql("session.name_tenant"), TENANT, "60s")
-        await self._connection.execute(sql("session.share_append_lock"), lock_key("append", TENANT))
+        await self._connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lock_key("append", TENANT))
         scope_id = await self._connection.fetchval(
             "SELECT scope_id FROM myria.scopes WHERE participants = $1", list(ANA_BEN)
         )

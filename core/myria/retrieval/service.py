@@ -27,7 +27,7 @@ from myria.retrieval.paths import Paths, renderings
 from myria.retrieval.pinned import pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Found, Query, Search, no_topic
-from myria.retrieval.tree import Assembled, Leafward, assemble
+from myria.retrieval.tree import Assembled, Leafward, assemble, estimated_tokens
 from myria.scopes import visible
 from myria.settings import Settings
 from myria.store.clock import to_microseconds, to_rfc3339
@@ -35,6 +35,10 @@ from myria.store.database import Connection, Database
 from myria.store.queries import sql
 
 Json = dict[str, Any]
+
+
+_ANSWER_TOKENS = 170
+"""The names of an answer's fields, its ids and counts, and a cursor but for the transactions it lists."""
 
 
 class Retrieval:
@@ -77,6 +81,7 @@ class Retrieval:
                 max_nodes=query.limit + 1,
                 max_depth=None,
                 max_tokens=query.max_tokens,
+                around_tokens=_around_tokens(found, query),
             )
             return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
 
@@ -114,6 +119,7 @@ class Retrieval:
                 max_nodes=query.max_nodes,
                 max_depth=query.max_depth,
                 max_tokens=query.max_tokens,
+                around_tokens=_around_tokens(found, query),
             )
             return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
 
@@ -268,6 +274,13 @@ def _event(
         with_payload=with_payload,
         looked_for=looked_for,
     )
+
+
+def _around_tokens(found: Found, query: Query) -> int:
+    """Return the estimated tokens of an answer without its tree: what was asked, a cursor as long as it may get."""
+    if query.max_tokens is None:
+        return 0
+    return _ANSWER_TOKENS + estimated_tokens([_constraints(query), found.pinned.visibility.text * 2])
 
 
 def _looked_for(query: Query) -> frozenset[str]:

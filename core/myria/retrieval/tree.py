@@ -16,7 +16,8 @@ import orjson
 CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated: characters of the answer's JSON, divided by this."""
 
-_ENVELOPE_TOKENS = 120
+_ROOT_TOKENS = 20
+_CHILDREN_TOKENS = 4
 
 Json = dict[str, Any]
 
@@ -59,6 +60,7 @@ def assemble(
     max_nodes: int,
     max_depth: int | None,
     max_tokens: int | None,
+    around_tokens: int = 0,
 ) -> Assembled:
     """Place as many hits, in order, as the bounds allow.
 
@@ -68,16 +70,21 @@ def assemble(
         max_nodes: bound on all nodes of the answer, the root included.
         max_depth: bound on depth; the root is at depth 0.
         max_tokens: bound on the answer's size, estimated as characters / 4.
+        around_tokens: what the answer holds beside its tree, counted into that bound.
     """
     top = _Branch(topic={}, is_leaf=False, always=True)
-    nodes, tokens, placed = 1, _ENVELOPE_TOKENS + 8 * len(asked_by), 0
+    nodes, tokens, placed = 1, _ROOT_TOKENS + around_tokens + estimated_tokens(asked_by), 0
+    named = set(asked_by)
     for hit in hits:
         more_nodes, more_tokens = _cost(top, hit, topics)
+        if not named.issuperset(hit.event["participants"]):
+            more_tokens += estimated_tokens(sorted(set(hit.event["participants"]) - named))
         if nodes + more_nodes > max_nodes or (max_tokens is not None and tokens + more_tokens > max_tokens):
             break
         nodes += more_nodes
         tokens += more_tokens
         placed += 1
+        named.update(hit.event["participants"])
         _insert(top, hit, topics)
     cut = [False]
     children, shown = _render(top, 1, max_depth, cut)
@@ -91,9 +98,9 @@ def assemble(
     return Assembled(root=root, placed=placed, nodes=1 + shown, cut_by_depth=cut[0])
 
 
-def estimated_tokens(node: Json) -> int:
-    """Return the estimated tokens of one node's JSON, rounded up."""
-    text = orjson.dumps(node, option=orjson.OPT_PASSTHROUGH_DATETIME).decode("utf-8")
+def estimated_tokens(part: Any) -> int:
+    """Return the estimated tokens of a part of an answer as JSON, such as a node, rounded up."""
+    text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME).decode("utf-8")
     return -(-len(text) // CHARACTERS_PER_TOKEN) + 1
 
 
@@ -106,10 +113,10 @@ def _cost(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> tuple[in
         if below is None:
             if branch is not None and not branch.always and len(branch.branches) == 1:
                 nodes += 1
-                tokens += estimated_tokens(branch.topic)
+                tokens += estimated_tokens(branch.topic) + _CHILDREN_TOKENS
             if depth == 0 or depth == len(hit.path) - 1:
                 nodes += 1
-                tokens += estimated_tokens(topics[rendering_id])
+                tokens += estimated_tokens(topics[rendering_id]) + _CHILDREN_TOKENS
         branch = below
     return nodes, tokens
 
