@@ -214,5 +214,5 @@ def path(kind: str, name: str | None = None, namespace: str | None = None, subre
 
 def condition(resource: Mapping[str, Any], kind: str) -> Json:
     """Return one of a resource's conditions, or an empty dict."""
-    found: list[Json] = resource.get("status", {}).get("conditions", [])
+    found: list[Json] = resource.get("status", {}).get("conditions") or []
     return next((one for one in found if one["type"] == kind), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,14 +14,24 @@ from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.place import Place
 from tests.support.processes import Guardian
 
+LOUD = "NO KUBERNETES CONTROL PLANE"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it once more, in red: a green run without a control plane has tested nothing here."""
+    skipped = [one for one in terminalreporter.getreports("skipped") if LOUD in str(one.longrepr)]
+    if skipped:
+        terminalreporter.section(f"{LOUD}: {len(skipped)} tests skipped; `make control-plane` builds one", red=True)
+
 
 @pytest.fixture(scope="session")
 def control_plane(guardian: Guardian) -> Iterator[ControlPlane]:
     """The session's API server, with MyriaRebuild installed. Without one the test is skipped; in CI it fails."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per request would bury what a failed test shows
     try:
         one = ControlPlane(guardian)
     except NotBuilt as absent:
-        message = f"NO KUBERNETES CONTROL PLANE, so nothing here was tested: {absent}"
+        message = f"{LOUD}: {absent}"
         if os.environ.get("CI"):
             pytest.fail(message, pytrace=False)
         pytest.skip(message)

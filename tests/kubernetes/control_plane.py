@@ -135,7 +135,7 @@ class ControlPlane:
         def served() -> bool:
             try:
                 found = self.admin.get("CustomResourceDefinition", name)
-                conditions = {one["type"]: one["status"] for one in found["status"].get("conditions", [])}
+                conditions = {one["type"]: one["status"] for one in found["status"].get("conditions") or []}
                 if found["metadata"]["generation"] < version or conditions.get("Established") != "True":
                     return False
                 self.admin.request("GET", f"/apis/{definition['spec']['group']}/v1alpha1/myriarebuilds")

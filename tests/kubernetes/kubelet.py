@@ -132,8 +132,7 @@ class Kubelet:
     def stop(self) -> None:
         """End without a word to the API server: processes are killed, pods stay as they were reported last."""
         self._stopping.set()
-        for thread in self._threads:
-            thread.join(15)
+        self._threads[1].join(15)  # the watch ends by itself when its time is over
         with self._lock:
             for one in self._running.values():
                 self._kill(one)

@@ -38,6 +38,8 @@ class Place:
         self._folder = folder
         self._apis: list[Api] = []
         self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
+        # What pods run as that name no account; made by a controller in a whole cluster.
+        self.admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, self.name)
         for manifest in manifests.rbac(builder_may_report=builder_may_report):
             self.admin.apply(manifests.bound(manifest, self.name), self.name)
         for manifest in manifests.people_roles():
