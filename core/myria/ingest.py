@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,7 +29,6 @@ from myria.ids import new_id
 from myria.scopes import scope_key
 from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
-from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 _log = logging.getLogger(__name__)
@@ -261,18 +260,22 @@ class Ingest:
                 await _back_off(attempt, deadline, error)
 
     async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
-        async with self._database.write(tenant) as connection:
-            await connection.execute(sql("session.share_append_lock"), lock_key("append", tenant))
-            sequence = [record[0] for record in await connection.fetch(sql("events.allocate"), len(rows))]
-            inserted = await _insert(connection, tenant, rows, sequence)
+        async with self._database.append(tenant) as connection:
+            inserted = await _insert(connection, tenant, rows)
             known: dict[int, asyncpg.Record] = {}
-            skipped = [position for position, seq in enumerate(sequence) if seq not in inserted]
+            # An import may name one event_id twice: which of the two was inserted, only their content tells.
+            named = Counter(row.event_id for row in rows) if importing else {}
+            skipped = [
+                position
+                for position, row in enumerate(rows)
+                if row.event_id not in inserted or named.get(row.event_id, 1) > 1
+            ]
             if skipped:
                 known = await _find_duplicates(connection, tenant, rows, skipped)
             results = [
-                _new(row, sequence[position])
-                if sequence[position] in inserted
-                else _existing(row, known[position], importing=importing)
+                _existing(row, known[position], importing=importing)
+                if position in known
+                else _new(row, inserted[row.event_id])
                 for position, row in enumerate(rows)
             ]
         self._on_commit(len(rows))
@@ -289,7 +292,7 @@ def _hints_json(hints: tuple[TopicHint, ...]) -> str:
     return orjson.dumps([{"hint": h.hint, "confidence": h.confidence} for h in hints]).decode()
 
 
-async def _insert(connection: Connection, tenant: str, rows: list[_Row], sequence: list[int]) -> set[int]:
+async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
     order = sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
     columns: tuple[list[Any], ...] = tuple([] for _ in range(12))
     for i in order:
@@ -298,7 +301,7 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row], sequenc
         for column, value in zip(
             columns,
             (
-                sequence[i],
+                i + 1,
                 row.event_id,
                 row.scope_id,
                 row.occurred_at,
@@ -314,7 +317,8 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row], sequenc
             strict=True,
         ):
             column.append(value)
-    return {record[0] for record in await connection.fetch(sql("events.insert"), tenant, *columns)}
+    inserted = await connection.fetch(sql("events.insert"), tenant, *columns)
+    return {record["event_id"]: record["event_seq"] for record in inserted}
 
 
 async def _find_duplicates(

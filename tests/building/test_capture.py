@@ -36,7 +36,7 @@ class InFlight:
         """Take the lock and a number, as an append does; return the number."""
         await self._transaction.start()
         await self._connection.execute(sql("session.name_tenant"), TENANT, "30s")
-        await self._connection.execute(sql("session.share_append_lock"), lock_key("append", TENANT))
+        await self._connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lock_key("append", TENANT))
         seq: int = await self._connection.fetchval("SELECT nextval('myria.event_seq')")
         await self._connection.execute(
             "INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, payload) "

@@ -171,6 +171,20 @@ async def test_an_import_keeps_ids_and_refuses_other_content(database: Database)
                 await ingest.import_events("default", [changed])
 
 
+async def test_an_import_may_repeat_a_line_but_not_change_it(database: Database) -> None:
+    """Within one import the same event twice is one event, and one event_id with two contents is refused whole."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        one, again = await ingest.import_events("default", [event("k", event_id="evt_one")] * 2)
+        assert one.event_id == again.event_id == "evt_one"
+        with pytest.raises(errors.EventIdConflict):
+            await ingest.import_events(
+                "default", [event("a", event_id="evt_two"), event("b", event_id="evt_two", text="other")]
+            )
+
+        assert [row["event_id"] for row in await stored(pool)] == ["evt_one"]
+
+
 async def test_tenants_do_not_see_each_other(database: Database) -> None:
     """The same key in two tenants is two events, and each tenant reads its own."""
     async with Pool(database.server_dsn) as pool:
@@ -204,6 +218,6 @@ async def _terminate_backends(dsn: str, stop: asyncio.Event) -> int:
             "SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() AND usename = 'myria_server') killed"
         )
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.25)
     await connection.close()
     return kills

@@ -146,8 +146,8 @@ async def load(dsn: str, events: Iterable[dict[str, Any]], *, tenant: str = TENA
 async def _insert(database: Database, tenant: str, rows: list[tuple[Any, ...]]) -> None:
     if not rows:
         return
-    async with database.write(tenant) as connection:
-        sequence = [row[0] for row in await connection.fetch(sql("events.allocate"), len(rows))]
+    async with database.append(tenant) as connection:
+        places = list(range(1, len(rows) + 1))
         await connection.execute(
-            sql("events.insert"), tenant, sequence, *(list(column) for column in zip(*rows, strict=True))
+            sql("events.insert"), tenant, places, *(list(column) for column in zip(*rows, strict=True))
         )

@@ -10,11 +10,13 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from myria import errors
+from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 if TYPE_CHECKING:
@@ -130,6 +132,15 @@ class Database:
             await connection.execute(sql("session.name_tenant"), tenant, self._statement_timeout())
             yield connection
 
+    @asynccontextmanager
+    async def append(self, tenant: str) -> AsyncIterator[Connection]:
+        """As `write`, holding the tenant's append lock shared (trap 1)."""
+        async with self.connection() as connection, connection.transaction(isolation="read_committed"):
+            await connection.execute(
+                sql("session.begin_append"), tenant, self._statement_timeout(), lock_key("append", tenant)
+            )
+            yield connection
+
     def _statement_timeout(self) -> str:
         return f"{int(self.options.statement_timeout * 1000)}ms"
 
@@ -144,6 +155,7 @@ class Database:
                         timeout=self.options.connect_timeout,
                         max_inactive_connection_lifetime=60.0,
                         statement_cache_size=0 if self.options.pgbouncer else 256,
+                        init=_exact_times,
                         reset=_no_session_state,
                     )
         return self._pool
@@ -152,7 +164,9 @@ class Database:
 async def connect(dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False) -> asyncpg.Connection[asyncpg.Record]:
     """Open one connection of its own (locks that outlive a transaction, migrations)."""
     with translated():
-        return await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=0 if pgbouncer else 100)
+        connection = await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=0 if pgbouncer else 100)
+        await _exact_times(connection)
+        return connection
 
 
 @contextmanager
@@ -217,6 +231,25 @@ def _quietly() -> Iterator[None]:
     """A connection that is broken, or gone already, is replaced by the pool: giving it back cannot fail a request."""
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
         yield
+
+
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+async def _exact_times(connection: Connection) -> None:
+    """Read and write every timestamp as itself.
+
+    asyncpg's own codec writes the first and the last microsecond of the years 0001-9999 as -infinity and infinity, and
+    reads those without a zone.
+    """
+    await connection.set_type_codec(
+        "timestamptz",
+        schema="pg_catalog",
+        format="tuple",
+        encoder=lambda moment: ((moment - _POSTGRES_EPOCH) // _MICROSECOND,),
+        decoder=lambda since: _POSTGRES_EPOCH + timedelta(microseconds=since[0]),
+    )
 
 
 async def _no_session_state(_: Any) -> None:

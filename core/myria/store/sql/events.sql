@@ -1,20 +1,22 @@
--- name: allocate
--- Sequence numbers in input order; the append lock is held since the statement before (trap 1).
-SELECT nextval('myria.event_seq') AS event_seq FROM generate_series(1, $1::integer);
-
 -- name: insert
--- Rows arrive in dedupe-key order, so that two batches never wait for each other crosswise (trap 2).
+-- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before
+-- (trap 1). Rows arrive in dedupe-key order, so that two batches never wait for each other crosswise (trap 2).
+WITH allocated AS MATERIALIZED (
+    SELECT place, nextval('myria.event_seq') AS event_seq
+    FROM generate_series(1, cardinality($2::bigint[])) AS place
+)
 INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
                           source_event_key, dedupe_key, internal, payload, topic_hints)
-SELECT $1, i.event_seq, i.event_id, i.scope_id, i.occurred_at, i.channel, i.type, i.context_id,
+SELECT $1, a.event_seq, i.event_id, i.scope_id, i.occurred_at, i.channel, i.type, i.context_id,
        i.source_event_key, i.dedupe_key, i.internal, i.payload, i.topic_hints
 FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[], $7::text[], $8::text[],
             $9::text[], $10::bytea[], $11::boolean[], $12::jsonb[], $13::jsonb[])
-     WITH ORDINALITY AS i (event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
+     WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
                            source_event_key, dedupe_key, internal, payload, topic_hints, position)
+JOIN allocated a ON a.place = i.place
 ORDER BY i.position
 ON CONFLICT DO NOTHING
-RETURNING event_seq;
+RETURNING event_id, event_seq;
 
 -- name: find_duplicates
 -- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import).

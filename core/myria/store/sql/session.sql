@@ -2,13 +2,10 @@
 -- Names the tenant of this transaction for row-level security, and bounds its statements.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true);
 
--- name: share_append_lock
--- Taken by every append before it allocates sequence numbers (trap 1).
-SELECT pg_advisory_xact_lock_shared($1::bigint);
-
--- name: bound_append
--- An append that hangs must not hold back the cutoff.
-SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $1, true);
+-- name: begin_append
+-- As name_tenant, and takes the lock that every append holds before it allocates sequence numbers (trap 1).
+SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
+       pg_advisory_xact_lock_shared($3::bigint);
 
 -- name: own_append_lock
 -- Taken by a build for the instant in which it reads its cutoff: no append of the tenant is in flight.
