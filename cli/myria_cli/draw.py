@@ -39,7 +39,7 @@ class Line:
 
     def wrapped(self, console: Console) -> Iterator[Text]:
         """Yield the line as often as it must be broken to fit, the tree's branches going on beside it."""
-        width = max(LEAST_TEXT, console.width - cell_len(self.head))
+        width = max(LEAST_TEXT, console.width - max(cell_len(self.head), cell_len(self.rest)))
         for number, part in enumerate(self.text.wrap(console, width)):
             line = Text(self.rest if number else self.head, style="dim")
             part.rstrip()

@@ -1,6 +1,7 @@
 """Everything between the HTTP server and MCP: who may ask, how much, how fast, in what JSON.
 
-Order: method, host, body (size, pace), strict JSON, batch, fast path, SDK. What is refused here never reaches the SDK.
+Order: method, host, body (size, pace), strict JSON, batch, fast path, envelope, SDK. What is refused here never reaches
+the SDK.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any
 
 import mcp_types
 import orjson
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myria import jsontext
 from myria.errors import BodyTooLarge, DeadlineExceeded, InvalidArgument, MyriaError, Overloaded
-from myria_server.fastpath import FastPath
+from myria_server.envelope import fault
+from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import CALLER_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
@@ -34,6 +37,7 @@ _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 """Protocol versions with JSON-RPC batches; no header means 2025-03-26, and 2025-06-18 took batches away."""
 
 _MODERN = b"2026-07-28"
+_VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
 _ROUTING = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"content-type", b"accept", b"host"})
 _WHITE = b" \t"
 _REMEMBERED_HOSTS = 256
@@ -166,7 +170,8 @@ class Gate:
         except MyriaError as error:
             await self._refuse_text(send, headers, body, error)
             return
-        if type(message) is list and headers.get(b"mcp-protocol-version") != _MODERN:
+        version = headers.get(b"mcp-protocol-version")
+        if type(message) is list and version != _MODERN:
             await self._batch(request, message, send)
             return
         if plain and self._fast_path is not None and _accepts_json(headers):
@@ -175,6 +180,14 @@ class Gate:
                 outcome = await self._toolbox.call(call.name, call.arguments, request.caller)
                 await _respond(send, 200, self._fast_path.render(call, outcome))
                 return
+        if (wrong := fault(message)) is not None:
+            self._metrics.refused("message")
+            await self._refuse(send, id_of(message), InvalidArgument(wrong[1]), status=400, code=wrong[0])
+            return
+        if version is not None and version not in _VERSIONS and not _names_version(message):
+            self._metrics.refused("protocol_version")
+            await _respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
+            return
         await self._hand_over(request, body, send)
 
     async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int]) -> bytes | None:
@@ -271,8 +284,8 @@ class Gate:
             await _respond(send, 202, b"", content_type=None)
 
     async def _one_of_batch(self, request: _Request, message: Any) -> bytes:
-        if type(message) is not dict:
-            return rpc_error(None, mcp_types.INVALID_REQUEST, "each message of a batch must be an object")
+        if (wrong := fault(message)) is not None:
+            return rpc_error(id_of(message), *wrong)
         if message.get("method") == "initialize":
             text = "initialize must not be part of a batch"
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text)
@@ -323,6 +336,20 @@ def _accepts_json(headers: Mapping[bytes, bytes]) -> bool:
     if b"application/json" in accept:
         return b";" not in accept
     return accept == b"*/*"
+
+
+def _names_version(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message names its protocol version itself, as modern ones do: then the SDK compares the two."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and VERSION_KEY in meta
+
+
+def _unsupported(request_id: int | str | None, version: str) -> bytes:
+    supported = list(KNOWN_PROTOCOL_VERSIONS)
+    text = f"Unsupported protocol version {version!r}; supported: {', '.join(supported)}"
+    data = {"supported": supported, "requested": version}
+    return rpc_error(request_id, mcp_types.UNSUPPORTED_PROTOCOL_VERSION, text, data)
 
 
 def _count(scope: Scope, name: bytes) -> int:

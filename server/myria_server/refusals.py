@@ -29,9 +29,11 @@ def blamed_call(body: bytes, error: MyriaError) -> tuple[int | str, str, MyriaEr
 
 
 def id_of(message: Any) -> int | str | None:
-    """Return the JSON-RPC id of a message, or None."""
+    """Return the JSON-RPC id of a message, or None where there is none that an answer could carry."""
     request_id = message.get("id") if isinstance(message, dict) else None
-    return request_id if type(request_id) is int or type(request_id) is str else None
+    if type(request_id) is str:
+        return request_id if request_id.isascii() or not any("\ud800" <= c <= "\udfff" for c in request_id) else None
+    return request_id if type(request_id) is int and -(2**63) <= request_id < 2**64 else None
 
 
 def rpc_error(request_id: int | str | None, code: int, message: str, data: Any = None) -> bytes:

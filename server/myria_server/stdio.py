@@ -26,6 +26,7 @@ from myria import jsontext
 from myria.contract.memory import MemoryApi
 from myria.errors import BodyTooLarge, MyriaError
 from myria.settings import Settings
+from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
@@ -122,6 +123,9 @@ class _Pipe:
         if type(decoded) is list:
             text = "send one JSON-RPC message per line; batches are not taken over stdio"
             await self._say(rpc_error(None, mcp_types.INVALID_REQUEST, text))
+            return
+        if (wrong := fault(decoded)) is not None:
+            await self._say(rpc_error(id_of(decoded), *wrong))
             return
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_python(decoded, by_name=False)

@@ -1,0 +1,24 @@
+"""Trees in a terminal stay within it."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.console import Console
+
+from myria_cli.draw import answer_lines
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    """Continuation lines stand further in than the first, and are broken earlier for it."""
+    words = "preorders open on Thursday and somebody has to pay for the mould before there is a box " * 2
+    event = {"kind": "event", "timestamp": "2026-02-24T09:38:00Z", "event_id": "evt_1", "participants": ["a"]}
+    leaf = {"kind": "leaf_topic", "label": words, "summary": words, "participants": ["a"]}
+    for depth in range(1, 6):
+        node: dict[str, object] = leaf | {"children": [event | {"payload": {"text": words}, "score": 7}]}
+        for _ in range(depth):
+            node = leaf | {"children": [node, node]}
+        answer = {"root": {"kind": "root", "participants": ["a"], "children": [node]}}
+        console = Console(width=80)
+        for line in answer_lines(answer):
+            for part in line.wrapped(console):
+                assert cell_len(part.plain) <= 80
