@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import sys
+import os
+import signal
+from types import FrameType
 
 STOPPED_BY_INTERRUPT = 130
 
 
 def main() -> None:
     """Run the command line of this process."""
-    try:
-        from myria_cli.app import app  # noqa: PLC0415 - a second of imports, in which Ctrl-C may come
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    from myria_cli.app import app  # noqa: PLC0415 - a second of imports, in which Ctrl-C may come
 
-        app(prog_name="myria")
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped\n")
-        sys.exit(STOPPED_BY_INTERRUPT)
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    app(prog_name="myria")
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    """End at once: nothing has been started yet. (An exception could surface anywhere in the imports.)"""
+    os.write(2, b"stopped\n")
+    os._exit(STOPPED_BY_INTERRUPT)
 
 
 if __name__ == "__main__":

@@ -179,6 +179,32 @@ def test_other_commands_use_the_running_server(up: Up, data_dir: Path) -> None:
     assert is_alive(up.postgres_pid)
 
 
+def test_the_log_can_be_followed(up: Up, data_dir: Path, spawn: Spawner) -> None:
+    """`events --follow` prints what is appended while it runs, until Ctrl-C."""
+    follower = spawn.python(
+        "-m", "myria_cli.main", "events", "--follow", "--json", "--limit", "1", "--data-dir", data_dir
+    )
+    for number in range(3):
+        key = new_id("k")
+        asyncio.run(append(up.port, [event(key, f"followed {number}")]))
+        follower.wait_for(key, 30.0)
+    follower.signal(signal.SIGINT)
+    assert follower.wait(30.0) == 130
+
+
+@pytest.mark.parametrize("after_s", [0.3, 1.0, 2.0])
+def test_ctrl_c_at_any_moment_of_the_start_leaves_nothing(tmp_path: Path, spawn: Spawner, after_s: float) -> None:
+    """Interrupted while it imports, creates the database or starts: exit 130, no process and no half database."""
+    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", tmp_path / "data")
+    time.sleep(after_s)
+    started = children(program.pid)
+    program.signal(signal.SIGINT)
+    assert program.wait(60.0) == 130
+    assert "Traceback" not in program.output()
+    assert not [pid for pid in started if is_alive(pid)]
+    assert not list((tmp_path / "data").glob(".creating-*"))
+
+
 async def append(port: int, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     reply = await Client(port).call_until_answered("append_events", {"events": events})
     assert not reply.is_error, reply
@@ -255,6 +281,7 @@ def test_the_demo_answers_and_ends_and_finds_its_sample_again(database: Database
         assert sum("★ 2026" in answer for answer in output.split(" asks: ")) >= 2
 
 
+@pytest.mark.soak
 async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: Path) -> None:
     """kill -9 of PostgreSQL, server and builder, again and again: each acknowledged event is there exactly once."""
     chosen = random.Random(SEED)
