@@ -57,15 +57,20 @@ class OwnPostgres:
 @pytest.fixture
 async def own_postgres(data_dir: Path) -> AsyncIterator[OwnPostgres]:  # noqa: F811
     """A migrated database on a server that the test may kill."""
-    server = EmbeddedPostgres(data_dir, settings={"autovacuum": "off"})
+    server = EmbeddedPostgres(data_dir, settings={"autovacuum": "off", "max_connections": "20"})
     await server.start()
     try:
-        dsns = await ensure_roles(server)
-        await migrate(dsns.owner)
-        await grant_roles(server)
-        yield OwnPostgres(server=server, dsns=dsns)
+        yield OwnPostgres(server=server, dsns=await migrated(server))
     finally:
         await server.stop()
+
+
+async def migrated(server: EmbeddedPostgres) -> RoleDsns:
+    """Give a server its database, roles and schema; return how to connect."""
+    dsns = await ensure_roles(server)
+    await migrate(dsns.owner)
+    await grant_roles(server)
+    return dsns
 
 
 def children(parent: int) -> list[int]:

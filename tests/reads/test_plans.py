@@ -1,0 +1,197 @@
+"""Every read uses index conditions: as the serving role, under row-level security, no scan of a tenant (trap 13)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myria.store.queries import sql, subjects
+from tests.support.events import TENANT
+from tests.support.postgres import Database
+
+EVENTS = 100_000
+SCOPES = 1_000
+NODES = 20_000
+
+FILL = f"""
+INSERT INTO myria.tenants (tenant_id) VALUES ('default'), ('other');
+INSERT INTO myria.scopes (tenant_id, scope_key, participants)
+SELECT t, sha256((t || n)::bytea), ARRAY['agent_' || n % 7, 'user_' || n]
+FROM unnest(ARRAY['default', 'other']) t, generate_series(1, {SCOPES}) n;
+INSERT INTO myria.scope_members (tenant_id, participant, scope_id)
+SELECT tenant_id, p, scope_id FROM myria.scopes, unnest(participants) p;
+INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, internal, channel, source_event_key,
+                          dedupe_key, payload)
+SELECT s.tenant_id, n * 2 + (s.tenant_id = 'other')::int, 'evt_' || md5(n::text), s.scope_id,
+       timestamptz '2026-01-01' + n * interval '1 second', n % 50 = 0, 'test', 'k' || n, sha256(n::text::bytea),
+       jsonb_build_object('text', 'some words of event ' || n)
+FROM generate_series(1, {EVENTS}) n
+JOIN LATERAL (
+    -- One scope holds half of its tenant, the others share the rest.
+    SELECT tenant_id, scope_id FROM (
+        SELECT tenant_id, scope_id, row_number() OVER (PARTITION BY tenant_id ORDER BY scope_id) AS place
+        FROM myria.scopes) x
+    WHERE place = CASE WHEN n % 2 = 0 THEN 1 ELSE 1 + n % {SCOPES} END
+      AND (tenant_id = 'default' OR n <= {EVENTS} / 10)
+) s ON true;
+INSERT INTO myria.builds (tenant_id, build_id, trigger) VALUES ('default', 'bld_1', 'manual');
+INSERT INTO myria.snapshots (tenant_id, snapshot_id, number, build_id, status, cutoff, tail_xid, lineage,
+                             planner_version, planner_settings, builder_version, summarizer_version,
+                             merge_policy_version)
+SELECT 'default', 'snap_' || n, n, 'bld_1', CASE WHEN n = 200 THEN 'active' ELSE 'archived' END, {EVENTS} * 2 - 500,
+       pg_current_xact_id(), int8multirange(int8range(1, n + 1)), 1, '', '', '', '' FROM generate_series(1, 200) n;
+INSERT INTO myria.active_snapshots (tenant_id, snapshot_id) VALUES ('default', 'snap_200');
+INSERT INTO myria.nodes (tenant_id, node_id, scope_id, node_type, event_seqs, weights)
+SELECT 'default', sha256(('n' || n)::bytea), 1 + n % {SCOPES}, 'leaf_topic', ARRAY[n], ARRAY[1000]
+FROM generate_series(1, {NODES}) n;
+INSERT INTO myria.renderings (tenant_id, rendering_id, scope_id, node_id, node_type, level, topic_id, anchor_seq,
+                              anchor_event_id, label, summary, metadata, children, is_unit, events, leaves, units,
+                              key_at, key_event_id, first_at, last_at)
+SELECT 'default', sha256(('r' || n)::bytea), 1 + n % {SCOPES}, sha256(('n' || n)::bytea), 'internal_topic', 8,
+       'top_' || n, n * 2, 'evt_' || md5(n::text), 'label', 'summary', '{{}}',
+       ARRAY[sha256(('r' || n * 2)::bytea), sha256(('r' || n * 2 + 1)::bytea)], false, 1, 1, 1,
+       '2026-01-01', 'evt', '2026-01-01', '2026-01-01'
+FROM generate_series(1, {NODES}) n;
+INSERT INTO myria.topics (tenant_id, topic_id, scope_id, node_type, level, anchor_seq, anchor_event_id, anchor_at)
+SELECT 'default', 'top_' || n, 1 + n % {SCOPES}, 'leaf_topic', 0, n, 'evt', '2026-01-01'
+FROM generate_series(1, {NODES}) n;
+INSERT INTO myria.scope_roots (tenant_id, scope_id, number, root_rendering_id, blocks)
+SELECT 'default', s, n * 10, sha256(('r' || s)::bytea), ARRAY[sha256(('r' || s)::bytea)]
+FROM generate_series(1, {SCOPES}) s, generate_series(1, 10) n;
+INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block)
+SELECT 'default', sha256(('r' || n)::bytea), 1, 1 + n % {SCOPES}, '\\x00' FROM generate_series(1, {NODES} / 10) n;
+"""
+
+SMALL = frozenset({"active_snapshots", "installation", "tenants", "snapshots"})
+"""A row per tenant, or per kept snapshot."""
+
+RENDERING = "\\x" + "ab" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One statement with arguments as PostgreSQL writes them."""
+
+    name: str
+    arguments: Sequence[str | None]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CASES = [
+    Case("events.by_seqs", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
+    Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
+    Case("events.tail", [TENANT, "{1,2,3}", "{0,0,0}", str(EVENTS * 2 - 500)]),
+    Case("events.internal", [TENANT, "{1,2,3}", "{0,0,0}"]),
+    Case(
+        "events.find_duplicates",
+        [
+            *(TENANT, "{evt_x}", rf'{{"\{RENDERING}"}}', "{1}", "{2026-01-01}", '{"{}"}', "{c}"),
+            *("{NULL}", "{NULL}", "{NULL}", "{false}", '{"[]"}'),
+        ],
+    ),
+    Case("retrieval.pin", [TENANT]),
+    Case("retrieval.pin_again", [TENANT, "snap_100"]),
+    Case("retrieval.visible_trees", [TENANT, "{agent_3,user_10}", "snap_200"]),
+    Case("retrieval.visible_trees", [TENANT, "{agent_3}", "snap_200"]),
+    Case("retrieval.blocks", [TENANT, f'{{"\\{RENDERING}"}}', "1"]),
+    Case("retrieval.renderings", [TENANT, f'{{"\\{RENDERING}"}}']),
+    Case("retrieval.above_blocks", [TENANT, RENDERING, f'{{"\\{RENDERING}"}}']),
+    Case("retrieval.topic", [TENANT, "top_77"]),
+    Case("retrieval.node", [TENANT, RENDERING]),
+    Case("retrieval.newest_moment", [TENANT, "{1,2,3}"]),
+    Case("retrieval.children", [TENANT, RENDERING]),
+    Case("retrieval.cursor_secret", []),
+]
+MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
+"""Columns that must bound an index scan: a filter on them would read a whole scope."""
+
+WRITES = frozenset({"events.allocate", "events.insert"})
+
+
+@pytest.fixture(scope="module")
+def filled(databases: Any) -> Iterator[Database]:
+    """A database of 10^5 events of one tenant, and a tenth of that of another."""
+    with databases.fresh() as one:
+        databases.loop.run(_fill(one.superuser_dsn))
+        yield one
+
+
+async def _fill(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(FILL)
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+
+
+@pytest.fixture
+async def serving(filled: Database) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """A transaction of the serving role."""
+    connection = await asyncpg.connect(filled.server_dsn, statement_cache_size=0)
+    await connection.execute("BEGIN READ ONLY")
+    await connection.execute(f"SELECT set_config('myria.tenant', '{TENANT}', true)")
+    yield connection
+    await connection.close()
+
+
+async def test_the_fill_is_what_it_should_be(serving: asyncpg.Connection[Any]) -> None:
+    """The log holds 10^5 events, half of them in one scope."""
+    assert await serving.fetchval("SELECT count(*) FROM myria.events") == EVENTS
+    assert await serving.fetchval("SELECT max(n) FROM (SELECT count(*) n FROM myria.events GROUP BY scope_id) x") >= (
+        EVENTS // 2
+    )
+
+
+def test_every_read_is_examined() -> None:
+    """A new read statement of the serving path must be added to the cases here."""
+    found = {f"{subject}.{name}" for subject in ("events", "retrieval") for name in subjects()[subject]}
+    assert found - WRITES == {case.name for case in CASES}
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_reads_use_index_conditions(serving: asyncpg.Connection[Any], case: Case, mode: str) -> None:
+    """No sequential scan, and no index scan whose only condition is the tenant, in custom and in generic plans."""
+    await serving.execute(f"SET LOCAL plan_cache_mode = {mode}")
+    await serving.execute(f"PREPARE one AS {sql(case.name)}")
+    values = ", ".join("NULL" if value is None else "'" + value.replace("'", "''") + "'" for value in case.arguments)
+    text = await serving.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE one{f'({values})' if values else ''}")
+    (plan,) = json.loads(text)
+    problems = list(_scans(plan["Plan"], limited=False))
+    conditions = _conditions(plan["Plan"])
+    problems += [
+        f"{column} is no index condition" for column in MUST_BOUND.get(case.name, ()) if column not in conditions
+    ]
+    assert not problems, "\n".join(problems) + "\n" + json.dumps(plan, indent=1)[:4000]
+
+
+def _scans(plan: dict[str, Any], *, limited: bool) -> Iterator[str]:
+    """Yield what is wrong with a plan: scans that read a whole tenant."""
+    relation = plan.get("Relation Name")
+    kind = plan["Node Type"]
+    if relation is not None and relation not in SMALL:
+        if kind == "Seq Scan":
+            yield f"sequential scan of {relation}"
+        elif "Index" in kind and not limited and not _is_selective(plan.get("Index Cond", "")):
+            yield f"scan of a whole tenant in {plan['Index Name']}: {plan.get('Index Cond')}"
+    if kind == "Bitmap Index Scan" and not _is_selective(plan.get("Index Cond", "")):
+        yield f"bitmap of a whole tenant in {plan['Index Name']}: {plan.get('Index Cond')}"
+    for below in plan.get("Plans", ()):
+        yield from _scans(below, limited=limited or kind == "Limit")
+
+
+def _conditions(plan: dict[str, Any]) -> str:
+    """Return all index conditions of a plan."""
+    return " ".join([plan.get("Index Cond", ""), *(_conditions(below) for below in plan.get("Plans", ()))])
+
+
+def _is_selective(condition: str) -> bool:
+    """Tell whether an index condition says more than the tenant."""
+    parts = [part for part in condition.split(" AND ") if "tenant_id" not in part]
+    return bool(parts)
