@@ -32,6 +32,7 @@
     │   ├── DatabaseUnavailable       database_unavailable
     │   ├── DeadlineExceeded          deadline_exceeded
     │   ├── Overloaded                overloaded
+    │   ├── ClusterUnavailable        cluster_unavailable
     │   └── DiskFull                  disk_full
     ├── OperationalError              a person must act before the process can work
     │   ├── ConfigurationError        configuration_error
@@ -40,10 +41,12 @@
     │   ├── DataDirInUse              data_dir_in_use
     │   ├── DataDirUnusable           data_dir_unusable
     │   ├── PortInUse                 port_in_use
+    │   ├── ClusterRefused            cluster_refused
     │   └── EmbeddedPostgresFailed    embedded_postgres_failed
     ├── BuildError
     │   ├── BuildInvalid              build_invalid
     │   ├── BuildSuperseded           build_superseded
+    │   ├── BuildInterrupted          build_interrupted
     │   └── LeaseLost                 lease_lost
     └── InternalError                 internal_error
 
@@ -284,6 +287,12 @@ class Overloaded(UnavailableError):
     code = "overloaded"
 
 
+class ClusterUnavailable(UnavailableError):
+    """The Kubernetes API server cannot be reached, is overloaded, or failed."""
+
+    code = "cluster_unavailable"
+
+
 class DiskFull(UnavailableError):
     """The database has no room left; nothing was written."""
 
@@ -332,6 +341,12 @@ class PortInUse(OperationalError):
     code = "port_in_use"
 
 
+class ClusterRefused(OperationalError):
+    """The Kubernetes API server refused a request; the details have its status and reason."""
+
+    code = "cluster_refused"
+
+
 class EmbeddedPostgresFailed(OperationalError):
     """The embedded PostgreSQL did not start; the message quotes its log."""
 
@@ -354,6 +369,12 @@ class BuildSuperseded(BuildError):
     """The active snapshot moved while the build ran."""
 
     code = "build_superseded"
+
+
+class BuildInterrupted(BuildError):
+    """Nobody works on the build any more (its Job failed, ended or went away); the details have the reason."""
+
+    code = "build_interrupted"
 
 
 class LeaseLost(BuildError):

@@ -16,7 +16,7 @@ import orjson
 
 from myria import errors
 from myria.building.finish import free_numbers, move_pointer
-from myria.building.model import BuildRow
+from myria.building.model import BuildRow, Resource
 from myria.ids import new_id
 from myria.retrieval import cursors
 from myria.settings import Settings
@@ -210,7 +210,15 @@ class Registry:
             raise errors.InternalError("a build request was neither made nor found", cause_key=cause_key)
         return {"request_id": row["request_id"], "build_id": row["build_id"]}
 
-    async def publish(self, tenant: str, snapshot_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
+    async def publish(
+        self,
+        tenant: str,
+        snapshot_id: str,
+        *,
+        actor: str = "admin",
+        reason: str | None = None,
+        resource: Resource | None = None,
+    ) -> Json:
         """Make a held snapshot the active one; return `{"snapshot_id", "previous_snapshot_id"}`.
 
         Publishing the active snapshot again changes nothing. It ends the pause of automatic builds.
@@ -243,16 +251,32 @@ class Registry:
                 )
             await connection.execute(sql("snapshots.activate"), tenant, snapshot_id)
             await connection.execute(sql("builds.end_hold"), tenant, row["build_id"], "succeeded")
-            await move_pointer(connection, tenant, active_id, snapshot_id, kind="publish", actor=actor, reason=reason)
+            await move_pointer(
+                connection,
+                tenant,
+                active_id,
+                snapshot_id,
+                kind="publish",
+                actor=actor,
+                reason=reason,
+                resource=resource,
+            )
         return {"snapshot_id": snapshot_id, "previous_snapshot_id": active_id}
 
     async def rollback(
-        self, tenant: str, to: str | None = None, *, actor: str = "admin", reason: str | None = None
+        self,
+        tenant: str,
+        to: str | None = None,
+        *,
+        actor: str = "admin",
+        reason: str | None = None,
+        resource: Resource | None = None,
     ) -> Json:
         """Move the pointer back and pause automatic builds; return `{"snapshot_id", "previous_snapshot_id"}`.
 
         Without `to`, back to the parent of the active snapshot. What the abandoned snapshot covered is in the fresh
-        tail again at once. A build under way will find its parent gone and end superseded.
+        tail again at once. A build under way will find its parent gone and end superseded. One `resource` moves the
+        pointer once, however often it asks.
 
         Raises:
             NoPreviousSnapshot: nothing was active before.
@@ -261,6 +285,13 @@ class Registry:
         """
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            if resource is not None:
+                done = await connection.fetchrow(sql("snapshots.move_of_resource"), tenant, resource.uid)
+                if done is not None:
+                    return {
+                        "snapshot_id": done["to_snapshot_id"],
+                        "previous_snapshot_id": done["from_snapshot_id"],
+                    }
             active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
             if active is None:
                 raise errors.NoPreviousSnapshot("no snapshot is active yet, so there is none to go back to")
@@ -281,7 +312,14 @@ class Registry:
                 return {"snapshot_id": target, "previous_snapshot_id": target}
             await connection.execute(sql("snapshots.activate"), tenant, target)
             await move_pointer(
-                connection, tenant, active["snapshot_id"], target, kind="rollback", actor=actor, reason=reason
+                connection,
+                tenant,
+                active["snapshot_id"],
+                target,
+                kind="rollback",
+                actor=actor,
+                reason=reason,
+                resource=resource,
             )
         return {"snapshot_id": target, "previous_snapshot_id": active["snapshot_id"]}
 

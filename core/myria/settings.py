@@ -41,8 +41,11 @@ _DAY_S = 86_400.0
 
 Profile = Literal["core", "observe", "admin"]
 
-RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT"})
-"""Variables read by the command line itself, beside the settings."""
+REBUILD_VARIABLES = ("MYRIA_REBUILD_NAMESPACE", "MYRIA_REBUILD_NAME", "MYRIA_REBUILD_UID")
+"""Variables that name the MyriaRebuild on whose status a build's pod reports; the operator sets them."""
+
+RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT", *REBUILD_VARIABLES})
+"""Variables read by the programs themselves, beside the settings."""
 
 _TEST_PREFIX = "MYRIA_TEST_"
 
@@ -288,6 +291,43 @@ class RetentionSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings(Section):
+    """The control plane on Kubernetes (`myria operate`): where it works, and how much at once."""
+
+    section_name: ClassVar[str] = "operator"
+
+    namespace: str = ""
+    """The installation's namespace, the only one in which anything is watched or made. Empty: that of the pod, or of
+    the kubeconfig's context."""
+    pod_template: str = "/etc/myria/pod-template.yaml"
+    """File with the PodTemplate from which every build's pod is made; examples/kubernetes has one."""
+    max_builds: Annotated[int, Range(1, 1000)] = 4
+    """Builds at work at once, over all tenants; further ones wait in the order in which they were asked for."""
+    default_parallelism: Annotated[int, Range(1, 64)] = 1
+    """Pods per build where the resource does not say; never more than there are changed scopes."""
+    deadline_s: Annotated[int, Range(10, 604_800)] = 3600
+    """Time after which a build's Job is stopped where the resource does not say, in whole seconds."""
+    backoff_limit: Annotated[int, Range(0, 100)] = 6
+    """Failed pods to put up with per build where the resource does not say."""
+    job_ttl_s: Annotated[int, Range(0, 2_592_000)] = 3600
+    """Time for which an ended Job and its pods' logs are kept where the resource does not say, in whole seconds."""
+    keep_succeeded: Annotated[int, Range(0, 100_000)] = 20
+    """Succeeded MyriaRebuilds of the operator's own making that are kept per tenant, newest first. What people made
+    is theirs to delete."""
+    keep_failed: Annotated[int, Range(0, 100_000)] = 20
+    """The same for failed ones."""
+    sweep_s: Annotated[float, Range(0.2, 3600)] = 30.0
+    """Time between two comparisons of all resources, Jobs and unfinished builds, in seconds: what a lost watch or a
+    crash left behind is found within two."""
+    poll_s: Annotated[float, Range(0.05, 60)] = 1.0
+    """Time between two looks for builds and requests that changed, in seconds."""
+    workers: Annotated[int, Range(1, 256)] = 8
+    """Resources worked on at once; each waits for the API server and the database most of the time."""
+    probe_port: Annotated[int, Range(0, 65_535)] = 8080
+    """TCP port of the liveness probe (/healthz); 0 opens none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDescription:
     """One row of the settings reference."""
 
@@ -317,6 +357,7 @@ class Settings:
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    operator: OperatorSettings = field(default_factory=OperatorSettings)
 
     def __post_init__(self) -> None:
         if self.ingest.payload_bytes > self.mcp.body_bytes:
@@ -396,6 +437,7 @@ SECTIONS: Mapping[str, type[Section]] = {
         RetrievalSettings,
         TopicSettings,
         RetentionSettings,
+        OperatorSettings,
     )
 }
 """Every section by the name it has in the YAML file."""

@@ -24,11 +24,11 @@ from myria import errors
 from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import end_without_result, free_numbers
 from myria.building.model import Outcome
-from myria.ids import new_id
+from myria.building.queue import take_up
 from myria.registry import Registry, Trigger
 from myria.settings import Settings
 from myria.store.clock import to_microseconds
-from myria.store.database import ALL_TENANTS, Connection, Database
+from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
 
 logger = logging.getLogger(__name__)
@@ -221,41 +221,19 @@ class ControlLoop:
         return sorted(found)
 
     async def _next_build(self, tenant: str) -> asyncpg.Record | None:
-        build = await self._take_up(tenant)
-        if build is None and (due := await self.due(tenant)) is not None:
+        build = await take_up(self._database, tenant)
+        if build is None and await self.ask_when_due(tenant):
+            build = await take_up(self._database, tenant)
+        return build
+
+    async def ask_when_due(self, tenant: str) -> bool:
+        """Write down the request of a tenant that is due now; return whether it is."""
+        due = await self.due(tenant)
+        if due is not None:
             await self._registry.request_build(
                 tenant, trigger=due.trigger, cause_key=due.cause_key, reason=due.reason, actor="trigger"
             )
-            build = await self._take_up(tenant)
-        return build
-
-    async def _take_up(self, tenant: str) -> asyncpg.Record | None:
-        """Turn the request whose turn it is into the tenant's build, with all others that the same build satisfies."""
-        async with self._database.write(tenant) as connection:
-            paused = await _paused(connection, tenant)
-            request = await connection.fetchrow(sql("builds.oldest_waiting"), tenant, paused)
-            if request is None:
-                return None
-            build_id = await connection.fetchval(
-                sql("builds.enqueue"),
-                tenant,
-                new_id("bld"),
-                request["trigger"],
-                request["is_full"],
-                request["hold"],
-                request["reason"],
-                request["request_id"],
-            )
-            if build_id is not None:
-                await connection.execute(
-                    sql("builds.take_up"), tenant, build_id, request["request_id"], request["is_full"], request["hold"]
-                )
-                logger.info(
-                    "queued a build: %s",
-                    request["trigger"],
-                    extra={"action": "build_queued", "tenant": tenant, "build_id": build_id},
-                )
-            return await connection.fetchrow(sql("builds.unfinished"), tenant)
+        return due is not None
 
     async def _keep_going(self, tenant: str, build: asyncpg.Record) -> None:
         """See to it that somebody works on an unfinished build; fail it when builder after builder dies over it."""
@@ -365,10 +343,3 @@ def _aborted_since(state: asyncpg.Record) -> bool:
     return state["newest_status"] == "aborted" and (
         state["moved_at"] is None or state["newest_created_at"] > state["moved_at"]
     )
-
-
-async def _paused(connection: Connection, tenant: str) -> bool:
-    state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
-    if state is not None and state["auto_paused_at"] is not None:
-        return True
-    return await connection.fetchrow(sql("snapshots.publishable_held"), tenant) is not None

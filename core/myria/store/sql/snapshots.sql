@@ -102,11 +102,20 @@ WHERE active_snapshots.snapshot_id = $3
 RETURNING snapshot_id;
 
 -- name: note_move
-INSERT INTO myria.pointer_moves (tenant_id, kind, from_snapshot_id, to_snapshot_id, actor, reason)
-VALUES ($1, $2, $3, $4, $5, $6);
+-- $7..$9: the Kubernetes resource that asked; else that of the build whose snapshot is published.
+INSERT INTO myria.pointer_moves (tenant_id, kind, from_snapshot_id, to_snapshot_id, actor, reason,
+                                 resource_name, resource_uid, manager)
+SELECT $1, $2, $3, $4, $5, $6, coalesce($7, b.resource_name), coalesce($8, b.resource_uid),
+       coalesce($9, b.resource_manager)
+FROM (SELECT) one
+LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = $4 AND $2 = 'publish' AND $7::text IS NULL
+LEFT JOIN myria.builds b ON b.tenant_id = $1 AND b.build_id = s.build_id;
+
+-- name: move_of_resource
+SELECT from_snapshot_id, to_snapshot_id FROM myria.pointer_moves WHERE tenant_id = $1 AND resource_uid = $2;
 
 -- name: moves
-SELECT kind, from_snapshot_id, to_snapshot_id, actor, reason, moved_at
+SELECT kind, from_snapshot_id, to_snapshot_id, actor, reason, moved_at, resource_name, resource_uid, manager
 FROM myria.pointer_moves WHERE tenant_id = $1 ORDER BY move_id DESC LIMIT $2;
 
 -- name: pause

@@ -16,7 +16,7 @@ ORDER BY e.event_seq DESC
 LIMIT 1;
 
 -- name: count_waiting
-SELECT count(*) FROM myria.rebuild_requests WHERE tenant_id = $1 AND build_id IS NULL;
+SELECT count(*) FROM myria.rebuild_requests WHERE tenant_id = $1 AND build_id IS NULL AND closed_at IS NULL;
 
 -- name: tenants_with_news
 -- Tenants whose log reaches past a number: one index look-up per tenant, and none of the events between. Only a hint:
@@ -35,7 +35,7 @@ WHERE l.tenant_id IS NOT NULL AND newest.event_seq > $1;
 
 -- name: tenants_waiting
 -- Tenants with a request nobody has taken up, or a build that has not ended.
-SELECT tenant_id FROM myria.rebuild_requests WHERE build_id IS NULL
+SELECT tenant_id FROM myria.rebuild_requests WHERE build_id IS NULL AND closed_at IS NULL
 UNION
 SELECT tenant_id FROM myria.builds WHERE finished_at IS NULL;
 

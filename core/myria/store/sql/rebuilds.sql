@@ -1,0 +1,134 @@
+-- name: installation
+SELECT installation_id::text FROM myria.installation;
+
+-- name: situation
+-- Everything about a resource ($2, its uid) of a tenant that is not its build: whether there is such a tenant, its
+-- request, its build's id, who is before it, what the pointer did for it.
+SELECT t.tenant_id IS NOT NULL AS tenant_known,
+       r.request_id, coalesce(r.suspended, false) AS suspended, r.closed_at IS NOT NULL AS closed,
+       b.tenant_id AS build_tenant_id, b.build_id,
+       (SELECT u.build_id FROM myria.builds u WHERE u.tenant_id = $1 AND u.finished_at IS NULL) AS unfinished_build_id,
+       (SELECT count(*) FROM myria.builds o
+        WHERE o.finished_at IS NULL AND o.resource_uid IS NOT NULL AND NOT o.suspended
+          AND (o.created_at, o.build_id) < (b.created_at, b.build_id)) AS ahead,
+       t.auto_paused_at IS NOT NULL AS paused,
+       m.from_snapshot_id AS moved_from, m.to_snapshot_id AS moved_to, m.moved_at,
+       a.snapshot_id AS active_snapshot_id, av.parent_snapshot_id AS active_parent_id
+FROM (SELECT) AS one
+LEFT JOIN myria.tenants t ON t.tenant_id = $1
+LEFT JOIN myria.rebuild_requests r ON r.resource_uid = $2
+LEFT JOIN myria.builds b ON b.resource_uid = $2
+LEFT JOIN LATERAL (
+    SELECT x.from_snapshot_id, x.to_snapshot_id, x.moved_at FROM myria.pointer_moves x
+    WHERE x.tenant_id = $1 AND x.resource_uid = $2) m ON true
+LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
+LEFT JOIN myria.snapshots av ON av.tenant_id = $1 AND av.snapshot_id = a.snapshot_id
+LIMIT 1;
+
+-- name: ask
+-- A resource that a person made asks once.
+INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor,
+                                    resource_name, resource_uid, resource_manager, suspended)
+VALUES ($1, $2, 'resource:' || $9, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+ON CONFLICT DO NOTHING;
+
+-- name: name_resource
+-- The intention to make a resource, before it is made.
+UPDATE myria.rebuild_requests SET resource_name = $3
+WHERE tenant_id = $1 AND request_id = $2 AND resource_name IS NULL AND build_id IS NULL AND closed_at IS NULL
+RETURNING request_id;
+
+-- name: adopt
+-- The resource that was made out of a request finds it; nobody else's label can.
+UPDATE myria.rebuild_requests SET resource_uid = $4, made_resource = true, resource_manager = 'myria-operator'
+WHERE tenant_id = $1 AND request_id = $2 AND resource_name = $3 AND build_id IS NULL AND closed_at IS NULL
+  AND resource_uid IS NULL
+RETURNING request_id;
+
+-- name: next_to_make
+-- The request that becomes a resource next: none while the tenant has a build, or a resource that waits for one.
+SELECT r.request_id, r.cause_key, r.trigger, r.is_full, r.hold, r.reason, r.resource_name
+FROM myria.rebuild_requests r
+WHERE r.tenant_id = $1 AND r.build_id IS NULL AND r.closed_at IS NULL AND r.resource_uid IS NULL
+  AND (r.trigger = 'manual' OR NOT $2)
+  AND NOT EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.finished_at IS NULL)
+  AND NOT EXISTS (SELECT FROM myria.rebuild_requests w
+                  WHERE w.tenant_id = $1 AND w.build_id IS NULL AND w.closed_at IS NULL AND NOT w.suspended
+                    AND w.resource_uid IS NOT NULL)
+ORDER BY r.resource_name IS NULL, r.trigger <> 'manual', r.created_at, r.request_id
+LIMIT 1;
+
+-- name: suspend_request
+UPDATE myria.rebuild_requests SET suspended = $2 WHERE resource_uid = $1 AND suspended <> $2;
+
+-- name: suspend_build
+UPDATE myria.builds SET suspended = $3 WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL AND suspended <> $3;
+
+-- name: close_request
+-- Whatever of the resource ended or went away: its request is never taken up.
+UPDATE myria.rebuild_requests SET closed_at = clock_timestamp()
+WHERE resource_uid = $1 AND build_id IS NULL AND closed_at IS NULL;
+
+-- name: note_job
+UPDATE myria.builds SET job_uid = $3 WHERE tenant_id = $1 AND build_id = $2 AND job_uid IS NULL;
+
+-- name: dirty_scopes
+-- How many scopes a build of the tenant would work on, counted up to a limit.
+SELECT count(*) FROM (
+    SELECT e.scope_id FROM myria.events e
+    WHERE e.tenant_id = $1 AND NOT e.internal
+      AND e.event_seq > coalesce((SELECT s.cutoff FROM myria.active_snapshots a
+                                  JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
+                                  WHERE a.tenant_id = $1), 0)
+    GROUP BY e.scope_id LIMIT $2) few;
+
+-- name: all_scopes
+SELECT count(*) FROM (SELECT FROM myria.scopes s WHERE s.tenant_id = $1 LIMIT $2) few;
+
+-- name: changes
+-- Builds and requests of resources that changed in a transaction that was not yet seen to be over at the horizon given;
+-- and the next horizon. Exact: whatever commits later has an id of at least that.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon, c.kind, c.tenant_id, c.id, c.resource_name,
+       c.resource_uid, c.revision::text AS revision, c.ended
+FROM (SELECT) AS one
+LEFT JOIN (
+    SELECT 'build' AS kind, b.tenant_id, b.build_id AS id, b.resource_name, b.resource_uid, b.revision,
+           b.finished_at IS NOT NULL AS ended
+    FROM myria.builds b WHERE b.revision >= $1::text::xid8
+    UNION ALL
+    SELECT 'request', r.tenant_id, r.request_id, r.resource_name, r.resource_uid, r.revision, false
+    FROM myria.rebuild_requests r WHERE r.revision >= $1::text::xid8
+) c ON true;
+
+-- name: waiting
+-- Resources that wait for their turn: requests, and builds that have no Job yet.
+SELECT r.tenant_id, r.resource_name, r.resource_uid FROM myria.rebuild_requests r
+WHERE r.build_id IS NULL AND r.closed_at IS NULL AND r.resource_uid IS NOT NULL
+UNION ALL
+SELECT b.tenant_id, b.resource_name, b.resource_uid FROM myria.builds b
+WHERE b.finished_at IS NULL AND b.resource_uid IS NOT NULL AND b.job_uid IS NULL;
+
+-- name: unfinished
+-- Every unfinished build, for the sweep; idle_s: seconds since anybody was seen to work on it.
+SELECT b.tenant_id, b.build_id, b.resource_name, b.resource_uid, b.job_uid,
+       coalesce(b.lease_until > clock_timestamp(), false) AS alive,
+       extract(epoch FROM clock_timestamp() - greatest(b.created_at, b.lease_until))::double precision AS idle_s
+FROM myria.builds b WHERE b.finished_at IS NULL;
+
+-- name: of_resource_name
+-- What is unfinished of resources of a name, whichever uid they had.
+SELECT b.tenant_id, b.build_id, b.resource_uid FROM myria.builds b
+WHERE b.resource_name = $1 AND b.resource_uid IS NOT NULL AND b.finished_at IS NULL
+UNION ALL
+SELECT r.tenant_id, NULL, r.resource_uid FROM myria.rebuild_requests r
+WHERE r.resource_name = $1 AND r.resource_uid IS NOT NULL AND r.build_id IS NULL AND r.closed_at IS NULL;
+
+-- name: made_resources
+-- Which of these resources the operator made out of requests.
+SELECT r.resource_uid FROM myria.rebuild_requests r WHERE r.resource_uid = ANY ($1::text[]) AND r.made_resource;
+
+-- name: has_waiting
+-- Whether a resource of the tenant waits for its build.
+SELECT EXISTS (SELECT FROM myria.rebuild_requests r
+               WHERE r.tenant_id = $1 AND r.build_id IS NULL AND r.closed_at IS NULL AND NOT r.suspended
+                 AND r.resource_uid IS NOT NULL);

@@ -1,0 +1,205 @@
+"""What the operator looks at, as frozen values: a MyriaRebuild, its Job, its tenant's situation. No I/O in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import asyncpg
+
+Json = dict[str, Any]
+
+GROUP: Final = "myria.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+PLURAL: Final = "myriarebuilds"
+KIND: Final = "MyriaRebuild"
+MANAGER: Final = "myria-operator"
+"""The field manager under which the operator writes."""
+REQUEST_LABEL: Final = "myria.dev/request"
+"""On resources of the operator's making: the row of `rebuild_requests` they were made from."""
+
+_TRIGGERS: Final = {"Manual": "manual", "Inactivity": "inactivity", "TailThreshold": "tail_threshold"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuild:
+    """A MyriaRebuild as the API server returned it; `spec` and `status` are its own dicts, never changed."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    resource_version: str
+    created_at: str
+    deleting: bool
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+    managed_fields: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def from_object(cls, found: Mapping[str, Any]) -> Rebuild:
+        """Return the value of an API object."""
+        metadata = found["metadata"]
+        return cls(
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=metadata["uid"],
+            generation=metadata.get("generation", 0),
+            resource_version=metadata["resourceVersion"],
+            created_at=metadata.get("creationTimestamp", ""),
+            deleting="deletionTimestamp" in metadata,
+            labels=metadata.get("labels") or {},
+            spec=found.get("spec") or {},
+            status=found.get("status") or {},
+            managed_fields=metadata.get("managedFields") or (),
+        )
+
+    @property
+    def tenant(self) -> str:
+        """The tenant it is about."""
+        return str(self.spec.get("tenant", ""))
+
+    @property
+    def trigger(self) -> str:
+        """Its trigger as the database calls it."""
+        return _TRIGGERS.get(self.spec.get("trigger", "Manual"), "manual")
+
+    @property
+    def build(self) -> Mapping[str, Any]:
+        """How to build; empty for a default build."""
+        return self.spec.get("build") or {}
+
+    @property
+    def rollback_to(self) -> str | None:
+        """The snapshot to go back to, or `previous`; None for a build."""
+        rollback = self.spec.get("rollback")
+        return None if rollback is None else str(rollback["to"])
+
+    def wants(self, switch: str) -> bool:
+        """Tell whether `suspend`, `abort` or `approve` is set."""
+        return bool(self.spec.get(switch))
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """Return one of its conditions as they were written, or an empty mapping."""
+        for one in self.status.get("conditions") or ():
+            if one.get("type") == kind:
+                return one  # type: ignore[no-any-return]
+        return {}
+
+    def manager_of(self, *path: str) -> str | None:
+        """Return who last wrote a field of the spec, as they called themselves; see managedFields."""
+        wanted = [f"f:{part}" for part in ("spec", *path)]
+        found: tuple[str, str] | None = None
+        for entry in self.managed_fields:
+            fields: Any = entry.get("fieldsV1") or {}
+            for part in wanted:
+                fields = fields.get(part) if isinstance(fields, Mapping) else None
+            if fields is not None:
+                found = max(found or ("", ""), (str(entry.get("time", "")), str(entry.get("manager", ""))))
+        return found[1] if found is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A Job; `failed_reason` and `failed_message` are those of its condition Failed."""
+
+    name: str
+    uid: str
+    owner_uid: str | None
+    active: int
+    complete: bool
+    failed: bool
+    failed_reason: str = ""
+    failed_message: str = ""
+    suspend: bool = False
+    parallelism: int = 1
+    deadline_s: int | None = None
+    deleting: bool = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the Job controller is done with it."""
+        return self.complete or self.failed
+
+    @property
+    def halted(self) -> bool:
+        """Whether it was told to run no pods."""
+        return self.suspend or self.parallelism == 0
+
+    @classmethod
+    def from_object(cls, found: Mapping[str, Any]) -> Job:
+        """Return the value of an API object."""
+        metadata, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
+        owners = [one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")]
+        ended = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
+        failed = ended.get("Failed")
+        return cls(
+            name=metadata["name"],
+            uid=metadata["uid"],
+            owner_uid=owners[0] if owners else None,
+            active=status.get("active", 0),
+            complete="Complete" in ended,
+            failed=failed is not None,
+            failed_reason=(failed or {}).get("reason", ""),
+            failed_message=(failed or {}).get("message", ""),
+            suspend=bool(spec.get("suspend")),
+            parallelism=spec.get("parallelism", 1),
+            deadline_s=spec.get("activeDeadlineSeconds"),
+            deleting="deletionTimestamp" in metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the database says about a resource beside its build (`rebuilds.situation`).
+
+    `ahead`: unfinished builds of the installation that come before this one's.
+    """
+
+    tenant_known: bool
+    request_id: str | None = None
+    suspended: bool = False
+    closed: bool = False
+    build_tenant: str | None = None
+    build_id: str | None = None
+    unfinished_build_id: str | None = None
+    ahead: int = 0
+    paused: bool = False
+    moved_from: str | None = None
+    moved_to: str | None = None
+    moved_at: datetime | None = None
+    active_snapshot_id: str | None = None
+    active_parent_id: str | None = None
+
+    @classmethod
+    def from_row(cls, row: asyncpg.Record) -> Situation:
+        """Return the value of a row of `rebuilds.situation`."""
+        return cls(
+            tenant_known=row["tenant_known"],
+            request_id=row["request_id"],
+            suspended=row["suspended"],
+            closed=row["closed"],
+            build_tenant=row["build_tenant_id"],
+            build_id=row["build_id"],
+            unfinished_build_id=row["unfinished_build_id"],
+            ahead=row["ahead"],
+            paused=bool(row["paused"]),
+            moved_from=row["moved_from"],
+            moved_to=row["moved_to"],
+            moved_at=row["moved_at"],
+            active_snapshot_id=row["active_snapshot_id"],
+            active_parent_id=row["active_parent_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A snapshot that a rollback may go to; `problem` is a reason of `reasons.py`, with a message, when it may not."""
+
+    snapshot_id: str | None = None
+    problem: str | None = None
+    message: str = ""

@@ -1,0 +1,202 @@
+"""The Job of a build as a pure function of the installation's pod template and the resource's few fields.
+
+A MyriaRebuild never chooses image, command, volumes or service account: whoever may write one could otherwise run any
+program beside the database's Secret.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from myria.building.report import BuildFacts
+from myria.errors import ConfigurationError
+from myria.settings import REBUILD_VARIABLES, OperatorSettings
+from myria_operator.facts import API_VERSION, KIND, Json, Rebuild
+from myria_operator.naming import job_name
+
+CONTAINER: Final = "builder"
+BAD_INPUT_STATUSES: Final = (2, 3, 6)
+"""Exit statuses of a builder that no retry mends: wrong arguments, no such build, a wrong set-up (docs/errors.md)."""
+ENDED_STATUSES: Final = (4, 7)
+"""Exit statuses of a builder whose build has ended without a result: another pod would find the same."""
+STOP_DEADLINE_S: Final = 1
+"""The deadline that stops a Job at once and keeps it, with its failed pods' logs."""
+
+COMPONENT_LABELS: Final = {
+    "app.kubernetes.io/name": "myria",
+    "app.kubernetes.io/component": "builder",
+    "app.kubernetes.io/managed-by": "myria-operator",
+}
+SELECTOR: Final = ",".join(f"{key}={value}" for key, value in COMPONENT_LABELS.items())
+"""Jobs of the operator's making, for the API server to filter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTemplate:
+    """The checked `template` of a PodTemplate: metadata and spec of a build's pod."""
+
+    template: Mapping[str, Any]
+
+
+def read_pod_template(path: Path) -> PodTemplate:
+    """Return the template in a file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or a pod made from it could not run a build.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the pod template {path} cannot be read: {error.strerror}; set operator.pod_template",
+            field="operator.pod_template",
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"the pod template {path} is not YAML: {error}", field="operator.pod_template"
+        ) from error
+    return checked_pod_template(document, str(path))
+
+
+def checked_pod_template(document: Any, where: str) -> PodTemplate:
+    """Return the template of a PodTemplate object.
+
+    Raises:
+        ConfigurationError: a pod made from it could not run a build; the message says what to change.
+    """
+
+    def refuse(what: str) -> ConfigurationError:
+        return ConfigurationError(f"the pod template {where} {what}", field="operator.pod_template")
+
+    if not isinstance(document, dict) or document.get("kind") != "PodTemplate" or document.get("apiVersion") != "v1":
+        raise refuse("must be one object of apiVersion v1 and kind PodTemplate")
+    template = document.get("template")
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise refuse("has no template.spec")
+    spec = template["spec"]
+    containers = spec.get("containers")
+    if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers):
+        raise refuse("has no list of containers")
+    builders = [one for one in containers if one.get("name") == CONTAINER]
+    if len(builders) != 1:
+        raise refuse(f"must have exactly one container named {CONTAINER}")
+    if len(containers) > 1:
+        raise refuse(f"must have no container beside {CONTAINER}, which would keep a pod from ending")
+    builder = builders[0]
+    if not builder.get("image"):
+        raise refuse(f"names no image for the container {CONTAINER}")
+    if builder.get("args"):
+        raise refuse(f"must leave args of the container {CONTAINER} to the operator; put them into command")
+    if spec.get("restartPolicy", "Never") != "Never":
+        raise refuse("must have restartPolicy Never")
+    if spec.get("activeDeadlineSeconds") is not None:
+        raise refuse("must leave activeDeadlineSeconds out; it belongs to the Job (operator.deadline_s)")
+    taken = {one.get("name") for one in builder.get("env") or ()} & set(REBUILD_VARIABLES)
+    if taken:
+        raise refuse(f"must not set {', '.join(sorted(taken))}; the operator does")
+    return PodTemplate(template=template)
+
+
+def pods_of(rebuild: Rebuild, scopes: int, settings: OperatorSettings) -> int:
+    """Return how many pods share a build: what was asked for, at most one per changed scope, at least one."""
+    asked = int(rebuild.build.get("parallelism", settings.default_parallelism))
+    return max(1, min(asked, scopes))
+
+
+def manifest(
+    rebuild: Rebuild, build: BuildFacts, template: PodTemplate, settings: OperatorSettings, *, pods: int
+) -> Json:
+    """Return the Job of a build, to be POSTed and never applied."""
+    name = job_name(rebuild.name, rebuild.uid)
+    labels = {**COMPONENT_LABELS, "myria.dev/rebuild-uid": rebuild.uid}
+    wanted = rebuild.build
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": rebuild.namespace,
+            "labels": labels,
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "name": rebuild.name,
+                    "uid": rebuild.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": False,
+                }
+            ],
+        },
+        "spec": {
+            "completions": pods,
+            "parallelism": pods,
+            "completionMode": "NonIndexed",
+            "backoffLimit": wanted.get("backoffLimit", settings.backoff_limit),
+            "activeDeadlineSeconds": wanted.get("deadlineSeconds", settings.deadline_s),
+            "ttlSecondsAfterFinished": wanted.get("jobTTLSeconds", settings.job_ttl_s),
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {
+                            "containerName": CONTAINER,
+                            "operator": "In",
+                            "values": sorted((*BAD_INPUT_STATUSES, *ENDED_STATUSES)),
+                        },
+                    },
+                    {
+                        "action": "Ignore",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    },
+                ]
+            },
+            "template": _pod(rebuild, build, template, labels),
+        },
+    }
+
+
+def suspension(*, suspend: bool, pods: int, understood: bool | None) -> Json:
+    """Return the patch that takes a Job's pods away or lets them come back.
+
+    `understood`: whether the API server keeps `suspend` (from 1.21 on); False: run no pods instead. None: try it.
+    """
+    spec: Json = {"suspend": suspend}
+    if understood is False:
+        spec["parallelism"] = 0 if suspend else pods
+    elif not suspend:
+        spec["parallelism"] = pods
+    return {"spec": spec}
+
+
+def _pod(rebuild: Rebuild, build: BuildFacts, template: PodTemplate, labels: Mapping[str, str]) -> Json:
+    pod: Json = copy.deepcopy(dict(template.template))
+    metadata = pod.setdefault("metadata", {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    metadata.pop("name", None)
+    metadata.pop("namespace", None)
+    spec = pod["spec"]
+    spec["restartPolicy"] = "Never"
+    (container,) = spec["containers"]
+    container["args"] = ["--tenant", build.tenant, "--build", build.row.build_id]
+    values = dict(zip(REBUILD_VARIABLES, (rebuild.namespace, rebuild.name, rebuild.uid), strict=True))
+    container["env"] = [
+        *(container.get("env") or []),
+        *({"name": name, "value": value} for name, value in values.items()),
+    ]
+    wanted = rebuild.build
+    if wanted.get("resources"):
+        container["resources"] = copy.deepcopy(dict(wanted["resources"]))
+    if wanted.get("nodeSelector"):
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **wanted["nodeSelector"]}
+    if wanted.get("tolerations"):
+        spec["tolerations"] = [*(spec.get("tolerations") or []), *copy.deepcopy(list(wanted["tolerations"]))]
+    if wanted.get("priorityClassName"):
+        spec["priorityClassName"] = wanted["priorityClassName"]
+    return pod

@@ -1,0 +1,306 @@
+"""The database as the operator uses it: the core's registry and queue, and what a resource means to them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from myria import errors
+from myria.building.finish import end_without_result
+from myria.building.model import Outcome, Resource
+from myria.building.queue import automatic_builds_pause, take_up
+from myria.building.report import BuildFacts
+from myria.ids import new_id
+from myria.registry import Registry
+from myria.settings import Settings
+from myria.store.database import ALL_TENANTS, Database
+from myria.store.queries import sql
+from myria_operator import reasons
+from myria_operator.facts import Rebuild, Situation, Target
+from myria_operator.failpoints import write
+
+logger = logging.getLogger(__name__)
+
+_REASON = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A build or a request of a resource that changed; `ended` tells that a build has."""
+
+    tenant: str
+    name: str | None
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """An unfinished build; `idle_s` are the seconds since anybody was seen to work on it."""
+
+    tenant: str
+    build_id: str
+    name: str | None
+    uid: str | None
+    alive: bool
+    idle_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToMake:
+    """A request that is to become a resource."""
+
+    tenant: str
+    request_id: str
+    cause_key: str
+    trigger: str
+    is_full: bool
+    hold: bool
+    reason: str | None
+    name: str | None
+
+
+class Ledger:
+    """Everything the operator reads and writes in PostgreSQL; each method is one transaction and can be repeated."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._registry = Registry(database, settings)
+        self._installation: str | None = None
+        self._horizon = "0"
+        self._seen: set[tuple[str, str]] = set()
+
+    async def installation(self) -> str:
+        """Return the id of this installation's database."""
+        if self._installation is None:
+            async with self._database.read(ALL_TENANTS) as connection:
+                self._installation = str(await connection.fetchval(sql("rebuilds.installation")))
+        return self._installation
+
+    async def look(self, rebuild: Rebuild) -> tuple[Situation, BuildFacts | None]:
+        """Return what the database says about a resource and its build, as of one moment."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            row = await connection.fetchrow(sql("rebuilds.situation"), rebuild.tenant, rebuild.uid)
+            if row is None:
+                raise errors.InternalError("a resource's situation gave no row")
+            situation = Situation.from_row(row)
+            found = None
+            if situation.build_id is not None:
+                found = await connection.fetchrow(sql("builds.facts"), situation.build_tenant, situation.build_id)
+        return situation, BuildFacts.from_row(found) if found is not None else None
+
+    async def target(self, rebuild: Rebuild, situation: Situation) -> Target:
+        """Return the snapshot a rollback means: what was resolved once stays."""
+        wanted = rebuild.rollback_to
+        resolved = rebuild.status.get("snapshotID")
+        if resolved is not None:
+            wanted = str(resolved)
+        elif wanted == "previous":
+            if situation.active_parent_id is None:
+                message = "the active snapshot has no parent to go back to"
+                if situation.active_snapshot_id is None:
+                    message = "no snapshot is active yet, so there is none to go back to"
+                return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
+            wanted = situation.active_parent_id
+        try:
+            found = await self._registry.snapshot(rebuild.tenant, wanted or "")
+        except errors.SnapshotNotFound:
+            if rebuild.rollback_to == "previous" and resolved is None:
+                message = "the parent of the active snapshot is no longer kept"
+                return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
+            message = f"the tenant has no snapshot {wanted}; `myria snapshots` lists those that are kept"
+            return Target(problem=reasons.UNKNOWN_SNAPSHOT, message=message)
+        if found["status"] not in {"active", "archived"}:
+            message = f"snapshot {wanted} is {found['status']}, and only one that was active can be gone back to"
+            return Target(problem=reasons.SNAPSHOT_NOT_RESTORABLE, message=message)
+        return Target(snapshot_id=wanted)
+
+    async def ask(self, rebuild: Rebuild) -> None:
+        """Write a resource's request, once."""
+        build = rebuild.build
+        manager = rebuild.manager_of("tenant")
+        async with write("ask"), self._database.write(ALL_TENANTS) as connection:
+            await connection.execute(
+                sql("rebuilds.ask"),
+                rebuild.tenant,
+                new_id("req"),
+                rebuild.trigger,
+                bool(build.get("full")),
+                build.get("publish") == "Hold",
+                _reason(rebuild),
+                f"MyriaRebuild {rebuild.name}",
+                rebuild.name,
+                rebuild.uid,
+                manager,
+                rebuild.wants("suspend"),
+            )
+
+    async def adopt(self, tenant: str, request_id: str, name: str, uid: str) -> bool:
+        """Tie a resource to the request it was made from; False when that is another's, or is over."""
+        async with write("adopt"), self._database.write(ALL_TENANTS) as connection:
+            return await connection.fetchval(sql("rebuilds.adopt"), tenant, request_id, name, uid) is not None
+
+    async def suspend_request(self, rebuild: Rebuild, *, suspended: bool) -> None:
+        """Let a waiting request be passed over, or take its place again."""
+        async with write("suspend_request"), self._database.write(ALL_TENANTS) as connection:
+            await connection.execute(sql("rebuilds.suspend_request"), rebuild.uid, suspended)
+
+    async def suspend_build(self, build: BuildFacts, *, suspended: bool) -> None:
+        """Let a build take no slot of the installation, or take one again."""
+        async with write("suspend_build"), self._database.write(build.tenant) as connection:
+            await connection.execute(sql("rebuilds.suspend_build"), build.tenant, build.row.build_id, suspended)
+
+    async def close_request(self, uid: str) -> None:
+        """See to it that a request of a resource that is over is never taken up."""
+        async with write("close_request"), self._database.write(ALL_TENANTS) as connection:
+            await connection.execute(sql("rebuilds.close_request"), uid)
+
+    async def take_up(self, tenant: str) -> None:
+        """Turn the tenant's next request into its build."""
+        async with write("take_up"):
+            await take_up(self._database, tenant, only_resources=True)
+
+    async def note_job(self, build: BuildFacts, uid: str) -> None:
+        """Record that a build's Job was made: no other ever is."""
+        async with write("note_job"), self._database.write(build.tenant) as connection:
+            await connection.execute(sql("rebuilds.note_job"), build.tenant, build.row.build_id, uid)
+
+    async def scopes_to_build(self, build: BuildFacts, limit: int) -> int:
+        """Return how many scopes a build will work on, counted up to a limit."""
+        statement = "rebuilds.all_scopes" if build.row.is_full else "rebuilds.dirty_scopes"
+        async with self._database.read(build.tenant) as connection:
+            return int(await connection.fetchval(sql(statement), build.tenant, limit))
+
+    async def end_build(self, tenant: str, build_id: str, reason: str, message: str) -> None:
+        """Fail a build that nobody can end any more; one that has ended stays as it is."""
+        error = errors.BuildInterrupted(message, reason=reason)
+        async with write("end_build"):
+            await end_without_result(
+                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+            )
+
+    async def abort(self, tenant: str, build_id: str) -> None:
+        """Abort a build, or give up a held one; one that ended otherwise stays as it is."""
+        async with write("abort"):
+            await self._registry.abort(tenant, build_id)
+        await self._registry.tidy(tenant)
+
+    async def publish(self, rebuild: Rebuild, build: BuildFacts) -> None:
+        """Publish a held build; where the pointer moved meanwhile, or it was given up, nothing happens."""
+        if build.row.snapshot_id is None:
+            return
+        resource = _resource(rebuild, "approve")
+        try:
+            async with write("publish"):
+                await self._registry.publish(
+                    build.tenant,
+                    build.row.snapshot_id,
+                    actor=_actor(resource),
+                    reason=_reason(rebuild),
+                    resource=resource,
+                )
+        except (errors.ConflictError, errors.NotFoundError) as error:
+            logger.info("not published: %s", error.message, extra={"action": "publish_refused", "name": rebuild.name})
+
+    async def roll_back(self, rebuild: Rebuild, target: str) -> None:
+        """Move the pointer back once; where that is not possible any more, nothing happens."""
+        resource = _resource(rebuild, "rollback")
+        try:
+            async with write("roll_back"):
+                await self._registry.rollback(
+                    rebuild.tenant, target, actor=_actor(resource), reason=_reason(rebuild), resource=resource
+                )
+        except (errors.ConflictError, errors.NotFoundError) as error:
+            logger.info("not moved: %s", error.message, extra={"action": "rollback_refused", "name": rebuild.name})
+
+    async def changes(self) -> list[Change]:
+        """Return the resources' builds and requests that changed since the last call; the first returns all."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("rebuilds.changes"), self._horizon)
+        found = [row for row in rows if row["kind"] is not None]
+        news = [row for row in found if (row["id"], row["revision"]) not in self._seen]
+        self._seen = {(row["id"], row["revision"]) for row in found}
+        self._horizon = rows[0]["horizon"]
+        return [Change(tenant=row["tenant_id"], name=row["resource_name"], ended=row["ended"]) for row in news]
+
+    async def waiting(self) -> list[str]:
+        """Return the names of resources that wait for their turn."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("rebuilds.waiting"))
+        return [row["resource_name"] for row in rows]
+
+    async def unfinished(self) -> list[Unfinished]:
+        """Return every unfinished build."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("rebuilds.unfinished"))
+        return [
+            Unfinished(
+                tenant=row["tenant_id"],
+                build_id=row["build_id"],
+                name=row["resource_name"],
+                uid=row["resource_uid"],
+                alive=row["alive"],
+                idle_s=row["idle_s"],
+            )
+            for row in rows
+        ]
+
+    async def of_name(self, name: str) -> list[tuple[str, str | None, str]]:
+        """Return (tenant, build id or None for a request, resource's uid) of what is unfinished under a name."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("rebuilds.of_resource_name"), name)
+        return [(row["tenant_id"], row["build_id"], row["resource_uid"]) for row in rows]
+
+    async def waiting_uids(self) -> list[tuple[str, str]]:
+        """Return (name, uid) of the resources that wait for their turn."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("rebuilds.waiting"))
+        return [(row["resource_name"], row["resource_uid"]) for row in rows]
+
+    async def made(self, uids: list[str]) -> set[str]:
+        """Return which of these resources are of the operator's making."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("rebuilds.made_resources"), uids)
+        return {row["resource_uid"] for row in rows}
+
+    async def next_to_make(self, tenant: str) -> ToMake | None:
+        """Return the tenant's request that is to become a resource now, if any."""
+        async with self._database.read(tenant) as connection:
+            is_paused = await automatic_builds_pause(connection, tenant)
+            row = await connection.fetchrow(sql("rebuilds.next_to_make"), tenant, is_paused)
+        if row is None:
+            return None
+        return ToMake(
+            tenant=tenant,
+            request_id=row["request_id"],
+            cause_key=row["cause_key"],
+            trigger=row["trigger"],
+            is_full=row["is_full"],
+            hold=row["hold"],
+            reason=row["reason"],
+            name=row["resource_name"],
+        )
+
+    async def has_waiting(self, tenant: str) -> bool:
+        """Tell whether a resource of the tenant waits for its build."""
+        async with self._database.read(tenant) as connection:
+            return bool(await connection.fetchval(sql("rebuilds.has_waiting"), tenant))
+
+    async def name_resource(self, made: ToMake, name: str) -> bool:
+        """Record the intention to make a resource; False when the request was taken up meanwhile."""
+        async with write("name_resource"), self._database.write(made.tenant) as connection:
+            named = await connection.fetchval(sql("rebuilds.name_resource"), made.tenant, made.request_id, name)
+        return named is not None
+
+
+def _resource(rebuild: Rebuild, field: str) -> Resource:
+    return Resource(name=rebuild.name, uid=rebuild.uid, manager=rebuild.manager_of(field))
+
+
+def _actor(resource: Resource) -> str:
+    return f"MyriaRebuild {resource.name}"
+
+
+def _reason(rebuild: Rebuild) -> str | None:
+    reason = rebuild.spec.get("reason")
+    return str(reason)[:_REASON] if reason is not None else None

@@ -1,0 +1,118 @@
+"""A queue of keys: each waits there at most once, is worked on by one task at a time, and comes back after a failure.
+
+What it does not do: remember anything but keys. Whoever works on a key reads the world anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from myria.errors import MyriaError
+
+logger = logging.getLogger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+
+_FIRST_BACKOFF_S: Final = 0.2
+_LONGEST_BACKOFF_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    due: float
+    """When to work on it, by the monotonic clock; infinity: it is being worked on, and nothing new has come."""
+    running: bool = False
+    failures: int = 0
+
+
+class Queue(Generic[Key]):
+    """Works on keys with `work`, at most `workers` of them at once.
+
+    A key that is added while it is worked on is worked on again afterwards. A failure is logged and tried again after a
+    wait that doubles up to half a minute; a new `add` does not shorten it.
+    """
+
+    def __init__(self, work: Callable[[Key], Awaitable[float | None]], *, workers: int) -> None:
+        self._work = work
+        self._slots = asyncio.Semaphore(workers)
+        self._entries: dict[Key, _Entry] = {}
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ticked_at = time.monotonic()
+        """When the queue last looked for something to do: it does so every second, whatever fails."""
+
+    def add(self, key: Key, *, after_s: float = 0.0) -> None:
+        """Have a key worked on, now or later."""
+        due = time.monotonic() + after_s
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = _Entry(due=due)
+        elif not entry.failures or entry.running:
+            entry.due = min(entry.due, due)
+        self._wake.set()
+
+    def __len__(self) -> int:
+        """How many keys wait or are worked on."""
+        return len(self._entries)
+
+    async def run(self) -> None:
+        """Work until cancelled; then let go of everything."""
+        try:
+            while True:
+                self.ticked_at = now = time.monotonic()
+                for key, entry in list(self._entries.items()):
+                    if not entry.running and entry.due <= now and not self._slots.locked():
+                        await self._slots.acquire()
+                        entry.running, entry.due = True, float("inf")
+                        task = asyncio.create_task(self._one(key, entry))
+                        self._tasks.add(task)
+                        task.add_done_callback(self._tasks.discard)
+                self._wake.clear()
+                waiting = [] if self._slots.locked() else [one.due for one in self._entries.values() if not one.running]
+                wait = min([1.0, *(max(0.0, due - now) for due in waiting)])
+                try:
+                    async with asyncio.timeout(wait):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _one(self, key: Key, entry: _Entry) -> None:
+        again: float | None = None
+        try:
+            again = await self._work(key)
+            entry.failures = 0
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            entry.failures += 1
+            longest = min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(entry.failures - 1, 20))
+            again = longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+            entry.due = float("inf")
+            known = isinstance(error, (MyriaError, OSError, TimeoutError))
+            logger.log(
+                logging.WARNING if known else logging.ERROR,
+                "%s waits %.1f s: %s",
+                key,
+                again,
+                error or type(error).__name__,
+                exc_info=None if known else error,
+                extra={"action": "reconcile_waits", "key": str(key), "failures": entry.failures},
+            )
+        finally:
+            self._slots.release()
+            entry.running = False
+            if again is not None:
+                entry.due = min(entry.due, time.monotonic() + again)
+            if entry.due == float("inf"):
+                self._entries.pop(key, None)
+            self._wake.set()

@@ -1,0 +1,376 @@
+"""Reconcile one MyriaRebuild: read everything, derive its status, write what differs, do what is next, and again.
+
+Level-based: what happened before does not matter, nor who was interrupted where. The resource is read first, then its
+Job, then the database, so that what a finished Job did is always seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from myria.errors import ClusterRefused, ClusterUnavailable, UnavailableError
+from myria.settings import OperatorSettings
+from myria_operator import reasons, status
+from myria_operator.api import Api
+from myria_operator.facts import API_VERSION, KIND, MANAGER, PLURAL, REQUEST_LABEL, Job, Json, Rebuild, Situation
+from myria_operator.jobs import STOP_DEADLINE_S, PodTemplate, manifest, pods_of, suspension
+from myria_operator.ledger import Ledger
+from myria_operator.naming import event_name, job_name
+from myria_operator.status import View
+from myria_operator.steps import Do, Step, next_step
+
+logger = logging.getLogger(__name__)
+
+_STEPS: Final = 12
+"""Steps of one resource in a row; then others have their turn."""
+_CHECK_AGAIN_S: Final = 10.0
+"""Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
+_PODS_AFTER_S: Final = 5.0
+
+
+class Reconciler:
+    """Reconciles resources by name."""
+
+    def __init__(self, api: Api, ledger: Ledger, template: PodTemplate, settings: OperatorSettings) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._template = template
+        self._settings = settings
+        self._keeps_suspend: bool | None = None
+        """Whether the API server keeps a Job's `suspend`; None until it was tried."""
+
+    async def reconcile(self, name: str) -> float | None:
+        """Bring one resource forward; return after how many seconds to look again, None when an event will tell.
+
+        Raises:
+            UnavailableError, ClusterRefused: try again later.
+        """
+        for _ in range(_STEPS):
+            found = await self._api.rebuild(name)
+            if found is None:
+                await self.gone(name, None)
+                return None
+            rebuild = Rebuild.from_object(found)
+            if rebuild.deleting:
+                await self.gone(name, None)
+                return None
+            await self.gone(name, rebuild.uid)
+            again = await self._once(rebuild)
+            if again is not _MORE:
+                return again
+        return 0.0
+
+    async def gone(self, name: str, uid: str | None) -> None:
+        """End what belongs to resources of a name that are no more: all but `uid`."""
+        for tenant, build_id, owner in await self._ledger.of_name(name):
+            if owner == uid:
+                continue
+            logger.info("a resource is gone", extra={"action": "resource_gone", "name": name, "uid": owner})
+            if build_id is not None:
+                await self._ledger.abort(tenant, build_id)
+            else:
+                await self._ledger.close_request(owner)
+            await self._delete_job(name, owner)
+
+    async def _once(self, rebuild: Rebuild) -> float | None:
+        owner = rebuild.status.get("installationID")
+        try:
+            installation = await self._ledger.installation()
+        except UnavailableError as error:
+            if owner is None:
+                raise
+            await self._tell_trouble(rebuild, str(owner), error)
+            raise
+        if owner is None:
+            return await self._claim(rebuild, installation)
+        if owner != installation:
+            return None
+        if status.settled(rebuild) and not _needs_attention(rebuild):
+            return None
+        try:
+            view = await self._look(rebuild, installation)
+            derived = status.derive(view)
+            if await self._write(rebuild, derived):
+                return _MORE
+            step = next_step(view, derived.succeeded.status)
+            if step.do is Do.NOTHING:
+                return _again(view)
+            logger.info("%s", step.do, extra={"action": step.do.value, "name": rebuild.name, "tenant": rebuild.tenant})
+            return await self._do(step, view)
+        except ClusterRefused as error:
+            if error.details["status"] == 409:
+                return _MORE  # somebody wrote meanwhile: read it anew
+            if error.details["status"] == 403 and error.details["resource"] != f"{PLURAL}/status":
+                await self._tell_trouble(rebuild, installation, error)
+            raise
+        except UnavailableError as error:
+            if not isinstance(error, ClusterUnavailable):
+                await self._tell_trouble(rebuild, installation, error)
+            raise
+
+    async def _claim(self, rebuild: Rebuild, installation: str) -> float | None:
+        """Write whose resource it is before anything else, and see whether the definition keeps our status."""
+        wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
+        try:
+            written = await self._api.apply_status(rebuild.name, rebuild.uid, rebuild.resource_version, wanted)
+        except ClusterRefused as error:
+            if error.details["status"] in {404, 409}:
+                return _MORE
+            raise
+        if written.get("status", {}).get("installationID") != installation:
+            await self._outdated(Rebuild.from_object(written), "installationID")
+            return 30.0
+        return _MORE
+
+    async def _look(self, rebuild: Rebuild, installation: str) -> View:
+        job = None
+        if rebuild.rollback_to is None and rebuild.status.get("jobName"):
+            found = await self._api.job(job_name(rebuild.name, rebuild.uid))
+            job = Job.from_object(found) if found is not None else None
+        situation, build = await self._ledger.look(rebuild)
+        request = rebuild.labels.get(REQUEST_LABEL)
+        asks_not_yet = build is None and situation.request_id is None and request is not None
+        if asks_not_yet and await self._ledger.adopt(rebuild.tenant, request or "", rebuild.name, rebuild.uid):
+            situation, build = await self._ledger.look(rebuild)
+        target = None
+        if rebuild.rollback_to is not None and situation.moved_to is None and situation.tenant_known:
+            target = await self._ledger.target(rebuild, situation)
+        pod_problem = None
+        if job is not None and build is not None and build.outcome is None and not build.alive and not job.finished:
+            pod_problem = await self._pod_problem(job)
+        return View(
+            rebuild=rebuild,
+            installation=installation,
+            situation=situation,
+            job=job,
+            build=build,
+            target=target,
+            pod_problem=pod_problem,
+            max_builds=self._settings.max_builds,
+        )
+
+    async def _write(self, rebuild: Rebuild, derived: status.Derived) -> bool:
+        """Write the status if it differs from what was read; tell of its transitions; return whether it did."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        wanted = status.with_times(derived, rebuild, now)
+        if wanted == rebuild.status:
+            return False
+        news = status.transitions(derived, rebuild)
+        written = await self._api.apply_status(rebuild.name, rebuild.uid, rebuild.resource_version, wanted)
+        missing = sorted(set(wanted) - set(written.get("status") or {}))
+        if missing:
+            await self._outdated(Rebuild.from_object(written), ", ".join(missing))
+        for one in news:
+            await self._tell(rebuild, one)
+        # A status that the server cuts down stays different for ever: then it counts as written.
+        return written["metadata"]["resourceVersion"] != rebuild.resource_version and not missing
+
+    async def _outdated(self, rebuild: Rebuild, missing: str) -> None:
+        message = f"the installed CustomResourceDefinition drops status.{missing}; apply crds/myriarebuild.yaml anew"
+        logger.error("%s", message, extra={"action": "crd_outdated", "name": rebuild.name})
+        one = status.Condition(
+            kind=reasons.SUCCEEDED, status=status.UNKNOWN, reason=reasons.CRD_OUTDATED, message=message
+        )
+        await self._tell(rebuild, one)
+
+    async def _tell_trouble(self, rebuild: Rebuild, installation: str, error: Exception) -> None:
+        """Say on the resource what keeps the operator from going on; that it cannot be said is no second trouble."""
+        if isinstance(error, ClusterRefused):
+            trouble = reasons.PERMISSION_MISSING, error.message
+        else:
+            trouble = reasons.DATABASE_UNAVAILABLE, f"the operator cannot reach the database and goes on later: {error}"
+        if status.settled(rebuild) or status.awaits_approval(rebuild):
+            return
+        view = View(rebuild=rebuild, installation=installation, situation=Situation(tenant_known=True), trouble=trouble)
+        derived = status.derive(view)
+        shown = rebuild.condition(reasons.SUCCEEDED)
+        if (shown.get("status"), shown.get("reason")) == (derived.succeeded.status, derived.succeeded.reason):
+            return
+        try:
+            await self._write(rebuild, derived)
+        except (ClusterRefused, ClusterUnavailable) as second:
+            logger.info("trouble could not be told: %s", second.message, extra={"action": "status_not_written"})
+
+    async def _do(self, step: Step, view: View) -> float | None:
+        rebuild, build, job, ledger = view.rebuild, view.build, view.job, self._ledger
+        suspended = rebuild.wants("suspend")
+        if step.do is Do.ASK:
+            await ledger.ask(rebuild)
+        elif step.do is Do.SUSPEND_REQUEST:
+            await ledger.suspend_request(rebuild, suspended=suspended)
+        elif step.do is Do.CLOSE_REQUEST:
+            await ledger.close_request(rebuild.uid)
+        elif step.do is Do.TAKE_UP:
+            await ledger.take_up(rebuild.tenant)
+            _, build = await ledger.look(rebuild)
+            if build is None:  # another one's turn: its build will end
+                return _CHECK_AGAIN_S
+        elif step.do is Do.ROLL_BACK and view.target is not None and view.target.snapshot_id is not None:
+            await ledger.roll_back(rebuild, view.target.snapshot_id)
+        elif build is None:
+            return None
+        elif step.do is Do.SUSPEND_BUILD:
+            await ledger.suspend_build(build, suspended=suspended)
+        elif step.do is Do.MAKE_JOB:
+            return await self._make_job(view)
+        elif step.do is Do.NOTE_JOB and job is not None:
+            await ledger.note_job(build, job.uid)
+        elif step.do is Do.CHANGE_JOB and job is not None:
+            await self._change_job(view, job)
+        elif step.do is Do.STOP_JOB and job is not None:
+            await self._api.change_job(job.name, {"spec": {"activeDeadlineSeconds": STOP_DEADLINE_S}})
+        elif step.do is Do.END_BUILD:
+            await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
+        elif step.do is Do.ABORT:
+            await ledger.abort(build.tenant, build.row.build_id)
+        elif step.do is Do.PUBLISH:
+            await ledger.publish(rebuild, build)
+        return _MORE
+
+    async def _make_job(self, view: View) -> float | None:
+        rebuild, build = view.rebuild, view.build
+        if build is None:
+            return None
+        asked = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
+        scopes = await self._ledger.scopes_to_build(build, asked) if asked > 1 else 1
+        wanted = manifest(rebuild, build, self._template, self._settings, pods=pods_of(rebuild, scopes, self._settings))
+        try:
+            made = Job.from_object(await self._api.make_job(wanted))
+        except ClusterRefused as error:
+            return await self._job_refused(view, wanted, error)
+        await self._ledger.note_job(build, made.uid)
+        return _MORE
+
+    async def _job_refused(self, view: View, wanted: Json, error: ClusterRefused) -> float | None:
+        build, name = view.build, wanted["metadata"]["name"]
+        if build is None:
+            return None
+        code = error.details["status"]
+        if code == 409:
+            found = await self._api.job(name)
+            if found is None:
+                return _MORE
+            there = Job.from_object(found)
+            if there.owner_uid == view.rebuild.uid:
+                await self._ledger.note_job(build, there.uid)
+                return _MORE
+            message = f"a Job {name} exists already, and is not this resource's"
+            await self._ledger.end_build(build.tenant, build.row.build_id, reasons.JOB_CONFLICT, message)
+            return _MORE
+        is_going = code == 404 or "NamespaceTerminating" in error.details["causes"]
+        is_rbac = code == 403 and f'cannot create resource "{error.details["resource"]}"' in error.message
+        if is_going or is_rbac or code == 401:
+            raise error
+        await self._ledger.end_build(build.tenant, build.row.build_id, reasons.JOB_REFUSED, error.message)
+        return _MORE
+
+    async def _change_job(self, view: View, job: Job) -> None:
+        rebuild, build = view.rebuild, view.build
+        if build is None:
+            return
+        spec: Json = {}
+        wanted = rebuild.build.get("deadlineSeconds")
+        if wanted is not None and wanted != job.deadline_s:
+            spec["activeDeadlineSeconds"] = wanted
+        suspend = rebuild.wants("suspend")
+        if job.halted != suspend:
+            pods = await self._pods_again(view)
+            spec |= suspension(suspend=suspend, pods=pods, understood=self._keeps_suspend)["spec"]
+        changed = Job.from_object(await self._api.change_job(job.name, {"spec": spec}))
+        if suspend and not changed.halted:
+            # Before 1.21 the field is dropped without a word; no pods may run is said otherwise there.
+            self._keeps_suspend = False
+            again = suspension(suspend=True, pods=0, understood=False)
+            await self._api.change_job(job.name, again)
+
+    async def _pods_again(self, view: View) -> int:
+        found = await self._api.job(job_name(view.rebuild.name, view.rebuild.uid))
+        return int((found or {}).get("spec", {}).get("completions") or 1)
+
+    async def _delete_job(self, name: str, uid: str) -> None:
+        """Stop the Job of a resource that is gone: Kubernetes' garbage collector will too, but may take a while."""
+        found = await self._api.job(job_name(name, uid))
+        if found is not None and Job.from_object(found).owner_uid == uid:
+            await self._api.delete_job(found["metadata"]["name"], found["metadata"]["uid"])
+
+    async def _pod_problem(self, job: Job) -> str | None:
+        """Return why a pod of a Job does not start, in words of the kubelet or the scheduler."""
+        try:
+            pods = await self._api.pods(job.name)
+        except ClusterRefused:
+            return None  # a courtesy; the start's review names the missing right
+        for pod in pods:
+            if problem := pod_problem(pod):
+                return f"pod {pod['metadata']['name']}: {problem}"
+        return None
+
+    async def _tell(self, rebuild: Rebuild, one: status.Condition) -> None:
+        """Make a Kubernetes Event of a transition, once; that it is refused stops nothing."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = event_name(rebuild.name, rebuild.uid, one.kind, one.status, one.reason, str(rebuild.generation))
+        is_bad = one.status == status.FALSE and one.kind == reasons.SUCCEEDED
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": rebuild.namespace},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "namespace": rebuild.namespace,
+                "name": rebuild.name,
+                "uid": rebuild.uid,
+                "resourceVersion": rebuild.resource_version,
+            },
+            "reason": one.reason,
+            "message": one.message or one.reason,
+            "type": "Warning" if is_bad or one.reason in _TROUBLES else "Normal",
+            "source": {"component": MANAGER},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self._api.make_event(event)
+        except (ClusterRefused, ClusterUnavailable) as error:
+            logger.info("an Event was not made: %s", error.message, extra={"action": "event_not_made"})
+
+
+_MORE: Final = -1.0
+"""Returned by a part of a reconciliation: read everything anew, there may be more to do."""
+
+_TROUBLES: Final = frozenset(
+    {reasons.PERMISSION_MISSING, reasons.DATABASE_UNAVAILABLE, reasons.CRD_OUTDATED, reasons.POD_NOT_STARTING}
+)
+
+
+def pod_problem(pod: Mapping[str, Any]) -> str | None:
+    """Return why a pod does not start, None when it does or has."""
+    found = pod.get("status") or {}
+    for container in found.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
+            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+    for condition in found.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}".rstrip(": ")
+    return None
+
+
+def _needs_attention(rebuild: Rebuild) -> bool:
+    """Tell whether a settled resource may still have something to do: its generation moved, or a Job to be stopped."""
+    if rebuild.status.get("observedGeneration") != rebuild.generation:
+        return True
+    return bool(rebuild.status.get("jobName")) and rebuild.condition(reasons.SUCCEEDED).get("status") == status.FALSE
+
+
+def _again(view: View) -> float | None:
+    """Return when to look again although nothing is to be done now."""
+    if status.settled(view.rebuild) or view.build is None or view.build.outcome is not None:
+        return None
+    return _CHECK_AGAIN_S if view.build.job_uid is not None else None
+
+
+__all__ = ["Reconciler", "pod_problem"]

@@ -1,0 +1,104 @@
+"""From `rebuild_requests` rows to MyriaRebuilds: the one path by which triggers and tools make resources.
+
+The name is a hash of the cause, and the row is told it before the resource is made: whoever is interrupted in between
+makes the same one again, and two at once make one. A row that a build took up is never looked at again, so a resource
+that was pruned is never remade.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from myria.errors import ClusterRefused
+from myria.settings import Settings
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria.triggers import ControlLoop
+from myria_operator.api import Api
+from myria_operator.facts import API_VERSION, KIND, REQUEST_LABEL, Json
+from myria_operator.ledger import Ledger, ToMake
+from myria_operator.naming import rebuild_name
+from myria_operator.queue import Queue
+
+logger = logging.getLogger(__name__)
+
+_TRIGGERS: Final = {"manual": "Manual", "inactivity": "Inactivity", "tail_threshold": "TailThreshold"}
+
+
+def manifest(made: ToMake, name: str, namespace: str) -> Json:
+    """Return the resource of a request."""
+    spec: Json = {"tenant": made.tenant, "trigger": _TRIGGERS[made.trigger]}
+    if made.reason:
+        spec["reason"] = made.reason[:1000]
+    build: Json = {}
+    if made.is_full:
+        build["full"] = True
+    if made.hold:
+        build["publish"] = "Hold"
+    if build:
+        spec["build"] = build
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {
+                "app.kubernetes.io/name": "myria",
+                "app.kubernetes.io/managed-by": "myria-operator",
+                REQUEST_LABEL: made.request_id,
+            },
+        },
+        "spec": spec,
+    }
+
+
+class ClusterLoop(ControlLoop):
+    """The core's control loop with resources in the place of builders: it finds who is due, and makes resources.
+
+    What becomes of a resource, its build and its Job is the reconciler's.
+    """
+
+    def __init__(self, database: Database, settings: Settings, ledger: Ledger, api: Api, queue: Queue[str]) -> None:
+        super().__init__(database, settings, self._never)
+        self._pool = database
+        self._ledger = ledger
+        self._api = api
+        self._queue = queue
+
+    async def look(self, tenant: str) -> None:
+        """Make the tenant's next resource when a request waits or is due, and nothing of the tenant is unfinished."""
+        async with self._pool.read(tenant) as connection:
+            if await connection.fetchrow(sql("builds.unfinished"), tenant) is not None:
+                return
+        made = await self._ledger.next_to_make(tenant)
+        if made is None and not await self._ledger.has_waiting(tenant) and await self.ask_when_due(tenant):
+            made = await self._ledger.next_to_make(tenant)
+        if made is not None:
+            await self._make(made)
+
+    async def _make(self, made: ToMake) -> None:
+        name = made.name or rebuild_name(made.tenant, made.trigger.replace("_", "-"), made.cause_key)
+        if made.name is None and not await self._ledger.name_resource(made, name):
+            return
+        try:
+            found = await self._api.make_rebuild(manifest(made, name, self._api.namespace))
+        except ClusterRefused as error:
+            if error.details["status"] != 409:
+                raise
+            found = await self._api.rebuild(name) or {}
+        uid = found.get("metadata", {}).get("uid")
+        label = (found.get("metadata", {}).get("labels") or {}).get(REQUEST_LABEL)
+        if uid is not None and label == made.request_id:
+            await self._ledger.adopt(made.tenant, made.request_id, name, uid)
+        logger.info(
+            "made a resource: %s",
+            made.trigger,
+            extra={"action": "resource_made", "tenant": made.tenant, "name": name, "request_id": made.request_id},
+        )
+        self._queue.add(name)
+
+    @staticmethod
+    async def _never(tenant: str, build_id: str) -> int:
+        raise AssertionError(f"builders are Jobs here: {tenant} {build_id}")

@@ -1,0 +1,364 @@
+"""The status of a MyriaRebuild as a pure function of (spec, Job, build): the heart of the operator.
+
+Everything is derived anew each time; nothing depends on what the operator did before, with two exceptions that the
+resource itself carries: what has ended stays as it ended, and what a rollback's `previous` was resolved to stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from myria.building.model import Outcome
+from myria.building.report import BuildFacts, status_fields
+from myria.store.clock import to_microseconds, to_rfc3339
+from myria_operator import reasons, rules
+from myria_operator.facts import Job, Json, Rebuild, Situation, Target
+from myria_operator.naming import job_name
+
+TRUE: Final = "True"
+FALSE: Final = "False"
+UNKNOWN: Final = "Unknown"
+
+_MESSAGE: Final = 1024
+
+INTERRUPTIONS: Final = frozenset(
+    {
+        reasons.WORKER_LOST,
+        reasons.DEADLINE_EXCEEDED,
+        reasons.BACKOFF_LIMIT_EXCEEDED,
+        reasons.BAD_INPUT,
+        reasons.JOB_CONFLICT,
+        reasons.JOB_REFUSED,
+    }
+)
+"""Reasons with which the operator itself ends a build; they stand in the details of the build's error."""
+
+_JOB_FAILURES: Final = {
+    "DeadlineExceeded": reasons.DEADLINE_EXCEEDED,
+    "BackoffLimitExceeded": reasons.BACKOFF_LIMIT_EXCEEDED,
+    "PodFailurePolicy": reasons.BAD_INPUT,
+}
+
+_ADVICE: Final = {
+    reasons.WORKER_LOST: "create another MyriaRebuild to build again",
+    reasons.DEADLINE_EXCEEDED: "give the next one more deadlineSeconds or more parallelism",
+    reasons.BACKOFF_LIMIT_EXCEEDED: "the logs of the Job's pods say why they failed",
+    reasons.BAD_INPUT: "the logs of the Job's pods say what is wrong with their configuration",
+    reasons.JOB_CONFLICT: "delete that Job, then create another MyriaRebuild",
+    reasons.JOB_REFUSED: "mend the quota, the admission policy or the pod template, then create another MyriaRebuild",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """All that is looked at to decide what a resource is and what is done next.
+
+    The Job was read before the database: a Job that is complete has its build's end in `build`. `trouble` is a reason
+    and a message that keep the operator from going on now (a missing permission, a database that is away).
+    """
+
+    rebuild: Rebuild
+    installation: str
+    situation: Situation
+    job: Job | None = None
+    build: BuildFacts | None = None
+    target: Target | None = None
+    pod_problem: str | None = None
+    max_builds: int = 4
+    trouble: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition without its time."""
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """What a status should say; `with_times` makes the object out of it."""
+
+    fields: Mapping[str, Any]
+    conditions: tuple[Condition, ...]
+
+    @property
+    def succeeded(self) -> Condition:
+        """The summary."""
+        return self.conditions[0]
+
+
+def settled(rebuild: Rebuild) -> bool:
+    """Tell whether a resource has ended for good: its status is the truth, whatever became of Job and build since."""
+    if rebuild.condition(reasons.SUCCEEDED).get("status") not in {TRUE, FALSE}:
+        return False
+    return not awaits_approval(rebuild)
+
+
+def awaits_approval(rebuild: Rebuild) -> bool:
+    """Tell whether its build is held and nothing was decided yet."""
+    return rebuild.condition(reasons.PUBLISHED).get("reason") == reasons.AWAITING_APPROVAL
+
+
+def derive(view: View) -> Derived:
+    """Return what the status should say."""
+    rebuild = view.rebuild
+    fields: Json = {"observedGeneration": rebuild.generation, "installationID": view.installation}
+    kept = {key: value for key, value in rebuild.status.items() if key not in {*fields, "conditions"}}
+    if settled(rebuild):
+        conditions = tuple(_as_written(rebuild, kind) for kind in reasons.CONDITION_TYPES)
+        return Derived(fields={**kept, **fields}, conditions=conditions)
+    if rebuild.rollback_to is not None:
+        more, succeeded, published = _rollback(view)
+    else:
+        more, succeeded, published = _build(view)
+    if view.trouble is not None and succeeded.status == UNKNOWN:
+        succeeded = Condition(
+            kind=reasons.SUCCEEDED, status=UNKNOWN, reason=view.trouble[0], message=view.trouble[1][:_MESSAGE]
+        )
+    # What was written once and cannot be seen now (a database that is away) is not taken back.
+    return Derived(fields={**kept, **fields, **more}, conditions=(succeeded, published, _suspended(view, succeeded)))
+
+
+def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
+    """Return the status to write: a condition's time is that of its last change of status."""
+    conditions = []
+    for one in derived.conditions:
+        before = rebuild.condition(one.kind)
+        conditions.append(
+            {
+                "type": one.kind,
+                "status": one.status,
+                "observedGeneration": rebuild.generation,
+                "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == one.status else now,
+                "reason": one.reason,
+                "message": one.message,
+            }
+        )
+    return {**derived.fields, "conditions": conditions}
+
+
+def transitions(derived: Derived, rebuild: Rebuild) -> list[Condition]:
+    """Return the conditions whose status or reason is news, for Kubernetes Events."""
+    return [
+        one
+        for one in derived.conditions
+        if (rebuild.condition(one.kind).get("status"), rebuild.condition(one.kind).get("reason"))
+        != (one.status, one.reason)
+        and one.reason not in {reasons.NOT_SUSPENDED, reasons.PENDING, reasons.NOT_SUCCEEDED}
+    ]
+
+
+def job_failure(job: Job) -> tuple[str, str]:
+    """Return the reason and the message of a Job that failed."""
+    reason = _JOB_FAILURES.get(job.failed_reason, reasons.BACKOFF_LIMIT_EXCEEDED)
+    return reason, f"the Job {job.name} failed: {job.failed_message or job.failed_reason or 'no reason given'}"
+
+
+def wants_job(view: View) -> bool:
+    """Tell whether the resource's build is to have a Job now: it is its turn, and nothing keeps it."""
+    return (
+        view.build is not None
+        and view.build.outcome is None
+        and view.build.job_uid is None
+        and not view.rebuild.wants("suspend")
+        and not view.rebuild.wants("abort")
+        and view.situation.ahead < view.max_builds
+    )
+
+
+_Parts = tuple[Json, Condition, Condition]
+
+
+def _build(view: View) -> _Parts:
+    rebuild, situation, build = view.rebuild, view.situation, view.build
+    if build is not None:
+        fields = status_fields(build)
+        if view.job is not None or build.job_uid is not None or wants_job(view):
+            fields["jobName"] = job_name(rebuild.name, rebuild.uid)
+        outcome = build.outcome
+        if outcome is None:
+            return fields, _unfinished(view, build), _published(UNKNOWN, reasons.PENDING, "the build has not ended")
+        return fields, *_ended(view, build, outcome)
+    problem = _problem(view)
+    if problem is not None:
+        return {}, _succeeded(FALSE, *problem), _published(FALSE, reasons.NOT_SUCCEEDED, "nothing was built")
+    pending = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
+    if rebuild.wants("abort") or situation.closed:
+        return (
+            {},
+            _succeeded(FALSE, reasons.ABORTED, "aborted before it began"),
+            _published(FALSE, reasons.ABORTED, "aborted before it began"),
+        )
+    if rebuild.wants("suspend"):
+        return (
+            {},
+            _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false"),
+            pending,
+        )
+    if situation.request_id is None:
+        return {}, _succeeded(UNKNOWN, reasons.PENDING, "about to be queued"), pending
+    if situation.unfinished_build_id is not None:
+        message = f"waits for the tenant's build {situation.unfinished_build_id} to end"
+    elif situation.paused and rebuild.trigger != "manual":
+        message = "automatic builds pause since a rollback, until a manual build, a publish or `myria resume`"
+    else:
+        message = "waits for its turn among the tenant's builds"
+    return {}, _succeeded(UNKNOWN, reasons.QUEUED, message), pending
+
+
+def _unfinished(view: View, build: BuildFacts) -> Condition:
+    rebuild, job = view.rebuild, view.job
+    if rebuild.wants("abort"):
+        return _succeeded(UNKNOWN, reasons.ABORTING, "the build is about to be ended")
+    if rebuild.wants("suspend"):
+        return _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "stopped until suspend is false; what is done is kept")
+    if job is None and build.job_uid is None:
+        if view.situation.ahead >= view.max_builds:
+            message = (
+                f"waits for one of the installation's {view.max_builds} slots; "
+                f"{view.situation.ahead - view.max_builds + 1} builds come before it"
+            )
+            return _succeeded(UNKNOWN, reasons.QUEUED, message)
+        return _succeeded(UNKNOWN, reasons.PENDING, "its Job is about to be made")
+    if build.alive:
+        if build.row.snapshot_id is None:
+            return _succeeded(UNKNOWN, reasons.BUILDING, "a pod captures the cutoff")
+        return _succeeded(
+            UNKNOWN, reasons.BUILDING, f"{build.done} of {build.tasks} scopes up to event {build.row.cutoff}"
+        )
+    if view.pod_problem is not None:
+        return _succeeded(UNKNOWN, reasons.POD_NOT_STARTING, view.pod_problem)
+    return _succeeded(UNKNOWN, reasons.STARTING, "no pod works on the build yet")
+
+
+def _ended(view: View, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
+    row = build.row
+    snapshot = row.snapshot_id or "none"
+    if outcome is Outcome.SUCCEEDED:
+        if row.hold or view.rebuild.condition(reasons.SUCCEEDED).get("reason") == reasons.HELD:
+            return (
+                _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid, was held and then published"),
+                _published(TRUE, reasons.APPROVED, f"snapshot {snapshot} became the active one when it was approved"),
+            )
+        return (
+            _succeeded(TRUE, reasons.BUILD_PUBLISHED, f"snapshot {snapshot} is valid and was published"),
+            _published(TRUE, reasons.BUILD_PUBLISHED, f"snapshot {snapshot} became the active one"),
+        )
+    if outcome is Outcome.HELD:
+        held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid and held")
+        if not build.parent_is_active:
+            message = "another snapshot became active since it was built; build again"
+            return held, _published(FALSE, reasons.PARENT_MOVED, message)
+        message = f"set approve: true to publish snapshot {snapshot}, or abort: true to give it up"
+        return held, _published(FALSE, reasons.AWAITING_APPROVAL, message)
+    if outcome is Outcome.SUPERSEDED:
+        message = "another snapshot became active while it was built; create another MyriaRebuild"
+        return _succeeded(FALSE, reasons.PARENT_MOVED, message), _published(FALSE, reasons.PARENT_MOVED, message)
+    if outcome is Outcome.ABORTED:
+        if build.completed:
+            return (
+                _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} was valid and held"),
+                _published(FALSE, reasons.ABORTED, "aborted: the held snapshot was given up"),
+            )
+        message = "aborted; nothing was published"
+        if (row.error or {}).get("reason") == "paused":
+            message = "automatic builds of the tenant pause since a rollback; nothing was published"
+        return _succeeded(FALSE, reasons.ABORTED, message), _published(FALSE, reasons.ABORTED, message)
+    reason, message = _failure(row.error or {})
+    return _succeeded(FALSE, reason, message), _published(FALSE, reasons.NOT_SUCCEEDED, "nothing was published")
+
+
+def _failure(error: Mapping[str, Any]) -> tuple[str, str]:
+    message = str(error.get("message") or "the build failed")
+    reason = (error.get("details") or {}).get("reason")
+    if reason in INTERRUPTIONS:
+        return str(reason), f"{message}; {_ADVICE[str(reason)]}"
+    return reasons.BUILD_FAILED, f"{error.get('code', 'internal_error')}: {message}"
+
+
+def _rollback(view: View) -> _Parts:
+    rebuild, situation = view.rebuild, view.situation
+    fields: Json = {}
+    if situation.moved_to is not None:
+        fields = {"snapshotID": situation.moved_to}
+        if situation.moved_from is not None:
+            fields["previousSnapshotID"] = situation.moved_from
+        if situation.moved_at is not None:
+            moved_at = to_microseconds(situation.moved_at)
+            at = to_rfc3339(moved_at - moved_at % 1_000_000)
+            fields |= {"startedAt": at, "completedAt": at, "durationSeconds": 0}
+        message = f"snapshot {situation.moved_to} is active again; automatic builds of the tenant pause"
+        return fields, _succeeded(TRUE, reasons.ROLLED_BACK, message), _published(TRUE, reasons.ROLLED_BACK, message)
+    problem = _problem(view)
+    target = view.target
+    if problem is None and target is not None and target.problem is not None:
+        problem = target.problem, target.message
+    if problem is not None:
+        message = "the pointer was not moved"
+        return fields, _succeeded(FALSE, *problem), _published(FALSE, reasons.NOT_SUCCEEDED, message)
+    pending = _published(UNKNOWN, reasons.PENDING, "the pointer was not moved yet")
+    if rebuild.wants("abort"):
+        message = "aborted before the pointer moved"
+        return fields, _succeeded(FALSE, reasons.ABORTED, message), _published(FALSE, reasons.ABORTED, message)
+    if rebuild.wants("suspend"):
+        return fields, _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "waits until suspend is false"), pending
+    if target is None or target.snapshot_id is None:
+        return fields, _succeeded(UNKNOWN, reasons.PENDING, "about to look for the snapshot"), pending
+    fields["snapshotID"] = target.snapshot_id
+    if target.snapshot_id == situation.active_snapshot_id:
+        message = f"snapshot {target.snapshot_id} is active already"
+        return (
+            fields,
+            _succeeded(TRUE, reasons.NOTHING_TO_DO, message),
+            _published(FALSE, reasons.NOTHING_TO_DO, message),
+        )
+    if situation.active_snapshot_id is not None:
+        fields["previousSnapshotID"] = situation.active_snapshot_id
+    return fields, _succeeded(UNKNOWN, reasons.PENDING, f"about to go back to snapshot {target.snapshot_id}"), pending
+
+
+def _problem(view: View) -> tuple[str, str] | None:
+    """Return why nothing can be done for a resource, if so."""
+    if view.trouble is not None:
+        return None
+    broken = rules.violations(None, view.rebuild.spec)
+    if broken:
+        return reasons.INVALID_SPEC, "; ".join(broken)
+    if not view.situation.tenant_known:
+        message = f"the database has no tenant {view.rebuild.tenant!r}; correct the name, or append an event first"
+        return reasons.UNKNOWN_TENANT, message
+    return None
+
+
+def _suspended(view: View, succeeded: Condition) -> Condition:
+    wanted = view.rebuild.wants("suspend") and succeeded.status == UNKNOWN
+    has_pods = view.job is not None and not view.job.finished and (not view.job.halted or view.job.active > 0)
+    if wanted and not has_pods:
+        return Condition(
+            kind=reasons.SUSPENDED, status=TRUE, reason=reasons.SUSPEND_REQUESTED, message="no pod works for it"
+        )
+    message = "its pods are being stopped" if wanted else "suspend is not set"
+    if view.rebuild.wants("suspend") and not wanted:
+        message = "suspend came after the end"
+    return Condition(kind=reasons.SUSPENDED, status=FALSE, reason=reasons.NOT_SUSPENDED, message=message)
+
+
+def _as_written(rebuild: Rebuild, kind: str) -> Condition:
+    found = rebuild.condition(kind)
+    if not found:
+        return Condition(kind=kind, status=FALSE, reason=reasons.NOT_SUSPENDED, message="suspend is not set")
+    return Condition(kind=kind, status=found["status"], reason=found["reason"], message=found.get("message", ""))
+
+
+def _succeeded(status: str, reason: str, message: str) -> Condition:
+    return Condition(kind=reasons.SUCCEEDED, status=status, reason=reason, message=message[:_MESSAGE])
+
+
+def _published(status: str, reason: str, message: str) -> Condition:
+    return Condition(kind=reasons.PUBLISHED, status=status, reason=reason, message=message[:_MESSAGE])

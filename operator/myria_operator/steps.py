@@ -1,0 +1,126 @@
+"""What is done next for a resource: a pure function beside `status.derive`, one step at a time.
+
+Each step is safe to do twice and safe to lose: after it, everything is read anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from myria.building.model import Outcome
+from myria_operator import reasons
+from myria_operator.status import View, job_failure, settled, wants_job
+
+
+class Do(StrEnum):
+    """A step's kind."""
+
+    NOTHING = "nothing"
+    ASK = "ask"
+    """Write the resource's request."""
+    SUSPEND_REQUEST = "suspend_request"
+    CLOSE_REQUEST = "close_request"
+    TAKE_UP = "take_up"
+    """Turn the tenant's next request into its build; it may be another resource's."""
+    SUSPEND_BUILD = "suspend_build"
+    MAKE_JOB = "make_job"
+    NOTE_JOB = "note_job"
+    """Record in the database that the Job was made."""
+    CHANGE_JOB = "change_job"
+    """Make the Job's deadline and suspension what the spec says."""
+    STOP_JOB = "stop_job"
+    """Let the Job end at once and stay, with its logs."""
+    END_BUILD = "end_build"
+    ABORT = "abort"
+    PUBLISH = "publish"
+    ROLL_BACK = "roll_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What to do; `reason` and `message` are those of a build that is ended."""
+
+    do: Do
+    reason: str = ""
+    message: str = ""
+
+
+NOTHING = Step(do=Do.NOTHING)
+
+
+def next_step(view: View, succeeded: str) -> Step:
+    """Return what is next, once the status that was derived from the same view is written.
+
+    Args:
+        view: what was looked at.
+        succeeded: the derived status of the condition Succeeded.
+    """
+    rebuild = view.rebuild
+    if view.trouble is not None:
+        return NOTHING
+    build, job = view.build, view.job
+    if build is not None and build.outcome is not None and job is not None and job.uid == build.job_uid:
+        is_running = not job.finished and not job.deleting and job.deadline_s != 1
+        if is_running and build.outcome not in {Outcome.SUCCEEDED, Outcome.HELD} and not build.completed:
+            return Step(do=Do.STOP_JOB)
+    if settled(rebuild):
+        return NOTHING
+    if rebuild.rollback_to is not None:
+        waits = rebuild.wants("suspend") or rebuild.wants("abort")
+        has_target = view.target is not None and view.target.snapshot_id is not None
+        return Step(do=Do.ROLL_BACK) if succeeded == "Unknown" and has_target and not waits else NOTHING
+    if build is None:
+        return _before_the_build(view, succeeded)
+    if build.outcome is not None:
+        if build.outcome is Outcome.HELD:
+            if rebuild.wants("abort"):
+                return Step(do=Do.ABORT)
+            if rebuild.wants("approve") and build.parent_is_active:
+                return Step(do=Do.PUBLISH)
+        return NOTHING
+    if rebuild.wants("abort"):
+        return Step(do=Do.ABORT)
+    if build.suspended != rebuild.wants("suspend"):
+        return Step(do=Do.SUSPEND_BUILD)
+    if job is None:
+        if build.job_uid is None:
+            return Step(do=Do.MAKE_JOB) if wants_job(view) else NOTHING
+        if build.alive:
+            return NOTHING
+        message = f"the Job {rebuild.status.get('jobName', '')} is gone, and nobody works on the build"
+        return Step(do=Do.END_BUILD, reason=reasons.WORKER_LOST, message=message)
+    if job.owner_uid != rebuild.uid:
+        message = f"a Job {job.name} exists already, and is not this resource's"
+        return Step(do=Do.END_BUILD, reason=reasons.JOB_CONFLICT, message=message)
+    if build.job_uid is None:
+        return Step(do=Do.NOTE_JOB)
+    if job.failed:
+        reason, message = job_failure(job)
+        return Step(do=Do.END_BUILD, reason=reason, message=message)
+    if job.complete:
+        message = f"the Job {job.name} is complete, and the build has not ended"
+        return Step(do=Do.END_BUILD, reason=reasons.WORKER_LOST, message=message)
+    if job.deleting:
+        return NOTHING
+    if job.halted != rebuild.wants("suspend") or _deadline_differs(view):
+        return Step(do=Do.CHANGE_JOB)
+    return NOTHING
+
+
+def _before_the_build(view: View, succeeded: str) -> Step:
+    rebuild, situation = view.rebuild, view.situation
+    if succeeded != "Unknown":
+        return Step(do=Do.CLOSE_REQUEST) if situation.request_id is not None and not situation.closed else NOTHING
+    if situation.request_id is None:
+        return Step(do=Do.ASK)
+    if situation.suspended != rebuild.wants("suspend"):
+        return Step(do=Do.SUSPEND_REQUEST)
+    if rebuild.wants("suspend") or situation.unfinished_build_id is not None:
+        return NOTHING
+    return Step(do=Do.TAKE_UP)
+
+
+def _deadline_differs(view: View) -> bool:
+    wanted = view.rebuild.build.get("deadlineSeconds")
+    return wanted is not None and view.job is not None and view.job.deadline_s != wanted

@@ -1,0 +1,73 @@
+"""Compare all resources, Jobs and unfinished builds with each other, and put right what nobody told of.
+
+Watches die silently, a crash leaves halves, people delete things by hand. The sweep repairs nothing itself that the
+reconciler can: it only queues, ends builds that belong to nobody, and prunes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import Final
+
+from myria.settings import OperatorSettings
+from myria_operator import reasons
+from myria_operator.api import Api
+from myria_operator.facts import Job, Rebuild
+from myria_operator.jobs import SELECTOR
+from myria_operator.ledger import Ledger
+from myria_operator.queue import Queue
+from myria_operator.status import TRUE, settled
+
+logger = logging.getLogger(__name__)
+
+ABANDONED_S: Final = 20.0
+"""Seconds without any sign of life after which a build that no resource owns is failed."""
+
+
+async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorSettings) -> None:
+    """Look at everything once.
+
+    Builds and requests are read before the resources they belong to: one that is not found then is gone, not new.
+    """
+    unfinished = await ledger.unfinished()
+    waiting = await ledger.waiting_uids()
+    rebuilds = [Rebuild.from_object(one) for one in await api.rebuilds()]
+    jobs = [Job.from_object(one) for one in await api.jobs(SELECTOR)]
+    uids = {one.uid for one in rebuilds if not one.deleting}
+    active = {job.owner_uid for job in jobs if not job.finished}
+    for rebuild in rebuilds:
+        if not settled(rebuild) or rebuild.uid in active:
+            queue.add(rebuild.name)
+    for build in unfinished:
+        if build.uid is not None and build.uid not in uids and build.name is not None:
+            queue.add(build.name)
+        elif build.uid is None and not build.alive and build.idle_s > ABANDONED_S:
+            message = "nobody works on the build, and no resource owns it"
+            await ledger.end_build(build.tenant, build.build_id, reasons.WORKER_LOST, message)
+    for name, uid in waiting:
+        if uid not in uids:
+            queue.add(name)
+    await prune(api, ledger, rebuilds, settings)
+
+
+async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:
+    """Delete settled resources of the operator's making beyond the history limits, per tenant, oldest first."""
+    over = [one for one in rebuilds if settled(one) and not one.deleting]
+    kept: dict[tuple[str, bool], list[Rebuild]] = defaultdict(list)
+    for one in over:
+        kept[one.tenant, one.condition(reasons.SUCCEEDED).get("status") == TRUE].append(one)
+    surplus: list[Rebuild] = []
+    for (_, succeeded), group in sorted(kept.items()):
+        limit = settings.keep_succeeded if succeeded else settings.keep_failed
+        if len(group) > limit:
+            surplus += sorted(group, key=lambda one: (one.created_at, one.name))[: len(group) - limit]
+    if not surplus:
+        return
+    made = await ledger.made([one.uid for one in over])
+    for (_, succeeded), group in sorted(kept.items()):
+        limit = settings.keep_succeeded if succeeded else settings.keep_failed
+        ours = sorted((one for one in group if one.uid in made), key=lambda one: (one.created_at, one.name))
+        for one in ours[: max(0, len(ours) - limit)]:
+            logger.info("pruning a resource", extra={"action": "resource_pruned", "name": one.name})
+            await api.delete_rebuild(one.name, one.uid)
