@@ -277,9 +277,6 @@ def test_status_is_a_subresource_with_conditions_by_type(place: Place) -> None:
         body |= {"metadata": {"name": "one"}, "status": {"conditions": conditions}}
         place.admin.apply(body, place.name, manager=manager, subresource="status")
     assert {one["type"] for one in place.get("one")["status"]["conditions"]} == {"Succeeded", "Published"}
-    twice = {"conditions": [_condition(reasons.SUCCEEDED, status, "Twice") for status in ("True", "False")]}
-    with pytest.raises(ApiError, match="Duplicate value"):
-        place.admin.patch("MyriaRebuild", "one", {"status": twice}, place.name, subresource="status")
 
 
 def test_a_whole_status_is_kept_and_its_bounds_hold(place: Place) -> None:

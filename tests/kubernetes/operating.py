@@ -1,0 +1,105 @@
+"""A whole installation in a test: a database, the operator as a process under its own identity, a node for its pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from myria.store.database import ALL_TENANTS
+from myria.store.database import Database as Pool
+from tests.kubernetes.api import Json, condition
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.manifests import EXAMPLES
+from tests.kubernetes.place import OPERATOR, Place
+from tests.support.events import append, conversation
+from tests.support.postgres import Database
+from tests.support.processes import Spawned, Spawner
+
+QUICK: Mapping[str, str] = {
+    "MYRIA_OPERATOR_SWEEP_S": "2",
+    "MYRIA_OPERATOR_POLL_S": "0.3",
+    "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "0",
+    "MYRIA_BUILDER_MAX_UNINDEXED_EVENTS": "0",
+    "MYRIA_BUILDER_TASK_LEASE_S": "3",
+    "MYRIA_SERVICE_LOG_FORMAT": "json",
+    "MYRIA_OPERATOR_PROBE_PORT": "0",
+}
+"""Settings of an operator that has little patience, and whose triggers are off unless a test says otherwise."""
+
+
+@dataclass(slots=True)
+class Installation:
+    """One namespace, one database, and as many operators as a test starts."""
+
+    place: Place
+    database: Database
+    kubelet: Kubelet
+    spawn: Spawner
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    template: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.template = self.folder / "pod-template.yaml"
+        self.write_template()
+        self.place.secret("myria-postgres", {"builder-dsn": self.database.tcp.builder})
+
+    def write_template(self, change: Callable[[Json], None] = lambda _template: None) -> None:
+        """Write the example's pod template, changed."""
+        template = yaml.safe_load((EXAMPLES / "pod-template.yaml").read_text(encoding="utf-8"))
+        change(template)
+        self.template.write_text(yaml.safe_dump(template), encoding="utf-8")
+
+    def start(self, *, ready: bool = True, url: str | None = None, **settings: str) -> Spawned:
+        """Start an operator; return once it watches."""
+        one = self.spawn.python(
+            "-m",
+            "myria_cli.main",
+            "operate",
+            "--pod-template",
+            self.template,
+            env={
+                **QUICK,
+                **self.environment,
+                **{f"MYRIA_{name.upper()}": value for name, value in settings.items()},
+                "MYRIA_POSTGRES_DSN": self.database.tcp.operator,
+                "KUBECONFIG": str(self.place.kubeconfig(OPERATOR, url=url)),
+            },
+            cwd=self.folder,
+        )
+        if ready:
+            one.wait_for('"action": "operator_ready"', 30)
+        return one
+
+    def append(self, size: int = 12, *, tenant: str = "default", seed: int = 1, start: int = 0) -> None:
+        """Append a conversation."""
+        asyncio.run(append(self.database.server_dsn, conversation(size, seed=seed, start=start), tenant=tenant))
+
+    def query(self, statement: str, *arguments: Any) -> list[dict[str, Any]]:
+        """Return rows of the database, of every tenant."""
+
+        async def read() -> list[dict[str, Any]]:
+            async with Pool(self.database.dsn) as pool, pool.read(ALL_TENANTS) as connection:
+                return [dict(row) for row in await connection.fetch(statement, *arguments)]
+
+        return asyncio.run(read())
+
+    def active(self, tenant: str = "default") -> str | None:
+        """Return the tenant's active snapshot."""
+        rows = self.query("SELECT snapshot_id FROM myria.active_snapshots WHERE tenant_id = $1", tenant)
+        return rows[0]["snapshot_id"] if rows else None
+
+    def builds(self) -> list[dict[str, Any]]:
+        """Return every build, oldest first."""
+        return self.query("SELECT * FROM myria.builds ORDER BY created_at")
+
+
+def reason(resource: Json, kind: str = "Succeeded") -> tuple[str, str]:
+    """Return status and reason of a condition."""
+    found = condition(resource, kind)
+    return found.get("status", ""), found.get("reason", "")

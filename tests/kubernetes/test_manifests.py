@@ -1,0 +1,202 @@
+"""The manifests for people: examples, RBAC, and how a MyriaRebuild reads in kubectl."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+
+from myria_operator import reasons, rules
+from tests.kubernetes import manifests
+from tests.kubernetes.api import Api, ApiError, Json
+from tests.kubernetes.place import Place
+from tests.support.processes import wait_until
+
+FILES = sorted(manifests.EXAMPLES.rglob("*.yaml"))
+REBUILDS = [path for path in FILES if manifests.read(path)[0]["kind"] == "MyriaRebuild"]
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+RESOURCES = (
+    ("myria.dev", "myriarebuilds", ""),
+    ("myria.dev", "myriarebuilds", "status"),
+    ("myria.dev", "myriarebuilds", "finalizers"),
+    ("batch", "jobs", ""),
+    ("batch", "jobs", "status"),
+    ("", "pods", ""),
+    ("", "pods", "exec"),
+    ("", "pods", "log"),
+    ("", "secrets", ""),
+    ("", "configmaps", ""),
+    ("", "events", ""),
+    ("", "serviceaccounts", "token"),
+    ("rbac.authorization.k8s.io", "roles", ""),
+)
+
+
+def allowed(api: Api, namespace: str) -> dict[str, set[str]]:
+    """Return what an identity may do in a namespace: verbs by resource."""
+    found: dict[str, set[str]] = {}
+    for (group, resource, subresource), verb in product(RESOURCES, VERBS):
+        attributes = {"group": group, "resource": resource, "subresource": subresource, "verb": verb}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**attributes, "namespace": namespace}},
+        }
+        answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        if answer["status"]["allowed"]:
+            found.setdefault("/".join(filter(None, (resource, subresource))), set()).add(verb)
+    return found
+
+
+def condition(kind: str, status: str, reason: str, message: str = "as told") -> Json:
+    """Return a condition."""
+    moment = "2026-11-21T12:00:00Z"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": moment}
+
+
+def report(place: Place, name: str, **status: object) -> None:
+    """Write a status, as the operator would."""
+    place.admin.patch("MyriaRebuild", name, {"status": status}, place.name, subresource="status")
+
+
+def test_the_operator_may_do_what_it_needs_and_nothing_else(place: Place) -> None:
+    """It makes and prunes resources, writes their status and its Jobs; it sees no Secret and edits no spec."""
+    assert allowed(place.operator, place.name) == {
+        "myriarebuilds": {"get", "list", "watch", "create", "delete"},
+        "myriarebuilds/status": {"patch"},
+        "jobs": {"get", "list", "watch", "create", "patch", "delete"},
+        "pods": {"get", "list", "watch"},
+        "events": {"create", "patch"},
+    }
+    assert allowed(place.operator, "default") == {}
+
+
+def test_a_job_may_only_report(place: Place) -> None:
+    """A build's pods may patch the status of MyriaRebuilds of their namespace, and nothing else anywhere."""
+    assert allowed(place.builder, place.name) == {"myriarebuilds/status": {"patch"}}
+    assert allowed(place.builder, "default") == {}
+
+
+def test_people_get_it_with_the_clusters_own_roles(place: Place) -> None:
+    """Who may view the namespace sees rebuilds, who may edit it asks for them; neither writes status."""
+    wait_until(lambda: allowed(place.person("vera"), place.name).get("myriarebuilds"), 20, "the aggregated roles")
+    vera, anna = (allowed(place.person(name), place.name) for name in ("vera", "anna"))
+    assert vera["myriarebuilds"] == vera["myriarebuilds/status"] == {"get", "list", "watch"}
+    assert anna["myriarebuilds"] == set(VERBS)
+    assert anna["myriarebuilds/status"] == {"get", "list", "watch"}
+    assert allowed(place.person("otto"), place.name) == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_manifest_is_valid_for_new_and_old_versions(path: Path) -> None:
+    """Strict schemas of Kubernetes know every field of the examples; our own kind obeys the operator's rules."""
+    for manifest in manifests.read(path):
+        if manifest["kind"] == "MyriaRebuild":
+            assert rules.violations(None, manifest["spec"]) == []
+            continue
+        for version in ("1.29", "1.37"):
+            kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@pytest.mark.parametrize("path", REBUILDS, ids=lambda path: path.name)
+def test_every_example_can_be_applied_with_kubectl(path: Path, place: Place) -> None:
+    """`kubectl apply -f` makes the resource as it is written, and a second time changes nothing."""
+    (manifest,) = manifests.read(path)
+    assert "created" in place.kubectl("apply", "-f", path, who="admin").stdout
+    assert "unchanged" in place.kubectl("apply", "-f", path, who="admin").stdout
+    assert place.get(manifest["metadata"]["name"])["spec"] == manifest["spec"]
+
+
+def test_approving_is_applying_the_same_resource_with_approve(place: Place) -> None:
+    """approve.yaml is held.yaml and `approve: true`, so that applying it after it approves."""
+    (held,), (approved,) = (manifests.read(manifests.EXAMPLES / name) for name in ("held.yaml", "approve.yaml"))
+    assert {**held["spec"], "approve": True} == approved["spec"]
+    assert held["metadata"] == approved["metadata"]
+    assert rules.violations(held["spec"], approved["spec"]) == []
+    place.kubectl("apply", "-f", manifests.EXAMPLES / "held.yaml")
+    assert "configured" in place.kubectl("apply", "-f", manifests.EXAMPLES / "approve.yaml").stdout
+
+
+def test_names_can_be_chosen_by_the_server(place: Place) -> None:
+    """With generateName and `kubectl create` the same file is another rebuild each time."""
+    file = '{"apiVersion": "myria.dev/v1alpha1", "kind": "MyriaRebuild", "metadata": {"generateName": "nightly-"}, '
+    file += '"spec": {"tenant": "default"}}'
+    for _ in range(2):
+        place.kubectl("create", "-f", "-", stdin=file)
+    assert len({one["metadata"]["name"] for one in place.rebuilds()}) == 2
+
+
+@pytest.fixture
+def finished(place: Place) -> Place:
+    """One published and one failed rebuild."""
+    place.rebuild("good")
+    place.rebuild("bad")
+    report(
+        place,
+        "good",
+        conditions=[condition(reasons.SUCCEEDED, "True", reasons.BUILD_PUBLISHED)],
+        snapshotID="snap_1",
+        previousSnapshotID="snap_0",
+        jobName="good-abc",
+        cutoff=99,
+        counts={"events": 42},
+        durationSeconds=7,
+    )
+    report(
+        place,
+        "bad",
+        conditions=[condition(reasons.SUCCEEDED, "False", reasons.WORKER_LOST, "The Job went away; build again.")],
+    )
+    return place
+
+
+def test_kubectl_get_tells_the_story(finished: Place) -> None:
+    """One line tells what, why, how it ended and for how long; -o wide adds Job, Previous and Cutoff."""
+    header, bad, good = finished.kubectl("get", "mrb").stdout.splitlines()
+    assert header.split() == [
+        "NAME",
+        "TENANT",
+        "TRIGGER",
+        "SUCCEEDED",
+        "REASON",
+        "SNAPSHOT",
+        "EVENTS",
+        "DURATION",
+        "AGE",
+    ]
+    assert good.split()[:8] == ["good", "default", "Manual", "True", "BuildPublished", "snap_1", "42", "7"]
+    assert bad.split()[:5] == ["bad", "default", "Manual", "False", "WorkerLost"]
+    header, _, good = finished.kubectl("get", "myria", "-o", "wide").stdout.splitlines()
+    assert header.split()[-3:] == ["JOB", "PREVIOUS", "CUTOFF"]
+    assert good.split()[-3:] == ["good-abc", "snap_0", "99"]
+
+
+def test_kubectl_describe_and_explain_help(finished: Place) -> None:
+    """describe shows the message that says what to do; explain shows the fields' descriptions."""
+    assert "The Job went away; build again." in finished.kubectl("describe", "mrb", "bad").stdout
+    explained = finished.kubectl("explain", "mrb.spec.build.deadlineSeconds").stdout
+    assert "may be changed while it runs" in " ".join(explained.split())
+
+
+def test_kubectl_wait_works_for_success_and_for_failure(finished: Place) -> None:
+    """`--for=condition=Succeeded` and `=Succeeded=False` return when it has ended so, and time out otherwise."""
+    finished.kubectl("wait", "mrb/good", "--for=condition=Succeeded", "--timeout=20s")
+    finished.kubectl("wait", "mrb/bad", "--for=condition=Succeeded=False", "--timeout=20s")
+    late = finished.kubectl("wait", "mrb/bad", "--for=condition=Succeeded", "--timeout=1s", check=False)
+    assert late.returncode == 1
+    assert "timed out" in late.stderr
+
+
+def test_nobody_forges_a_status(place: Place) -> None:
+    """Somebody who may edit rebuilds cannot write their status; a Job cannot write their spec."""
+    wait_until(lambda: allowed(place.person("anna"), place.name).get("myriarebuilds"), 20, "the aggregated roles")
+    place.rebuild("one")
+    for api, subresource, body in (
+        (place.person("anna"), "status", {"status": {"snapshotID": "snap_forged"}}),
+        (place.builder, None, {"spec": {"abort": True}}),
+        (place.operator, None, {"spec": {"abort": True}}),
+    ):
+        with pytest.raises(ApiError, match="forbidden"):
+            api.patch("MyriaRebuild", "one", body, place.name, subresource=subresource)

@@ -1,0 +1,120 @@
+"""A MyriaRebuild goes the whole way on a real API server: apply, Job, pod, build, publish, status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.api import Json
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.manifests import EXAMPLES
+from tests.kubernetes.operating import Installation, reason
+from tests.kubernetes.place import Place
+from tests.support.postgres import Database
+from tests.support.processes import Spawner, wait_until
+
+
+@pytest.fixture
+def installation(
+    place: Place, database: Database, start_kubelet: Callable[..., Kubelet], spawn: Spawner, tmp_path: Path
+) -> Installation:
+    """A namespace, a database and a node; no operator yet."""
+    return Installation(place=place, database=database, kubelet=start_kubelet(), spawn=spawn, folder=tmp_path)
+
+
+def test_a_rebuild_is_applied_built_published_and_rolled_back(installation: Installation) -> None:
+    """The examples work: rebuild publishes, kubectl waits for it, rollback moves the pointer back at once."""
+    place = installation.place
+    installation.append(12)
+    installation.start()
+    place.kubectl("apply", "-f", EXAMPLES / "rebuild.yaml", who="anna")
+    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=60s", who="anna")
+
+    first = place.get("rebuild")
+    assert reason(first) == ("True", "BuildPublished")
+    assert reason(first, "Published") == ("True", "BuildPublished")
+    assert reason(first, "Suspended") == ("False", "NotSuspended")
+    status = first["status"]
+    assert status["snapshotID"] == installation.active()
+    assert status["eventRange"]["last"] == status["cutoff"]
+    assert status["progress"] == {"tasks": 1, "done": 1, "degraded": 0}
+    assert status["counts"]["events"] == 12
+    assert "previousSnapshotID" not in status
+    (job,) = place.jobs_of(first)
+    assert job["metadata"]["name"] == status["jobName"]
+
+    installation.append(8, seed=2, start=50_000)
+    place.rebuild("second")
+    second = place.wait_terminal("second")
+    assert reason(second) == ("True", "BuildPublished")
+    assert second["status"]["previousSnapshotID"] == status["snapshotID"]
+
+    place.kubectl("apply", "-f", EXAMPLES / "rollback.yaml", who="anna")
+    place.kubectl("wait", "mrb/rollback", "--for=condition=Published", "--timeout=30s", who="anna")
+    back = place.get("rollback")
+    assert reason(back) == ("True", "RolledBack")
+    assert back["status"]["snapshotID"] == status["snapshotID"] == installation.active()
+    assert reason(place.get("second"), "Published") == ("True", "BuildPublished")
+    (move,) = installation.query("SELECT * FROM myria.pointer_moves WHERE kind = 'rollback'")
+    assert (move["resource_name"], move["resource_uid"]) == ("rollback", back["metadata"]["uid"])
+    assert move["manager"].startswith("kubectl")
+    assert move["reason"].startswith("Answers about invoices")
+
+
+def test_a_held_build_waits_for_approval(installation: Installation) -> None:
+    """Held: valid, the slot free, nothing served; approve publishes it."""
+    place = installation.place
+    installation.append(12)
+    installation.start()
+    place.kubectl("apply", "-f", EXAMPLES / "held.yaml")
+    place.kubectl("wait", "mrb/held", "--for=condition=Succeeded", "--timeout=60s")
+    held = place.get("held")
+    assert reason(held) == ("True", "Held")
+    assert reason(held, "Published") == ("False", "AwaitingApproval")
+    assert installation.active() is None
+
+    place.kubectl("apply", "-f", EXAMPLES / "approve.yaml")
+    place.kubectl("wait", "mrb/held", "--for=condition=Published", "--timeout=30s")
+    assert reason(place.get("held"), "Published") == ("True", "Approved")
+    assert installation.active() == held["status"]["snapshotID"]
+
+
+def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
+    """Abort while a pod cannot start: the build ends aborted, the Job is stopped, the slot is free."""
+    place = installation.place
+    installation.append(12)
+    installation.kubelet.accepts = lambda _pod: False
+    installation.start()
+    place.rebuild("stuck")
+    place.wait_condition("stuck", "Succeeded", ("Unknown",))
+    wait_until(lambda: place.jobs_of(place.get("stuck")), 20, "the Job")
+    place.kubectl("patch", "mrb", "stuck", "--type=merge", "-p", '{"spec": {"abort": true}}')
+    ended = place.wait_terminal("stuck")
+    assert reason(ended) == ("False", "Aborted")
+    assert reason(ended, "Published") == ("False", "Aborted")
+
+    def stopped() -> bool:
+        (job,) = place.jobs_of(ended)
+        return job["status"].get("active", 0) == 0
+
+    wait_until(stopped, 20, "the end of the Job's pods")
+    installation.kubelet.accepts = lambda _pod: True
+    place.rebuild("next")
+    assert reason(place.wait_terminal("next")) == ("True", "BuildPublished")
+
+
+def test_a_resource_of_another_installation_is_left_alone(installation: Installation) -> None:
+    """What carries another installation's id is not touched."""
+    place = installation.place
+    installation.append(3)
+    made: Json = place.rebuild("foreign")
+    place.admin.patch(
+        "MyriaRebuild", "foreign", {"status": {"installationID": "another"}}, place.name, subresource="status"
+    )
+    installation.start()
+    place.rebuild("ours")
+    place.wait_terminal("ours")
+    assert place.get("foreign")["status"] == {"installationID": "another"}
+    assert place.jobs_of(made) == []
