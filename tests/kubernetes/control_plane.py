@@ -38,6 +38,9 @@ rules:
     users: [system:apiserver, system:kube-controller-manager]
   - level: None
     nonResourceURLs: ["/readyz*", "/livez*", "/healthz*", "/version"]
+  - level: RequestResponse
+    verbs: [create, update, patch, delete]
+    resources: [{group: myria.dev, resources: [myriarebuilds]}]
   - level: Metadata
 """
 
