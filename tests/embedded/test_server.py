@@ -40,7 +40,7 @@ async def ask(dsn: str, question: str) -> object:
 async def until_back(server: EmbeddedPostgres, killed: int) -> None:
     """Wait until another postmaster than the killed one accepts connections."""
     async with asyncio.timeout(20):
-        while server.pid in {None, killed}:  # noqa: ASYNC110 - what we wait for is another process
+        while server.pid in {None, killed}:
             await asyncio.sleep(0.02)
         await server.wait_ready()
 
