@@ -10,6 +10,8 @@ from multiprocessing.context import SpawnProcess
 from myria.building import Outcome, run_build
 from myria.errors import MyriaError
 from myria.settings import Settings
+from myria.store.database import PoolOptions
+from myria_builder.reporting import told
 
 logger = logging.getLogger(__name__)
 
@@ -19,14 +21,19 @@ _PATIENCE_S = 5.0
 async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, workers: int = 1) -> Outcome:
     """Work on a build with `workers` processes until it has ended; return how (`Outcome.exit_status` for the shell).
 
-    All processes do the same, so one that dies is not replaced: the others take over its task. Cancelling ends them.
+    In a pod it also tells of the build on the Kubernetes resource that the environment names. All processes do the
+    same, so one that dies is not replaced: the others take over its task. Cancelling ends them.
 
     Raises:
         MyriaError: this process cannot go on; the build waits for another one.
     """
     others = [_spawn(settings, dsn, tenant, build_id) for _ in range(workers - 1)]
+    options = PoolOptions(
+        size=1, connect_timeout=settings.postgres.connect_timeout_s, pgbouncer=settings.postgres.pgbouncer
+    )
     try:
-        return await run_build(settings, dsn, tenant, build_id)
+        async with told(dsn, options, tenant, build_id):
+            return await run_build(settings, dsn, tenant, build_id)
     finally:
         await asyncio.shield(asyncio.to_thread(_end, others))
 

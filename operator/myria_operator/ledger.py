@@ -200,7 +200,9 @@ class Ledger:
                     resource=resource,
                 )
         except (errors.ConflictError, errors.NotFoundError) as error:
-            logger.info("not published: %s", error.message, extra={"action": "publish_refused", "name": rebuild.name})
+            logger.info(
+                "not published: %s", error.message, extra={"action": "publish_refused", "resource": rebuild.name}
+            )
 
     async def roll_back(self, rebuild: Rebuild, target: str) -> None:
         """Move the pointer back once; where that is not possible any more, nothing happens."""
@@ -211,7 +213,7 @@ class Ledger:
                     rebuild.tenant, target, actor=_actor(resource), reason=_reason(rebuild), resource=resource
                 )
         except (errors.ConflictError, errors.NotFoundError) as error:
-            logger.info("not moved: %s", error.message, extra={"action": "rollback_refused", "name": rebuild.name})
+            logger.info("not moved: %s", error.message, extra={"action": "rollback_refused", "resource": rebuild.name})
 
     async def changes(self) -> list[Change]:
         """Return the resources' builds and requests that changed since the last call; the first returns all."""

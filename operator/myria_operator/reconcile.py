@@ -68,7 +68,7 @@ class Reconciler:
         for tenant, build_id, owner in await self._ledger.of_name(name):
             if owner == uid:
                 continue
-            logger.info("a resource is gone", extra={"action": "resource_gone", "name": name, "uid": owner})
+            logger.info("a resource is gone", extra={"action": "resource_gone", "resource": name, "uid": owner})
             if build_id is not None:
                 await self._ledger.abort(tenant, build_id)
             else:
@@ -98,7 +98,9 @@ class Reconciler:
             step = next_step(view, derived.succeeded.status)
             if step.do is Do.NOTHING:
                 return _again(view)
-            logger.info("%s", step.do, extra={"action": step.do.value, "name": rebuild.name, "tenant": rebuild.tenant})
+            logger.info(
+                "%s", step.do, extra={"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
+            )
             return await self._do(step, view)
         except ClusterRefused as error:
             if error.details["status"] == 409:
@@ -170,7 +172,7 @@ class Reconciler:
 
     async def _outdated(self, rebuild: Rebuild, missing: str) -> None:
         message = f"the installed CustomResourceDefinition drops status.{missing}; apply crds/myriarebuild.yaml anew"
-        logger.error("%s", message, extra={"action": "crd_outdated", "name": rebuild.name})
+        logger.error("%s", message, extra={"action": "crd_outdated", "resource": rebuild.name})
         one = status.Condition(
             kind=reasons.SUCCEEDED, status=status.UNKNOWN, reason=reasons.CRD_OUTDATED, message=message
         )

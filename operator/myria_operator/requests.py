@@ -95,7 +95,7 @@ class ClusterLoop(ControlLoop):
         logger.info(
             "made a resource: %s",
             made.trigger,
-            extra={"action": "resource_made", "tenant": made.tenant, "name": name, "request_id": made.request_id},
+            extra={"action": "resource_made", "tenant": made.tenant, "resource": name, "request_id": made.request_id},
         )
         self._queue.add(name)
 

@@ -69,5 +69,5 @@ async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: Ope
         limit = settings.keep_succeeded if succeeded else settings.keep_failed
         ours = sorted((one for one in group if one.uid in made), key=lambda one: (one.created_at, one.name))
         for one in ours[: max(0, len(ours) - limit)]:
-            logger.info("pruning a resource", extra={"action": "resource_pruned", "name": one.name})
+            logger.info("pruning a resource", extra={"action": "resource_pruned", "resource": one.name})
             await api.delete_rebuild(one.name, one.uid)

@@ -11,8 +11,10 @@ import pytest
 
 from tests.kubernetes.control_plane import ControlPlane, NotBuilt
 from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
-from tests.support.processes import Guardian
+from tests.support.postgres import Database
+from tests.support.processes import Guardian, Spawner
 
 LOUD = "NO KUBERNETES CONTROL PLANE"
 
@@ -66,3 +68,17 @@ def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., Ku
 def kubelet(start_kubelet: Callable[..., Kubelet]) -> Kubelet:
     """The namespace's node, running."""
     return start_kubelet()
+
+
+@pytest.fixture
+def installation(
+    place: Place,
+    database: Database,
+    start_kubelet: Callable[..., Kubelet],
+    spawn: Spawner,
+    tmp_path: Path,
+) -> Iterator[Installation]:
+    """A namespace, a database and a node; no operator yet."""
+    one = Installation(place=place, database=database, kubelet=start_kubelet(), spawn=spawn, folder=tmp_path)
+    yield one
+    one.tell()  # shown only when the test failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ class Installation:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     template: Path = field(init=False)
+    operators: list[Spawned] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.template = self.folder / "pod-template.yaml"
@@ -72,9 +74,19 @@ class Installation:
             },
             cwd=self.folder,
         )
+        self.operators.append(one)
         if ready:
             one.wait_for('"action": "operator_ready"', 30)
         return one
+
+    def tell(self) -> None:
+        """Print everything, for a test that failed."""
+        for one in self.operators:
+            print(f"--- operator {one.pid}, status {one.process.poll()}\n{one.output()[-6000:]}")
+        for name, log in self.kubelet.logs().items():
+            print(f"--- pod {name}\n{log[-2000:]}")
+        for one in self.place.rebuilds():
+            print(f"--- {one['metadata']['name']}: {json.dumps(one.get('status'))}")
 
     def append(self, size: int = 12, *, tenant: str = "default", seed: int = 1, start: int = 0) -> None:
         """Append a conversation."""

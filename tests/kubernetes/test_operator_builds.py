@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
 from tests.kubernetes.api import Json
-from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.operating import Installation, reason
-from tests.kubernetes.place import Place
-from tests.support.postgres import Database
-from tests.support.processes import Spawner, wait_until
-
-
-@pytest.fixture
-def installation(
-    place: Place, database: Database, start_kubelet: Callable[..., Kubelet], spawn: Spawner, tmp_path: Path
-) -> Installation:
-    """A namespace, a database and a node; no operator yet."""
-    return Installation(place=place, database=database, kubelet=start_kubelet(), spawn=spawn, folder=tmp_path)
+from tests.support.processes import wait_until
 
 
 def test_a_rebuild_is_applied_built_published_and_rolled_back(installation: Installation) -> None:
@@ -30,7 +14,7 @@ def test_a_rebuild_is_applied_built_published_and_rolled_back(installation: Inst
     installation.append(12)
     installation.start()
     place.kubectl("apply", "-f", EXAMPLES / "rebuild.yaml", who="anna")
-    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=60s", who="anna")
+    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=20s", who="anna")
 
     first = place.get("rebuild")
     assert reason(first) == ("True", "BuildPublished")

@@ -124,6 +124,9 @@ class _Worker:
             if self._heartbeat.dropped(work):
                 return
             work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            # Told to stop: whoever goes on need not wait for the lease to end.
+            await asyncio.shield(tasks.let_go(self._database, build, self._name))
             raise
         except errors.LeaseLost as error:
             logger.info("%s", error.message, extra={"action": "lease_lost", "build_id": build.build_id})

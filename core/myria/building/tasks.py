@@ -57,6 +57,15 @@ async def drop_leases_of_the_dead(database: Database, build: RunningBuild, name:
             await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, dead)
 
 
+async def let_go(database: Database, build: RunningBuild, name: str) -> None:
+    """Give back what a worker has that is told to stop; best effort, for its lease ends anyway."""
+    try:
+        async with database.write(build.tenant) as connection:
+            await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, [name])
+    except errors.MyriaError as error:
+        logger.info("a lease was not given back: %s", error.message, extra={"action": "lease_kept"})
+
+
 async def claim(database: Database, build: RunningBuild, name: str, lease_s: float) -> Task | None:
     """Take the next free task, or None when there is none now."""
     async with database.write(build.tenant) as connection:
