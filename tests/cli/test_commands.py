@@ -19,8 +19,8 @@ COMMANDS = (
 
 
 def test_every_command_of_the_contract_is_there() -> None:
-    """The list of commands is exactly the promised one."""
-    assert {command.name for command in app.registered_commands} == set(COMMANDS)
+    """No promised command is missing."""
+    assert set(COMMANDS) <= {command.name for command in app.registered_commands}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
