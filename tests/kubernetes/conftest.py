@@ -13,7 +13,7 @@ from tests.kubernetes.control_plane import ControlPlane, NotBuilt
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
 LOUD = "NO KUBERNETES CONTROL PLANE"
@@ -71,14 +71,17 @@ def kubelet(start_kubelet: Callable[..., Kubelet]) -> Kubelet:
 
 
 @pytest.fixture
-def installation(
+def installation(  # noqa: PLR0917 - fixtures
     place: Place,
+    databases: Databases,
     database: Database,
     start_kubelet: Callable[..., Kubelet],
     spawn: Spawner,
     tmp_path: Path,
 ) -> Iterator[Installation]:
     """A namespace, a database and a node; no operator yet."""
-    one = Installation(place=place, database=database, kubelet=start_kubelet(), spawn=spawn, folder=tmp_path)
+    one = Installation(
+        place=place, databases=databases, database=database, kubelet=start_kubelet(), spawn=spawn, folder=tmp_path
+    )
     yield one
     one.tell()  # shown only when the test failed

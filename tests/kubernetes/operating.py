@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import yaml
 
 from myria.store.database import ALL_TENANTS
@@ -18,7 +20,7 @@ from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.place import OPERATOR, Place
 from tests.support.events import append, conversation
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawned, Spawner
 
 QUICK: Mapping[str, str] = {
@@ -38,6 +40,7 @@ class Installation:
     """One namespace, one database, and as many operators as a test starts."""
 
     place: Place
+    databases: Databases
     database: Database
     kubelet: Kubelet
     spawn: Spawner
@@ -87,6 +90,24 @@ class Installation:
             print(f"--- pod {name}\n{log[-2000:]}")
         for one in self.place.rebuilds():
             print(f"--- {one['metadata']['name']}: {json.dumps(one.get('status'))}")
+
+    def stop_postgres(self) -> None:
+        """Take PostgreSQL away."""
+        self.databases.loop.run(self.databases.server.stop())
+
+    def start_postgres(self) -> None:
+        """Bring PostgreSQL back, where it was."""
+        self.databases.loop.run(self.databases.server.start())
+        self.databases._admin = self.databases.loop.run(asyncpg.connect(self.databases.server.dsn))
+
+    @contextmanager
+    def without_postgres(self) -> Iterator[None]:
+        """Have no PostgreSQL for the block."""
+        self.stop_postgres()
+        try:
+            yield
+        finally:
+            self.start_postgres()
 
     def append(self, size: int = 12, *, tenant: str = "default", seed: int = 1, start: int = 0) -> None:
         """Append a conversation."""

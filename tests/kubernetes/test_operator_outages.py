@@ -1,0 +1,178 @@
+"""The operator killed, doubled, and without its API server or its database: the same end, once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tests.kubernetes.operating import Installation, reason
+from tests.support.counts import share
+from tests.support.processes import Spawned, wait_until
+
+TENANTS = ("one", "two", "three")
+
+
+@dataclass(slots=True)
+class Observer:
+    """Samples unfinished builds and live pods ten times a second, from outside."""
+
+    installation: Installation
+    breaches: list[str] = field(default_factory=list)
+    samples: int = 0
+    builds_seen: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Sample until stopped; what cannot be asked now is asked the next time."""
+        while not self._stop.wait(0.1):
+            try:
+                unfinished = Counter(
+                    row["tenant_id"]
+                    for row in self.installation.query("SELECT tenant_id FROM myria.builds WHERE finished_at IS NULL")
+                )
+                pods = Counter(one.labels.get("job-name", "") for one in self.installation.kubelet.running())
+            except Exception:  # noqa: BLE001 - PostgreSQL is being restarted
+                continue
+            self.samples += 1
+            self.builds_seen += bool(unfinished)
+            self.breaches += [f"{count} builds of {tenant}" for tenant, count in unfinished.items() if count > 1]
+            if len(pods) > 4 + 3:  # pods of ended builds may take a moment to go
+                self.breaches.append(f"pods of {len(pods)} Jobs")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Sample for the length of the block."""
+        thread = threading.Thread(target=self.run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join(10)
+
+
+def check_all_true(installation: Installation, names: list[str]) -> None:
+    """Each resource is terminal and true to the database, had exactly one Job, and nothing is left over."""
+    place = installation.place
+    builds = {row["resource_uid"]: row for row in installation.builds()}
+    moves = {row["resource_uid"]: row for row in installation.query("SELECT * FROM myria.pointer_moves")}
+    jobs = Counter(
+        owner["uid"]
+        for job in place.admin.objects("Job", place.name)
+        for owner in job["metadata"].get("ownerReferences", [])
+    )
+    for name in names:
+        resource = place.get(name)
+        uid, status = resource["metadata"]["uid"], resource["status"]
+        build = builds[uid]
+        assert build["finished_at"] is not None, name
+        assert build["build_id"] == status["buildID"], name
+        assert jobs[uid] == 1, (name, jobs[uid])
+        if build["status"] == "succeeded":
+            assert reason(resource) == ("True", "BuildPublished"), (name, status)
+            assert moves[uid]["to_snapshot_id"] == status["snapshotID"]
+        else:
+            assert reason(resource)[0] == "False", (name, build["status"], status)
+            assert uid not in moves
+    assert len(builds) == len(names), "a build nobody asked for"
+    assert sum(jobs.values()) == len(names), "an orphaned Job"
+
+
+def ask_all(installation: Installation, count: int) -> list[str]:
+    """Make `count` resources over three tenants, some of them full builds."""
+    names = []
+    for number in range(count):
+        tenant = TENANTS[number % len(TENANTS)]
+        name = f"r{number:02d}-{tenant}"
+        installation.place.rebuild(name, tenant=tenant, build={"full": number % 4 == 0, "backoffLimit": 20})
+        names.append(name)
+    return names
+
+
+def all_ended(installation: Installation, names: list[str]) -> bool:
+    """Tell whether every resource is terminal."""
+    found = {one["metadata"]["name"]: one for one in installation.place.rebuilds()}
+    return all(name in found and reason(found[name])[0] in {"True", "False"} for name in names)
+
+
+def test_killed_again_and_again(installation: Installation) -> None:
+    """The operator killed at random, the API server and PostgreSQL restarted: one Job per resource, all of them end."""
+    chosen = random.Random(7)
+    resources, kills = max(6, share(30)), max(5, share(30))
+    for seed, tenant in enumerate(TENANTS):
+        installation.append(40, tenant=tenant, seed=seed)
+    observer = Observer(installation)
+    with observer.watching():
+        names = ask_all(installation, resources)
+        restarts = {kills // 3: "api", 2 * kills // 3: "postgres", kills - 1: "api"}
+        for number in range(kills):
+            operator = installation.start(ready=False)
+            wait_until(lambda one=operator: "operator_ready" in one.output() or _away(one), 40, "the operator")
+            time.sleep(chosen.uniform(0, 5 if resources > 20 else 2.5))
+            if restarts.get(number) == "api":
+                installation.place.control_plane.restart_api_server()
+            operator.kill()
+            if restarts.get(number) == "postgres":
+                with installation.without_postgres():
+                    time.sleep(0.5)
+        installation.start()
+        wait_until(lambda: all_ended(installation, names), 120 + 4 * resources, "the end of all resources")
+    assert observer.breaches == []
+    assert observer.samples > 20
+    check_all_true(installation, names)
+
+
+def _away(one: Spawned) -> bool:
+    return one.process.poll() is not None
+
+
+def test_two_operators_at_once(installation: Installation) -> None:
+    """Two operators that know nothing of each other do no more than one."""
+    count = max(6, share(20))
+    for seed, tenant in enumerate(TENANTS):
+        installation.append(30, tenant=tenant, seed=seed)
+    observer = Observer(installation)
+    with observer.watching():
+        installation.start()
+        installation.start()
+        names = ask_all(installation, count)
+        wait_until(lambda: all_ended(installation, names), 60 + 5 * count, "the end of all resources")
+    assert observer.breaches == []
+    check_all_true(installation, names)
+    assert all(reason(installation.place.get(name)) == ("True", "BuildPublished") for name in names)
+
+
+def test_the_api_server_is_away_while_a_build_ends(installation: Installation) -> None:
+    """A build that ends while nobody can be told is told of afterwards, by the same operator."""
+    place = installation.place
+    installation.append(30)
+    operator = installation.start()
+    place.rebuild("through")
+    wait_until(installation.kubelet.running, 30, "the pod")
+    place.control_plane.stop_api_server()
+    try:
+        wait_until(lambda: installation.active() is not None, 30, "the publish")
+        time.sleep(2.0)
+    finally:
+        place.control_plane.start_api_server()
+    assert operator.process.poll() is None
+    assert reason(place.wait_terminal("through", 60)) == ("True", "BuildPublished")
+
+
+def test_the_database_is_away(installation: Installation) -> None:
+    """Without its database the operator says so on the resource, stays alive, and goes on by itself."""
+    place = installation.place
+    installation.append(12)
+    operator = installation.start()
+    place.rebuild("before")
+    place.wait_terminal("before")
+    with installation.without_postgres():
+        place.rebuild("during", tenant="default")
+        time.sleep(3.0)
+        assert operator.process.poll() is None
+    assert reason(place.wait_terminal("during", 60)) == ("True", "BuildPublished")
