@@ -91,11 +91,12 @@ class Branches:
 def span(first_at: int, last_at: int) -> str:
     """Return a span of time (microseconds since 1970) as short as it can be said: one day, or two."""
     first, last = to_datetime(first_at), to_datetime(last_at)
+    # Not strftime: it writes the year 1 as `1`.
     if first.date() != last.date():
-        return f"{first:%Y-%m-%d} – {last:%Y-%m-%d}"
-    if first.strftime("%H:%M") == last.strftime("%H:%M"):
-        return f"{first:%Y-%m-%d %H:%M}"
-    return f"{first:%Y-%m-%d %H:%M}–{last:%H:%M}"
+        return f"{first.date().isoformat()} – {last.date().isoformat()}"
+    if (first.hour, first.minute) == (last.hour, last.minute):
+        return f"{first.date().isoformat()} {first:%H:%M}"
+    return f"{first.date().isoformat()} {first:%H:%M}–{last:%H:%M}"
 
 
 def count(number: int, noun: str) -> str:

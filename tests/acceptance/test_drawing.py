@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from rich.console import Console
 
-from myria_cli.draw import answer_lines
+from myria_cli.draw import answer_lines, span
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
@@ -22,3 +22,10 @@ def test_no_line_is_wider_than_the_terminal() -> None:
         for line in answer_lines(answer):
             for part in line.wrapped(console):
                 assert cell_len(part.plain) <= 80
+
+
+def test_the_year_1_has_four_digits() -> None:
+    """Spans of time look alike in every year."""
+    year_1 = -62_135_596_800_000_000
+    assert span(year_1, year_1) == "0001-01-01 00:00"
+    assert span(year_1, 0) == "0001-01-01 – 1970-01-01"

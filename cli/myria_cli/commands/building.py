@@ -19,6 +19,7 @@ from myria.triggers import ControlLoop
 from myria_builder import build as work_on
 from myria_cli import console
 from myria_cli.commands.snapshots import PANEL, Reason, actor
+from myria_cli.draw import count
 from myria_cli.options import Options, command
 from myria_cli.place import Place, is_attended, opened
 
@@ -138,9 +139,12 @@ async def _ended(registry: Registry, options: Options, request_id: str, *, patie
 
 
 def _tell(build: dict[str, Any]) -> None:
-    counts = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in sorted(build["counts"].items()))
     console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
-    if counts:
-        console.say(counts, "dim")
+    if build["error"] is None:
+        counts = build["counts"]
+        new, scopes, leaves = (counts.get(name, 0) for name in ("events_new", "scopes_changed", "leaves_planned"))
+        console.say(
+            f"{count(new, 'new event')}, {count(scopes, 'scope')} changed, {count(leaves, 'leaf topic')} planned", "dim"
+        )
     if build["error"]:
         console.say(f"error[{build['error'].get('code')}]: {console.shown(str(build['error'].get('message')))}", "red")

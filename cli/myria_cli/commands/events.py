@@ -253,20 +253,27 @@ def _input(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
         yield sys.stdin.buffer, None
         return
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        source = Path(file).open("rb")  # noqa: SIM115 - closed below; the block's own errors are not about opening
     except OSError as error:
         raise InvalidArgument(f"{file} cannot be read: {error.strerror}", field="file") from error
-    with os.fdopen(descriptor, "rb") as source:
-        yield source, os.fstat(descriptor).st_size or None
+    with source:
+        yield source, os.fstat(source.fileno()).st_size or None
 
 
 @contextmanager
 def _output(file: str) -> Iterator[IO[bytes]]:
-    """Lend where an export goes: standard output, or a file that gets its name only when it is whole."""
+    """Lend where an export goes: standard output, a device or pipe, or a file that gets its name only when whole."""
     if file == "-":
         yield sys.stdout.buffer
         return
-    target = Path(file).absolute()
+    target = Path(file).resolve()
+    if target.exists() and not target.is_file():
+        try:
+            with target.open("wb") as stream:
+                yield stream
+        except OSError as error:
+            raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+        return
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -312,7 +319,7 @@ def _listing(rows: list[Any]) -> Any:
         (
             (
                 row["event_seq"],
-                f"{row['occurred_at']:%Y-%m-%d %H:%M:%S}",
+                f"{row['occurred_at'].isoformat(' ', 'seconds')[:19]}",
                 row["channel"],
                 ", ".join(row["participants"]),
                 row["type"],
@@ -326,7 +333,7 @@ def _listing(rows: list[Any]) -> Any:
 
 
 def _follow_line(row: Any) -> Text:
-    line = Text(f"{row['event_seq']:>8} {row['occurred_at']:%Y-%m-%d %H:%M:%S} ", style="dim")
+    line = Text(f"{row['event_seq']:>8} {row['occurred_at'].isoformat(' ', 'seconds')[:19]} ", style="dim")
     line.append(console.one_line(f"{row['channel']} [{', '.join(row['participants'])}] "), style="dim")
     line.append(_said(row))
     return line

@@ -118,11 +118,12 @@ def _register_views(app: typer.Typer) -> None:
         if not answer["snapshots"]:
             console.say("no snapshot yet")
             return
+        numbers = {snapshot["snapshot_id"]: snapshot["number"] for snapshot in answer["snapshots"]}
         console.write(
             console.table(
-                ("no.", "snapshot", "status", "cutoff", "scopes", "events", "created", "parent"),
-                (_snapshot_row(snapshot) for snapshot in answer["snapshots"]),
-                right=("no.", "cutoff", "scopes", "events"),
+                ("no.", "snapshot", "status", "cutoff", "new", "created", "parent"),
+                (_snapshot_row(snapshot, numbers) for snapshot in answer["snapshots"]),
+                right=("no.", "cutoff", "new", "parent"),
             )
         )
         if answer.get("next_cursor"):
@@ -333,18 +334,16 @@ def _say_move(options: Options, moved: dict[str, Any], verb: str) -> None:
         console.say(f"{verb} {moved['snapshot_id']} (before: {moved.get('previous_snapshot_id') or 'none'})")
 
 
-def _snapshot_row(snapshot: dict[str, Any]) -> Sequence[object]:
-    counts = snapshot.get("counts") or {}
-    status = snapshot["status"]
+def _snapshot_row(snapshot: dict[str, Any], numbers: dict[str, int]) -> Sequence[object]:
+    status, parent = snapshot["status"], snapshot["parent_snapshot_id"]
     return (
         snapshot.get("number"),
         snapshot["snapshot_id"],
         Text(status, style="bold green" if status == "active" else ""),
         snapshot.get("cutoff"),
-        counts.get("scopes"),
-        counts.get("events"),
-        str(snapshot.get("created_at", ""))[:19].replace("T", " "),
-        snapshot.get("parent_snapshot_id"),
+        (snapshot.get("counts") or {}).get("events_new", 0),
+        str(snapshot.get("created_at", ""))[:16].replace("T", " "),
+        None if parent is None else numbers.get(parent, "older"),
     )
 
 

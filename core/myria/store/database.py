@@ -196,6 +196,8 @@ def translated() -> Iterator[None]:
         ) from error
     except _UNREACHABLE as error:
         raise errors.DatabaseUnavailable(f"the database cannot be reached: {error or type(error).__name__}") from error
+    except asyncpg.ClientConfigurationError as error:
+        raise errors.ConfigurationError(f"the DSN is not one of PostgreSQL's: {error}") from error
     except asyncpg.InterfaceError as error:
         if "clos" in str(error):
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
