@@ -1,13 +1,15 @@
 """A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, without any node.
 
 RBAC is on; people have tokens of a file, pods and the operator real tokens of their ServiceAccounts. It is Kubernetes
-1.20 (scripts/build_control_plane.py): what is newer is dropped there, and checked elsewhere.
+1.20 (scripts/build_control_plane.py) unless KUBEBUILDER_ASSETS names a newer one: what is newer than 1.20 is dropped
+there, and checked elsewhere.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -28,6 +30,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ADMIN_TOKEN = "admin-token"
 PEOPLE = {"anna": "edit", "vera": "view", "otto": None}
 """People by name, with the cluster's role they have in each test's namespace; the token is the name and `-token`."""
+
+CEL_SINCE = 25
+"""The first minor version that evaluates rules in CEL."""
+_TTL_SINCE, _TTL_GATE = 23, "--feature-gates=TTLAfterFinished=true"
 
 _AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
@@ -63,6 +69,13 @@ def find_programs() -> Path:
     return Path(found.stdout.strip())
 
 
+def _minor_version(programs: Path) -> int:
+    told = subprocess.run([programs / "kube-apiserver", "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"v1\.(\d+)", told)
+    assert match is not None, told
+    return int(match[1])
+
+
 class ControlPlane:
     """Started by making it, stopped by `close()`; the data lies in memory where the machine has /dev/shm.
 
@@ -71,6 +84,8 @@ class ControlPlane:
 
     def __init__(self, guardian: Guardian) -> None:
         self._programs = find_programs()
+        self.minor = _minor_version(self._programs)
+        """The version behind `1.`."""
         self._spawn = Spawner(guardian)
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="myria-kube-", dir=memory if os.access(memory, os.W_OK) else None))
@@ -85,7 +100,7 @@ class ControlPlane:
             self._start_etcd()
             self.start_api_server()
             # The garbage collector looks for new kinds twice a minute: it should know ours from its start.
-            self.install(manifests.without_cel(manifests.definition()))
+            self.install(manifests.definition())
             self._start_controllers()
         except BaseException:
             self.close()
@@ -130,7 +145,9 @@ class ControlPlane:
         return path
 
     def install(self, definition: Mapping[str, Any]) -> None:
-        """Install or replace a CustomResourceDefinition, and wait until it is served."""
+        """Install or replace a CustomResourceDefinition (without rules in CEL where they are unknown); wait for it."""
+        if self.minor < CEL_SINCE:
+            definition = manifests.without_cel(definition)
         name = definition["metadata"]["name"]
         applied = self.admin.apply(definition)
         version = applied["metadata"]["generation"]
@@ -171,11 +188,10 @@ class ControlPlane:
             "--service-cluster-ip-range=10.96.0.0/24",
             "--endpoint-reconciler-type=none",
             "--disable-admission-plugins=ServiceAccount",
-            "--feature-gates=TTLAfterFinished=true",
-            "--watch-cache-sizes=",
             "--event-ttl=2h",
             f"--audit-policy-file={folder / 'audit-policy.yaml'}",
             f"--audit-log-path={folder / 'audit.log'}",
+            *([_TTL_GATE] if self.minor < _TTL_SINCE else []),
         )
         self._wait_ready(self._api_server)
 
@@ -250,11 +266,10 @@ class ControlPlane:
             "kube-controller-manager",
             f"--kubeconfig={kubeconfig}",
             "--controllers=job,ttl-after-finished,garbagecollector,namespace,clusterrole-aggregation,podgc",
-            "--feature-gates=TTLAfterFinished=true",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             "--secure-port=0",
-            "--port=0",
+            *([_TTL_GATE, "--port=0"] if self.minor < _TTL_SINCE else []),
             f"--cert-dir={self.folder}",
             "--kube-api-qps=200",
             "--kube-api-burst=400",

@@ -233,7 +233,8 @@ class Kubelet:
             for uid, pod in self._seen.items():
                 deleted = "deletionTimestamp" in pod["metadata"]
                 if uid in self._running:
-                    self._end_when_told(self._running[uid], pod, deleted=deleted)
+                    if self._running[uid].reports:  # a node that is cut off hears of nothing
+                        self._end_when_told(self._running[uid], pod, deleted=deleted)
                 elif uid in self._starting:
                     continue
                 elif deleted and (uid not in self._done or _has_ended(pod)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def definition() -> Json:
     return only
 
 
-def without_cel(shipped: Json) -> Json:
+def without_cel(shipped: Mapping[str, Any]) -> Json:
     """Return a definition without its rules in CEL, which API servers before 1.25 do not know."""
     rendered: Json = _strip(shipped, "x-kubernetes-validations")
     return rendered

@@ -15,7 +15,8 @@ import yaml
 from myria.contract.limits import MAX_REASON
 from myria_operator import reasons, rules
 from tests.kubernetes import manifests
-from tests.kubernetes.api import ApiError, Json
+from tests.kubernetes.api import ApiError, Json, path
+from tests.kubernetes.control_plane import CEL_SINCE
 from tests.kubernetes.place import Place, rebuild
 
 Spec = dict[str, Any]
@@ -258,6 +259,25 @@ def test_structure_holds_for_changes_too(place: Place) -> None:
         place.admin.patch("MyriaRebuild", "one", {"spec": {"rollback": {"to": "previous"}}}, place.name)
 
 
+def test_a_newer_api_server_refuses_changes_with_the_same_words(place: Place) -> None:
+    """Where the API server evaluates CEL, it refuses the table's changes with the rules' messages."""
+    if place.control_plane.minor < CEL_SINCE:
+        pytest.skip(f"the control plane is 1.{place.control_plane.minor}; rules in CEL need 1.{CEL_SINCE}")
+    for number, (old, new, messages) in enumerate(CHANGES.values()):
+        place.admin.create(rebuild(f"change-{number}") | {"spec": old}, place.name)
+        changed = {"apiVersion": "myria.dev/v1alpha1", "kind": "MyriaRebuild", "spec": new}
+        current = place.get(f"change-{number}")["metadata"]
+        replaced = {**changed, "metadata": {key: current[key] for key in ("name", "resourceVersion")}}
+        where = path("MyriaRebuild", f"change-{number}", place.name)
+        try:
+            place.admin.request("PUT", where, replaced)
+            refused = ""
+        except ApiError as error:
+            refused = error.message
+        assert [message for message in messages if message not in refused] == []
+        assert bool(refused) == bool(messages)
+
+
 def test_fields_that_nobody_declared_are_dropped(place: Place) -> None:
     """A pod template in a resource reaches nobody: it would let any author run any image beside the Secret."""
     template = {"spec": {"containers": [{"name": "x", "image": "evil"}]}}
@@ -310,14 +330,13 @@ def test_a_whole_status_is_kept_and_its_bounds_hold(place: Place) -> None:
 def test_an_older_definition_drops_what_it_lacks(place: Place, shipped: Json) -> None:
     """A status field that the installed definition lacks is dropped without a word, so writers must read back."""
     place.rebuild("one")
-    older = manifests.without_cel(manifests.without_status_field(shipped, "buildID"))
-    place.control_plane.install(older)
+    place.control_plane.install(manifests.without_status_field(shipped, "buildID"))
     try:
         body = {"status": {"buildID": "bld_1", "jobName": "one-1"}}
         kept = place.admin.patch("MyriaRebuild", "one", body, place.name, subresource="status")
         assert kept["status"] == {"jobName": "one-1"}
     finally:
-        place.control_plane.install(manifests.without_cel(shipped))
+        place.control_plane.install(shipped)
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])

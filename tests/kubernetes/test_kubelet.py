@@ -141,14 +141,15 @@ def test_pods_that_cannot_start_say_why_and_wait(place: Place, kubelet: Kubelet)
 
 def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: Place, kubelet: Kubelet) -> None:
     """Both pods vanish without a last word and are replaced; only the cut-off one's process lives on."""
+    # The Job controller waits ten seconds and more before it replaces a pod.
     place.admin.create(job("wanderer", FOREVER, backoffLimit=5), place.name)
     wait_until(kubelet.running, 20)
     first = kubelet.running()[0]
     kubelet.lose(first.name)
-    wait_until(lambda: [one.name for one in kubelet.running()] not in ([], [first.name]), 30)
+    wait_until(lambda: [one.name for one in kubelet.running()] not in ([], [first.name]), 90)
     second = kubelet.running()[0]
     zombie = kubelet.cut_off(second.name)
-    wait_until(lambda: len(kubelet.running()) == 2, 30)
+    wait_until(lambda: len(kubelet.running()) == 2, 90)
     assert first.process.poll() is not None
     assert zombie.process.poll() is None
     assert [one["metadata"]["name"] for one in place.pods_of("wanderer")] == [kubelet.running()[1].name]
