@@ -124,7 +124,7 @@ def _refusal(data: bytes, otherwise: str) -> MyriaError:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_NotANumber, parse_int=_integer)
     except json.JSONDecodeError as error:
         return MalformedJson(
-            f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
+            f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}",
             line=error.lineno,
             column=error.colno,
         )

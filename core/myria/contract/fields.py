@@ -95,7 +95,8 @@ def parse_timestamp(value: Any, field: str = "timestamp") -> int:
             raise InvalidTimestamp(
                 f"{field} names a leap second (:60), which has no place in UTC microseconds; send :59", field=field
             ) from error
-        raise InvalidTimestamp(f"{field} is not a real date and time: {error}", field=field) from error
+        reason = "its offset is a day or more" if "offset" in str(error) else error
+        raise InvalidTimestamp(f"{field} is not a real date and time: {reason}", field=field) from error
     micros = (moment - _EPOCH) // _MICROSECOND
     if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         raise InvalidTimestamp(f"{field} leaves the years 0001-9999 when converted to UTC", field=field)
