@@ -11,7 +11,7 @@ from myria.jsontext import decode
 
 def test_an_offset_of_more_than_a_day_is_said_in_words() -> None:
     """Nothing of Python shows through."""
-    with pytest.raises(InvalidTimestamp, match="its offset is a day or more$"):
+    with pytest.raises(InvalidTimestamp, match=r"its offset is a day or more$"):
         parse_timestamp("2026-03-19T20:00:00+25:00", "timestamp")
 
 
