@@ -57,6 +57,11 @@ class Case:
     events: str
     results: list[Result] = field(default_factory=list)
     cold: Result | None = None
+    cpu_s: float = 0.0
+
+    def cpu_ms(self) -> float:
+        """Return the server process's CPU time per request, in milliseconds: what hardly depends on other work."""
+        return self.cpu_s / max(1, sum(result.acknowledged for result in self.results)) * 1000
 
     def p95s(self) -> list[float]:
         """Return the 95th percentile of each round, in milliseconds."""
@@ -93,9 +98,11 @@ async def measure(options: Common, *, rounds: int, requests: int) -> int:
             case.cold = await load.run(first, port=case.server.port, connections=1, count=len(first))
         for round_ in range(rounds):
             for case in cases:
+                used = usage(case.server.pid).cpu_s
                 result = await load.run(
                     case.requests, port=case.server.port, connections=CLIENTS, count=len(case.requests)
                 )
+                case.cpu_s += usage(case.server.pid).cpu_s - used
                 if result.errors:
                     raise RuntimeError(f"{result.errors} requests failed, the first: {result.first_error}")
                 case.results.append(result)
@@ -201,6 +208,7 @@ def publish_reads(report: Report, cases: list[Case]) -> None:
             "p95_ms_by_round": [round(value, 3) for value in case.p95s()],
             "requests_per_s": round(median([result.throughput for result in case.results]), 1),
             "p95_ratio": round(median(against), 3),
+            "server_cpu_ms_per_request": round(case.cpu_ms(), 3),
             "by_tool": {
                 tag: {
                     "p50_ms": round(median([result.by_tag[tag].p50 for result in case.results]), 3),
@@ -221,6 +229,7 @@ def publish_reads(report: Report, cases: list[Case]) -> None:
                 number(median(case.p95s())),
                 number(median([result.throughput for result in case.results]), 0),
                 number(median(against)),
+                number(case.cpu_ms()),
                 number(case.cold.latency.p50 if case.cold else 0.0),
                 number(case.cold.latency.p95 if case.cold else 0.0),
             )
@@ -233,7 +242,18 @@ def publish_reads(report: Report, cases: list[Case]) -> None:
         else:
             limit = MOST_TAIL_RATIO if case.label == "tail only" else MOST_MIDDLE_RATIO
             report.check(f"p95 of {case.label} at {case.size:,} / base", median(against), limit)
-    columns = ("reads", "events seen", "scopes", "p50 ms", "p95 ms", "req/s", "p95 ratio", "cold p50", "cold p95")
+    columns = (
+        "reads",
+        "events seen",
+        "scopes",
+        "p50 ms",
+        "p95 ms",
+        "req/s",
+        "p95 ratio",
+        "CPU ms/req",
+        "cold p50",
+        "cold p95",
+    )
     report.table(f"reads, {CLIENTS} clients, median of rounds (base: {base.label} at {base.size:,})", columns, rows)
 
 
