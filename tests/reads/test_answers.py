@@ -303,6 +303,7 @@ async def test_a_root_selects_one_subtree(memory: Memory, database: Database) ->
         by_node = await ask(memory, ReferencesQuery(participants=("ana",), root=topic["node_id"], max_nodes=500))
         assert ids_of(by_topic) == ids_of(by_node)
         assert len(ids_of(by_topic)) == topic["counts"]["events"]
+        assert [child["topic_id"] for child in by_topic["root"]["children"]] == [topic["topic_id"]]
         assert all(one["indexed"] for one in events_of(by_topic))
         below = {one["event_id"] for one in walk(topic) if "event_id" in one}
         assert below <= set(ids_of(by_topic))
@@ -310,6 +311,8 @@ async def test_a_root_selects_one_subtree(memory: Memory, database: Database) ->
         some = await ask(memory, ReferencesQuery(participants=("ana",), root=topic["topic_id"], query=words))
         assert set(ids_of(some)) <= set(ids_of(by_topic))
         assert ids_of(some)
+        shallow = await ask(memory, ReferencesQuery(participants=("ana",), root=topic["topic_id"], max_depth=1))
+        assert [child["topic_id"] for child in shallow["root"]["children"]] == [topic["topic_id"]]
     for root in ("top_none", "00" * 32, "zz", ""):
         with pytest.raises(errors.TopicNotFound):
             await ask(memory, ReferencesQuery(participants=("ana",), root=root))

@@ -23,7 +23,7 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.lanes import Lanes
 from myria.retrieval.nodes import event_body, event_node, topic_node
-from myria.retrieval.paths import Paths, renderings
+from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Found, Query, Search, no_topic
@@ -102,6 +102,8 @@ class Retrieval:
             paths = [await self._search.path(connection, found, hit) for hit in found.hits]
             scopes = [found.scope(hit) for hit in found.hits]
             topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
+            if query.root is not None:
+                paths = [_downward(path, topics, query.root) for path in paths]
             looked_for = _looked_for(query)
             hits = [
                 Leafward(
@@ -281,6 +283,12 @@ def _around_tokens(found: Found, query: Query) -> int:
     if query.max_tokens is None:
         return 0
     return _ANSWER_TOKENS + estimated_tokens([_constraints(query), found.pinned.visibility.text * 2])
+
+
+def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
+    """Return a path from the chosen topic on: what stands above it is not part of its subtree."""
+    at = next(i for i, one in enumerate(path) if root in (topics[one]["topic_id"], topics[one]["node_id"]))
+    return path[at:]
 
 
 def _looked_for(query: Query) -> frozenset[str]:
