@@ -20,6 +20,12 @@ RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Waits before a child is started again; it starts over once a child has lived for a minute."""
 
 STEADY_S = 60.0
+
+LIVED_S = 3.0
+"""A child that lived so long did start: after its death the wait is at most the one at `LIVED_DELAY`."""
+
+LIVED_DELAY = 3
+
 LAST_GRACE_S = 15.0
 """Seconds an abandoned child gets to stop by itself."""
 
@@ -116,8 +122,9 @@ async def keep_running(child: Child, *, patience_s: float, on_exit: Callable[[in
             await child.start()
             status = await child.wait()
             on_exit(status)
-            if time.monotonic() - started > STEADY_S:
-                failures = 0
+            lived_s = time.monotonic() - started
+            if lived_s > LIVED_S:
+                failures = 0 if lived_s > STEADY_S else min(failures, LIVED_DELAY)
             delay = RESTART_DELAYS_S[min(failures, len(RESTART_DELAYS_S) - 1)]
             failures += 1
             how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"

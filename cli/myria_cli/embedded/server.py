@@ -54,6 +54,8 @@ STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0
 """Fast shutdown, immediate shutdown, force; and the seconds each is given."""
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off of the supervisor; it starts over once the server has lived for a minute."""
+LIVED = 3
+"""Where in the back-off a server stands at most that did accept connections: killed ones are back in seconds."""
 
 _PASSING = ("shared memory block", "lock file", "could not create any TCP/IP sockets", "Unix-domain sockets")
 """What the log says of a start that may succeed a moment later."""
@@ -199,6 +201,7 @@ class EmbeddedPostgres:
             except OperationalError as problem:
                 _log.warning("%s", problem.message, extra={"action": "postgres_restart_failed"})
             else:
+                failures = min(failures, LIVED)
                 _log.warning("PostgreSQL is back", extra={"action": "postgres_restarted"})
             alive_since = time.monotonic()
 
