@@ -149,10 +149,15 @@ def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> C
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         epilog = "Examples:\n\n" + examples.strip() if examples else None
-        app.command(name, epilog=epilog, rich_help_panel=panel)(call)
+        app.command(name, help=_flowing(function.__doc__ or ""), epilog=epilog, rich_help_panel=panel)(call)
         return function
 
     return register
+
+
+def _flowing(text: str) -> str:
+    """Return paragraphs without the line breaks they have in the source, which typer keeps in all but the first."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:

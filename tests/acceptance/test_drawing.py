@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from myria_cli.draw import answer_lines, span
+from tests.cli.conftest import call
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
@@ -29,3 +31,11 @@ def test_the_year_1_has_four_digits() -> None:
     year_1 = -62_135_596_800_000_000
     assert span(year_1, year_1) == "0001-01-01 00:00"
     assert span(year_1, 0) == "0001-01-01 – 1970-01-01"
+
+
+def test_help_flows_with_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paragraphs are broken where the terminal ends, not where the source was."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip() for line in call("import", "--help").out.splitlines()]
+    paragraph = lines[next(at for at, line in enumerate(lines) if line.startswith("Each line is")) :]
+    assert all(len(line) > 60 for line in paragraph[:3])
