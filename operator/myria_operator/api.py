@@ -130,12 +130,15 @@ class Api:
         async with write("make_job"):
             return await self._ask("create", "jobs", "POST", self._jobs, body=manifest, query=_AS_US)
 
+    async def stop_job(self, name: str, deadline_s: int) -> Json:
+        """Give a Job a deadline that is over."""
+        async with write("stop_job"):
+            return await self._patch_job(name, {"spec": {"activeDeadlineSeconds": deadline_s}})
+
     async def change_job(self, name: str, patch: Json) -> Json:
         """Change a Job by merge patch."""
         async with write("change_job"):
-            return await self._ask(
-                "patch", "jobs", "PATCH", f"{self._jobs}/{name}", body=patch, query=_AS_US, content_type=_MERGE
-            )
+            return await self._patch_job(name, patch)
 
     async def delete_job(self, name: str, uid: str) -> None:
         """Delete a Job and its pods, provided that it is still the same one."""
@@ -169,6 +172,11 @@ class Api:
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = await self._ask("create", "selfsubjectaccessreviews", "POST", path, body=body)
         return bool(answer["status"].get("allowed"))
+
+    async def _patch_job(self, name: str, patch: Json) -> Json:
+        return await self._ask(
+            "patch", "jobs", "PATCH", f"{self._jobs}/{name}", body=patch, query=_AS_US, content_type=_MERGE
+        )
 
     async def _found(self, verb: str, resource: str, path: str) -> Json | None:
         try:

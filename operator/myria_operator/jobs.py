@@ -144,16 +144,16 @@ def manifest(
             "podFailurePolicy": {
                 "rules": [
                     {
+                        "action": "Ignore",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    },
+                    {
                         "action": "FailJob",
                         "onExitCodes": {
                             "containerName": CONTAINER,
                             "operator": "In",
                             "values": sorted((*BAD_INPUT_STATUSES, *ENDED_STATUSES)),
                         },
-                    },
-                    {
-                        "action": "Ignore",
-                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
                     },
                 ]
             },

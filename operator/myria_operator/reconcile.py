@@ -93,14 +93,14 @@ class Reconciler:
         try:
             view = await self._look(rebuild, installation)
             derived = status.derive(view)
-            if await self._write(rebuild, derived):
-                return _MORE
             step = next_step(view, derived.succeeded.status)
+            # A request that is over is closed before the end is written: afterwards nobody looks at it again.
+            if step.do is not Do.CLOSE_REQUEST and await self._write(rebuild, derived):
+                return _MORE
             if step.do is Do.NOTHING:
                 return _again(view)
-            logger.info(
-                "%s", step.do, extra={"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
-            )
+            told = {"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
+            logger.info("%s", step.do, extra=told)
             return await self._do(step, view)
         except ClusterRefused as error:
             if error.details["status"] == 409:
@@ -223,7 +223,7 @@ class Reconciler:
         elif step.do is Do.CHANGE_JOB and job is not None:
             await self._change_job(view, job)
         elif step.do is Do.STOP_JOB and job is not None:
-            await self._api.change_job(job.name, {"spec": {"activeDeadlineSeconds": STOP_DEADLINE_S}})
+            await self._api.stop_job(job.name, STOP_DEADLINE_S)
         elif step.do is Do.END_BUILD:
             await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
         elif step.do is Do.ABORT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -88,8 +87,8 @@ class Installation:
             print(f"--- operator {one.pid}, status {one.process.poll()}\n{one.output()[-6000:]}")
         for name, log in self.kubelet.logs().items():
             print(f"--- pod {name}\n{log[-2000:]}")
-        for one in self.place.rebuilds():
-            print(f"--- {one['metadata']['name']}: {json.dumps(one.get('status'))}")
+        for resource in self.place.rebuilds():
+            print(f"--- {resource['metadata']['name']}: {json.dumps(resource.get('status'))}")
 
     def stop_postgres(self) -> None:
         """Take PostgreSQL away."""
@@ -111,7 +110,8 @@ class Installation:
 
     def append(self, size: int = 12, *, tenant: str = "default", seed: int = 1, start: int = 0) -> None:
         """Append a conversation."""
-        asyncio.run(append(self.database.server_dsn, conversation(size, seed=seed, start=start), tenant=tenant))
+        events = conversation(size, seed=seed, start=start)
+        self.databases.loop.run(append(self.database.server_dsn, events, tenant=tenant))
 
     def query(self, statement: str, *arguments: Any) -> list[dict[str, Any]]:
         """Return rows of the database, of every tenant."""
@@ -120,7 +120,7 @@ class Installation:
             async with Pool(self.database.dsn) as pool, pool.read(ALL_TENANTS) as connection:
                 return [dict(row) for row in await connection.fetch(statement, *arguments)]
 
-        return asyncio.run(read())
+        return self.databases.loop.run(read())
 
     def active(self, tenant: str = "default") -> str | None:
         """Return the tenant's active snapshot."""

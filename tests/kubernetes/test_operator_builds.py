@@ -81,7 +81,7 @@ def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
 
     def stopped() -> bool:
         (job,) = place.jobs_of(ended)
-        return job["status"].get("active", 0) == 0
+        return not job["status"].get("active")
 
     wait_until(stopped, 20, "the end of the Job's pods")
     installation.kubelet.accepts = lambda _pod: True

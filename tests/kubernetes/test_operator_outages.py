@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tests.kubernetes.operating import Installation, reason
 from tests.support.counts import share
-from tests.support.processes import Spawned, wait_until
+from tests.support.processes import wait_until
 
 TENANTS = ("one", "two", "three")
 
@@ -112,7 +112,7 @@ def test_killed_again_and_again(installation: Installation) -> None:
         restarts = {kills // 3: "api", 2 * kills // 3: "postgres", kills - 1: "api"}
         for number in range(kills):
             operator = installation.start(ready=False)
-            wait_until(lambda one=operator: "operator_ready" in one.output() or _away(one), 40, "the operator")
+            operator.wait_for("operator_ready", 40)
             time.sleep(chosen.uniform(0, 5 if resources > 20 else 2.5))
             if restarts.get(number) == "api":
                 installation.place.control_plane.restart_api_server()
@@ -125,10 +125,6 @@ def test_killed_again_and_again(installation: Installation) -> None:
     assert observer.breaches == []
     assert observer.samples > 20
     check_all_true(installation, names)
-
-
-def _away(one: Spawned) -> bool:
-    return one.process.poll() is not None
 
 
 def test_two_operators_at_once(installation: Installation) -> None:

@@ -1,0 +1,223 @@
+"""The operator stopped before and after each of its writes: another one goes on, and nothing happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from myria.registry import Registry
+from myria.settings import Settings
+from myria.store.database import Database as Pool
+from myria_operator import failpoints
+from myria_operator.api import Api, configuration
+from myria_operator.app import Operator
+from tests.kubernetes.operating import Installation, reason
+from tests.kubernetes.place import OPERATOR
+from tests.support import builds
+from tests.support.events import append, conversation
+
+QUICK = builds.settings(
+    builder={"inactivity_timeout_s": 0, "max_unindexed_events": 0, "poll_s": 0.1, "task_lease_s": 3.0},
+    operator={"sweep_s": 0.5, "poll_s": 0.1, "keep_succeeded": 0},
+)
+
+
+class Stopped(BaseException):
+    """The operator ends here, as if killed."""
+
+
+@asynccontextmanager
+async def operator(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
+) -> AsyncIterator[asyncio.Task[None]]:
+    """An operator of this process, without kopf: its sweep, twice a second, finds what there is to do."""
+    monkeypatch.setenv("KUBECONFIG", str(installation.place.kubeconfig(OPERATOR)))
+    configured, namespace = await configuration()
+    async with Api(configured, namespace) as api, Pool(installation.database.operator_dsn) as pool:
+        one = Operator(api, pool, settings, installation.template)
+        task = asyncio.create_task(one.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup, Stopped):
+                await task
+
+
+async def until(condition: Callable[[], Any], within_s: float = 40.0) -> None:
+    """Wait for a condition, looking at it in a thread: it may ask the API server."""
+    deadline = time.monotonic() + within_s
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.1)
+
+
+class Killer:
+    """Stops the operator once, at one fail-point."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.reached = asyncio.Event()
+
+    def __call__(self, passed: str) -> None:
+        if passed == self.at and not self.reached.is_set():
+            self.reached.set()
+            raise Stopped(passed)
+
+
+STORY = {
+    "status": "plain",
+    "make_job": "plain",
+    "ask": "plain",
+    "take_up": "plain",
+    "note_job": "lost_note",
+    "event": "plain",
+    "end_build": "failing",
+    "abort": "aborted",
+    "stop_job": "aborted",
+    "change_job": "suspended",
+    "suspend_build": "suspended",
+    "suspend_request": "suspended_early",
+    "close_request": "closed",
+    "publish": "approved",
+    "roll_back": "rolled_back",
+    "name_resource": "requested",
+    "make_rebuild": "requested",
+    "adopt": "requested",
+    "delete_rebuild": "requested",
+    "delete_job": "deleted",
+}
+"""Which story passes which write."""
+
+
+def test_every_write_is_in_a_story() -> None:
+    """A new write of the operator needs a story here."""
+    assert set(STORY) == set(failpoints.WRITES)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", failpoints.WRITES)
+async def test_stopped_at_a_write(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, what: str, when: str
+) -> None:
+    """The operator is stopped at the write; the next one brings the resource to the same end, with one Job."""
+    await append(installation.database.server_dsn, conversation(12))
+    killer = Killer(f"{when}:{what}")
+    monkeypatch.setattr(failpoints, "armed", killer)
+    story = Story(installation, monkeypatch)
+    await story.begin(STORY[what])
+    async with operator(installation, monkeypatch) as first:
+        middle = asyncio.create_task(story.middle(STORY[what]))
+        reached = asyncio.create_task(killer.reached.wait())
+        # Kubernetes' garbage collector may be faster than the operator: then there is no Job left to delete.
+        patience = 5 if what == "delete_job" else 40
+        await asyncio.wait({first, reached}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        assert killer.reached.is_set() or what == "delete_job", f"{killer.at} was never passed"
+        reached.cancel()
+    async with operator(installation, monkeypatch):
+        await middle
+        await story.end(STORY[what])
+
+
+class Story:
+    """What people and Kubernetes do around one kill, and what must come of it."""
+
+    def __init__(self, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.installation = installation
+        self.place = installation.place
+        self._monkeypatch = monkeypatch
+
+    async def begin(self, name: str) -> None:
+        """What is there before the operator."""
+        if name in {"aborted", "suspended", "deleted"}:
+            self.installation.kubelet.accepts = lambda _pod: False
+        if name == "failing":
+            self.installation.kubelet.rewrites = lambda _pod, _command: ["/bin/true"]
+        if name == "requested":
+            async with Pool(self.installation.database.server_dsn) as pool:
+                await Registry(pool, QUICK).request_build("default", reason="a tool asked")
+            return
+        if name == "rolled_back":
+            for start in (0, 50_000):
+                await append(self.installation.database.server_dsn, conversation(4, start=start))
+                await builds.build(self.installation.database)
+        spec: dict[str, Any] = {}
+        if name == "closed":
+            spec = {"suspend": True}
+        if name == "approved":
+            spec = {"approve": True, "build": {"publish": "Hold"}}
+        if name == "rolled_back":
+            spec = {"rollback": {"to": "previous"}}
+        if name == "suspended_early":
+            await asyncio.to_thread(self.place.rebuild, "one", suspend=True)
+            return
+        await asyncio.to_thread(self.place.rebuild, "one", spec)
+
+    async def middle(self, name: str) -> None:
+        """What happens while an operator runs, or none does."""
+        if name in {"aborted", "suspended", "deleted"}:
+            await until(lambda: self.place.admin.objects("Job", self.place.name))
+        if name == "aborted":
+            await self._change(abort=True)
+        if name == "suspended":
+            await self._change(suspend=True)
+        if name == "deleted":
+            # Nobody is told who else might delete the Job: the garbage collector looks for it as well.
+            await asyncio.to_thread(self.place.admin.delete, "MyriaRebuild", "one", self.place.name)
+        if name == "suspended_early":
+            await until(lambda: reason(self.place.get("one")) == ("Unknown", "SuspendRequested"))
+            await asyncio.sleep(0.5)
+            await self._change(suspend=False)
+        if name == "closed":
+            await until(lambda: reason(self.place.get("one")) == ("Unknown", "SuspendRequested"))
+            await asyncio.sleep(1.0)
+            await self._change(abort=True)
+
+    async def end(self, name: str) -> None:
+        """What must come of it."""
+        if name == "requested":
+            # Pruned at once (no history is kept), and never made again.
+            await until(lambda: self.installation.active() is not None and not self.place.rebuilds())
+            await asyncio.sleep(1.5)
+            assert self.place.rebuilds() == []
+            assert len(self.installation.builds()) == 1
+            return
+        if name == "deleted":
+            await until(lambda: [one["status"] for one in self.installation.builds()] == ["aborted"])
+            await until(lambda: not self.place.admin.objects("Job", self.place.name))
+            return
+        if name == "suspended":
+            await until(lambda: reason(self.place.get("one"), "Suspended") == ("True", "SuspendRequested"))
+            await until(lambda: not self.place.jobs_of(self.place.get("one"))[0]["status"].get("active"))
+            self.installation.kubelet.accepts = lambda _pod: True
+            await self._change(suspend=False)
+        await until(lambda: reason(self.place.get("one"))[0] in {"True", "False"})
+        found = self.place.get("one")
+        expected = {
+            "failing": ("False", "WorkerLost"),
+            "aborted": ("False", "Aborted"),
+            "closed": ("False", "Aborted"),
+            "approved": ("True", "Held"),
+            "rolled_back": ("True", "RolledBack"),
+        }
+        assert reason(found) == expected.get(name, ("True", "BuildPublished")), found["status"]
+        jobs = self.place.jobs_of(found)
+        assert len(jobs) == (0 if name in {"rolled_back", "closed"} else 1)
+        if name == "approved":
+            await until(lambda: reason(self.place.get("one"), "Published") == ("True", "Approved"))
+        mine = [one for one in self.installation.builds() if one["resource_uid"] == found["metadata"]["uid"]]
+        assert len(mine) == len(jobs)
+        assert all(one["finished_at"] is not None for one in mine)
+        if name == "aborted":
+            await until(lambda: not self.place.jobs_of(found)[0]["status"].get("active"))
+        moves = self.installation.query("SELECT kind FROM myria.pointer_moves WHERE resource_uid IS NOT NULL")
+        assert len(moves) == (0 if name in {"failing", "aborted", "closed"} else 1)
+
+    async def _change(self, **spec: bool) -> None:
+        await asyncio.to_thread(self.place.admin.patch, "MyriaRebuild", "one", {"spec": spec}, self.place.name)

@@ -1,0 +1,136 @@
+"""The queue of keys: once each, one at a time, again after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from myria.errors import ClusterUnavailable
+from myria_operator.queue import Queue
+
+
+@asynccontextmanager
+async def running(work: Callable[[str], Awaitable[float | None]], *, workers: int = 4) -> AsyncIterator[Queue[str]]:
+    """A queue at work."""
+    queue: Queue[str] = Queue(work, workers=workers)
+    task = asyncio.create_task(queue.run())
+    try:
+        yield queue
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_key_waits_once() -> None:
+    """However often a waiting key is added, it is worked on once."""
+    seen: Counter[str] = Counter()
+
+    async def work(key: str) -> None:
+        seen[key] += 1
+
+    queue: Queue[str] = Queue(work, workers=1)
+    for _ in range(50):
+        queue.add("a")
+    task = asyncio.create_task(queue.run())
+    await until(lambda: not len(queue))
+    task.cancel()
+    assert seen == {"a": 1}
+
+
+async def test_a_key_is_worked_on_by_one() -> None:
+    """A key that is added while it is worked on is worked on again afterwards, never at once."""
+    at_work: Counter[str] = Counter()
+    done = 0
+    gate = asyncio.Event()
+
+    async def work(key: str) -> None:
+        nonlocal done
+        at_work[key] += 1
+        assert at_work[key] == 1
+        await gate.wait()
+        at_work[key] -= 1
+        done += 1
+
+    async with running(work) as queue:
+        queue.add("a")
+        await until(lambda: at_work["a"] == 1)
+        for _ in range(5):
+            queue.add("a")
+        gate.set()
+        await until(lambda: done == 2)
+        await asyncio.sleep(0.05)
+    assert done == 2
+
+
+async def test_a_failure_comes_back_ever_later() -> None:
+    """A failing key is tried again with growing waits, others go on, and events do not shorten its wait."""
+    tries: list[float] = []
+    others = 0
+
+    async def work(key: str) -> None:
+        nonlocal others
+        if key == "bad":
+            tries.append(time.monotonic())
+            raise ClusterUnavailable("away")
+        others += 1
+
+    async with running(work) as queue:
+        queue.add("bad")
+        for _ in range(100):
+            queue.add("bad")
+            queue.add("good")
+            await asyncio.sleep(0.01)
+    assert 2 <= len(tries) <= 6
+    assert others >= 50
+
+
+async def test_a_key_may_ask_to_come_back() -> None:
+    """What `work` returns is when to look again, and an `add` meanwhile is sooner."""
+    times: list[float] = []
+
+    async def work(_key: str) -> float | None:
+        times.append(time.monotonic())
+        return 0.2 if len(times) == 1 else None
+
+    async with running(work) as queue:
+        queue.add("a")
+        await until(lambda: len(times) == 2)
+        assert times[1] - times[0] >= 0.19
+        await asyncio.sleep(0.05)
+        assert len(queue) == 0
+
+
+async def test_workers_are_bounded_and_the_queue_ticks() -> None:
+    """No more keys at once than workers, and a full house does not stop the tick that liveness looks at."""
+    at_once = most = 0
+    gate = asyncio.Event()
+
+    async def work(_key: str) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await gate.wait()
+        at_once -= 1
+
+    async with running(work, workers=3) as queue:
+        for number in range(10):
+            queue.add(str(number))
+        await until(lambda: at_once == 3)
+        before = queue.ticked_at
+        await asyncio.sleep(1.2)
+        assert queue.ticked_at > before
+        gate.set()
+        await until(lambda: len(queue) == 0)
+    assert most == 3

@@ -1,0 +1,539 @@
+"""What a MyriaRebuild's status says, for every situation: a table over a pure function."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria.building.model import BuildRow
+from myria.building.report import BuildFacts, status_fields
+from myria_operator import reasons
+from myria_operator.facts import Job, Rebuild, Situation, Target
+from myria_operator.naming import job_name
+from myria_operator.status import View, derive, settled, transitions, with_times
+from myria_operator.steps import Do, next_step
+
+NOW = "2026-01-02T03:04:05Z"
+STARTED = datetime(2026, 1, 1, 10, 0, 0, 400_000, tzinfo=UTC)
+FINISHED = datetime(2026, 1, 1, 10, 0, 7, 300_000, tzinfo=UTC)
+UID, SNAPSHOT, PARENT, INSTALLATION = "uid-1", "snap_" + "a" * 32, "snap_" + "b" * 32, "inst"
+
+
+def rebuild(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **fields: Any) -> Rebuild:
+    """A resource of tenant `default`."""
+    values: dict[str, Any] = {
+        "namespace": "ns",
+        "name": "one",
+        "uid": UID,
+        "generation": 3,
+        "resource_version": "7",
+        "created_at": NOW,
+        "deleting": False,
+        "labels": {},
+        "spec": {"tenant": "default", **(spec or {})},
+        "status": status or {"installationID": INSTALLATION},
+    }
+    return Rebuild(**{**values, **fields})
+
+
+def row(status: str = "running", **fields: Any) -> BuildRow:
+    """A build that began, or ended with the status."""
+    ended = status not in {"queued", "running"}
+    values: dict[str, Any] = {
+        "build_id": "bld_1",
+        "status": status,
+        "trigger": "manual",
+        "is_full": False,
+        "hold": False,
+        "reason": None,
+        "request_id": "req_1",
+        "parent_snapshot_id": PARENT,
+        "snapshot_id": SNAPSHOT if status != "queued" else None,
+        "cutoff": 90 if status != "queued" else None,
+        "created_at": STARTED,
+        "started_at": STARTED if status != "queued" else None,
+        "finished_at": FINISHED if ended else None,
+        "lease_until": None,
+        "error": None,
+        "counts": {"events": 12} if ended else {},
+    }
+    return BuildRow(**{**values, **fields})
+
+
+def build(status: str = "running", *, facts: dict[str, Any] | None = None, **fields: Any) -> BuildFacts:
+    """A build with what belongs to it."""
+    values: dict[str, Any] = {
+        "tenant": "default",
+        "row": row(status, **fields),
+        "job_uid": "job-1",
+        "suspended": False,
+        "alive": status == "running",
+        "tasks": 4,
+        "done": 2,
+        "degraded": 0,
+        "first_event_seq": 1,
+        "completed": status in {"succeeded", "held"},
+        "published": status == "succeeded",
+        "parent_is_active": status != "superseded",
+    }
+    return BuildFacts(**{**values, **(facts or {})})
+
+
+def job(**fields: Any) -> Job:
+    """The resource's Job, with one pod."""
+    values: dict[str, Any] = {
+        "name": job_name("one", UID),
+        "uid": "job-1",
+        "owner_uid": UID,
+        "active": 1,
+        "complete": False,
+        "failed": False,
+    }
+    return Job(**{**values, **fields})
+
+
+def view(spec: dict[str, Any] | None = None, *, status: dict[str, Any] | None = None, **fields: Any) -> View:
+    """A view; by default of a known tenant whose request waits."""
+    values: dict[str, Any] = {
+        "rebuild": rebuild(spec, status),
+        "installation": INSTALLATION,
+        "situation": Situation(tenant_known=True, request_id="req_1"),
+    }
+    return View(**{**values, **fields})
+
+
+def situation(**fields: Any) -> Situation:
+    """A situation of a known tenant whose request waits."""
+    return Situation(**{"tenant_known": True, "request_id": "req_1", **fields})
+
+
+def failed(reason: str) -> dict[str, Any]:
+    """The error of a build that the operator ended."""
+    return {"code": "build_interrupted", "message": "it went away", "details": {"reason": reason}}
+
+
+BACK = {"rollback": {"to": "previous"}}
+HELD_BEFORE = {
+    "installationID": INSTALLATION,
+    "conditions": [
+        {"type": "Succeeded", "status": "True", "reason": "Held", "lastTransitionTime": NOW},
+        {"type": "Published", "status": "False", "reason": "AwaitingApproval", "lastTransitionTime": NOW},
+    ],
+}
+
+TABLE: list[tuple[str, View, str, str, Do]] = [
+    ("new", view(situation=situation(request_id=None)), "Unknown Pending", "Unknown Pending", Do.ASK),
+    ("asked", view(), "Unknown Queued", "Unknown Pending", Do.TAKE_UP),
+    (
+        "the tenant builds",
+        view(situation=situation(unfinished_build_id="bld_0")),
+        "Unknown Queued",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "no such tenant",
+        view(situation=Situation(tenant_known=False)),
+        "False UnknownTenant",
+        "False NotSucceeded",
+        Do.NOTHING,
+    ),
+    (
+        "both",
+        view({"build": {}, **BACK}, situation=situation()),
+        "False InvalidSpec",
+        "False NotSucceeded",
+        Do.NOTHING,
+    ),
+    ("aborted while it waits", view({"abort": True}), "False Aborted", "False Aborted", Do.CLOSE_REQUEST),
+    (
+        "aborted at once",
+        view({"abort": True}, situation=situation(request_id=None)),
+        "False Aborted",
+        "False Aborted",
+        Do.NOTHING,
+    ),
+    (
+        "suspended while it waits",
+        view({"suspend": True}),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.SUSPEND_REQUEST,
+    ),
+    (
+        "suspended and passed over",
+        view({"suspend": True}, situation=situation(suspended=True)),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "no slot",
+        view(situation=situation(ahead=4), build=build("queued", facts={"job_uid": None})),
+        "Unknown Queued",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "its turn",
+        view(build=build("queued", facts={"job_uid": None})),
+        "Unknown Pending",
+        "Unknown Pending",
+        Do.MAKE_JOB,
+    ),
+    (
+        "the Job is made, and that is not noted",
+        view(build=build("queued", facts={"job_uid": None}), job=job()),
+        "Unknown Starting",
+        "Unknown Pending",
+        Do.NOTE_JOB,
+    ),
+    ("no pod yet", view(build=build("queued"), job=job()), "Unknown Starting", "Unknown Pending", Do.NOTHING),
+    (
+        "an image is missing",
+        view(build=build("queued"), job=job(), pod_problem="ErrImagePull"),
+        "Unknown PodNotStarting",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    ("at work", view(build=build(), job=job()), "Unknown Building", "Unknown Pending", Do.NOTHING),
+    (
+        "the deadline was changed",
+        view({"build": {"deadlineSeconds": 99}}, build=build(), job=job(deadline_s=3600)),
+        "Unknown Building",
+        "Unknown Pending",
+        Do.CHANGE_JOB,
+    ),
+    ("abort", view({"abort": True}, build=build(), job=job()), "Unknown Aborting", "Unknown Pending", Do.ABORT),
+    (
+        "suspend",
+        view({"suspend": True}, build=build(), job=job()),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.SUSPEND_BUILD,
+    ),
+    (
+        "suspend the Job",
+        view({"suspend": True}, build=build(facts={"suspended": True}), job=job()),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.CHANGE_JOB,
+    ),
+    (
+        "suspended",
+        view({"suspend": True}, build=build(facts={"suspended": True}), job=job(parallelism=0, active=0)),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "suspended before it had a Job",
+        view({"suspend": True}, build=build("queued", facts={"suspended": True, "job_uid": None})),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "goes on",
+        view(build=build(), job=job(suspend=True, active=0)),
+        "Unknown Building",
+        "Unknown Pending",
+        Do.CHANGE_JOB,
+    ),
+    (
+        "the Job is gone, a pod still works",
+        view(build=build(), job=None),
+        "Unknown Building",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "the Job is gone",
+        view(build=build(facts={"alive": False}), job=None),
+        "Unknown Starting",
+        "Unknown Pending",
+        Do.END_BUILD,
+    ),
+    (
+        "complete without an end",
+        view(build=build(), job=job(complete=True, active=0)),
+        "Unknown Building",
+        "Unknown Pending",
+        Do.END_BUILD,
+    ),
+    (
+        "another one's Job",
+        view(build=build(facts={"job_uid": None}), job=job(owner_uid="other")),
+        "Unknown Building",
+        "Unknown Pending",
+        Do.END_BUILD,
+    ),
+    (
+        "published",
+        view(build=build("succeeded"), job=job(complete=True)),
+        "True BuildPublished",
+        "True BuildPublished",
+        Do.NOTHING,
+    ),
+    (
+        "published, and the Job is gone",
+        view(build=build("succeeded")),
+        "True BuildPublished",
+        "True BuildPublished",
+        Do.NOTHING,
+    ),
+    ("held", view(build=build("held")), "True Held", "False AwaitingApproval", Do.NOTHING),
+    ("approve", view({"approve": True}, build=build("held")), "True Held", "False AwaitingApproval", Do.PUBLISH),
+    ("give it up", view({"abort": True}, build=build("held")), "True Held", "False AwaitingApproval", Do.ABORT),
+    (
+        "given up",
+        view({"abort": True}, build=build("aborted", facts={"completed": True})),
+        "True Held",
+        "False Aborted",
+        Do.NOTHING,
+    ),
+    (
+        "approved",
+        view({"approve": True}, status=HELD_BEFORE, build=build("succeeded")),
+        "True Held",
+        "True Approved",
+        Do.NOTHING,
+    ),
+    (
+        "held, and overtaken",
+        view({"approve": True}, build=build("held", facts={"parent_is_active": False})),
+        "True Held",
+        "False ParentMoved",
+        Do.NOTHING,
+    ),
+    ("overtaken", view(build=build("superseded")), "False ParentMoved", "False ParentMoved", Do.NOTHING),
+    ("aborted", view({"abort": True}, build=build("aborted")), "False Aborted", "False Aborted", Do.NOTHING),
+    (
+        "aborted, and pods still run",
+        view({"abort": True}, build=build("aborted"), job=job()),
+        "False Aborted",
+        "False Aborted",
+        Do.STOP_JOB,
+    ),
+    (
+        "abort lost against publish",
+        view({"abort": True}, build=build("succeeded")),
+        "True BuildPublished",
+        "True BuildPublished",
+        Do.NOTHING,
+    ),
+    (
+        "failed",
+        view(build=build("failed", error={"code": "build_invalid", "message": "two refs"})),
+        "False BuildFailed",
+        "False NotSucceeded",
+        Do.NOTHING,
+    ),
+    *(
+        (
+            f"ended as {reason}",
+            view(build=build("failed", error=failed(reason))),
+            f"False {reason}",
+            "False NotSucceeded",
+            Do.NOTHING,
+        )
+        for reason in (
+            "WorkerLost",
+            "DeadlineExceeded",
+            "BackoffLimitExceeded",
+            "BadInput",
+            "JobConflict",
+            "JobRefused",
+        )
+    ),
+    (
+        "the database is away",
+        view(trouble=(reasons.DATABASE_UNAVAILABLE, "connection refused")),
+        "Unknown DatabaseUnavailable",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "back, not resolved",
+        view(BACK, situation=situation(request_id=None)),
+        "Unknown Pending",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "back",
+        view(BACK, situation=situation(active_snapshot_id=SNAPSHOT), target=Target(snapshot_id=PARENT)),
+        "Unknown Pending",
+        "Unknown Pending",
+        Do.ROLL_BACK,
+    ),
+    (
+        "back, suspended",
+        view({**BACK, "suspend": True}, target=Target(snapshot_id=PARENT)),
+        "Unknown SuspendRequested",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "back, aborted",
+        view({**BACK, "abort": True}, target=Target(snapshot_id=PARENT)),
+        "False Aborted",
+        "False Aborted",
+        Do.NOTHING,
+    ),
+    (
+        "back, moved",
+        view(BACK, situation=situation(moved_from=SNAPSHOT, moved_to=PARENT, moved_at=FINISHED)),
+        "True RolledBack",
+        "True RolledBack",
+        Do.NOTHING,
+    ),
+    (
+        "back to where it is",
+        view(BACK, situation=situation(active_snapshot_id=PARENT), target=Target(snapshot_id=PARENT)),
+        "True NothingToDo",
+        "False NothingToDo",
+        Do.NOTHING,
+    ),
+    (
+        "back to nowhere",
+        view(BACK, target=Target(problem="NoPreviousSnapshot", message="there is none")),
+        "False NoPreviousSnapshot",
+        "False NotSucceeded",
+        Do.NOTHING,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("looked", "succeeded", "published", "do"), [one[1:] for one in TABLE], ids=[one[0] for one in TABLE]
+)
+def test_each_situation(looked: View, succeeded: str, published: str, do: Do) -> None:
+    """Summary, publication and the next step follow from what is seen alone."""
+    derived = derive(looked)
+    found = {one.kind: f"{one.status} {one.reason}" for one in derived.conditions}
+    assert found["Succeeded"] == succeeded
+    assert found["Published"] == published
+    assert next_step(looked, derived.succeeded.status).do is do
+    assert all(one.message for one in derived.conditions)
+
+
+@pytest.mark.parametrize("looked", [one[1] for one in TABLE], ids=[one[0] for one in TABLE])
+def test_what_was_written_is_derived_again(looked: View) -> None:
+    """A status that was written is no difference: the operator comes to rest."""
+    written = with_times(derive(looked), looked.rebuild, NOW)
+    again = dataclasses.replace(looked, rebuild=rebuild(dict(looked.rebuild.spec), written))
+    assert with_times(derive(again), again.rebuild, "2030-01-01T00:00:00Z") == written
+    assert transitions(derive(again), again.rebuild) == []
+
+
+@pytest.mark.parametrize("looked", [one[1] for one in TABLE], ids=[one[0] for one in TABLE])
+def test_an_end_is_an_end(looked: View) -> None:
+    """Once a resource has ended for good, nothing that becomes of Job, build or tenant changes it."""
+    written = with_times(derive(looked), looked.rebuild, NOW)
+    ended = rebuild(dict(looked.rebuild.spec), written)
+    if not settled(ended):
+        return
+    for later in TABLE:
+        changed = dataclasses.replace(later[1], rebuild=ended)
+        assert with_times(derive(changed), ended, "2030-01-01T00:00:00Z") == written
+        assert next_step(changed, "True").do in {Do.NOTHING, Do.STOP_JOB}
+
+
+def test_the_build_determines_the_fields() -> None:
+    """Ids, range, progress, counts and times are the build's, in whole seconds and within bounds."""
+    fields = status_fields(build("succeeded", counts={f"c{number:03d}": number for number in range(100)}))
+    assert len(fields.pop("counts")) == 64
+    assert fields == {
+        "buildID": "bld_1",
+        "snapshotID": SNAPSHOT,
+        "previousSnapshotID": PARENT,
+        "cutoff": 90,
+        "eventRange": {"first": 1, "last": 90},
+        "progress": {"tasks": 4, "done": 2, "degraded": 0},
+        "startedAt": "2026-01-01T10:00:00Z",
+        "completedAt": "2026-01-01T10:00:07Z",
+        "durationSeconds": 6,
+    }
+
+
+def test_the_job_is_named_before_it_is_made() -> None:
+    """The status that is written before the step MAKE_JOB holds the Job's name."""
+    looked = view(build=build("queued", facts={"job_uid": None}))
+    assert derive(looked).fields["jobName"] == job_name("one", UID)
+
+
+def test_times_tell_when_a_status_changed() -> None:
+    """A condition's time stays while only reason and message change."""
+    first = with_times(derive(view()), rebuild(), NOW)
+    looked = view(status=first, build=build())
+    second = with_times(derive(looked), looked.rebuild, "2026-06-01T00:00:00Z")
+    assert second["conditions"][0]["reason"] == "Building"
+    assert second["conditions"][0]["lastTransitionTime"] == NOW
+
+
+def test_who_asked_is_read_from_managed_fields() -> None:
+    """The manager of a field is the last one that wrote it."""
+    entries = [
+        {"manager": "argo", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:tenant": {}, "f:approve": {}}}},
+        {"manager": "kubectl-patch", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {"f:approve": {}}}},
+    ]
+    one = rebuild(managed_fields=entries)
+    assert one.manager_of("approve") == "kubectl-patch"
+    assert one.manager_of("tenant") == "argo"
+    assert one.manager_of("rollback") is None
+
+
+@given(
+    spec=st.fixed_dictionaries(
+        {},
+        optional={
+            "suspend": st.booleans(),
+            "abort": st.booleans(),
+            "approve": st.booleans(),
+            "build": st.just({}),
+            "rollback": st.sampled_from([{"to": "previous"}, {"to": SNAPSHOT}]),
+        },
+    ),
+    known=st.booleans(),
+    ahead=st.integers(0, 9),
+    built=st.none()
+    | st.builds(
+        lambda status, job_uid, alive, active: build(
+            status, facts={"job_uid": job_uid, "alive": alive, "parent_is_active": active}
+        ),
+        st.sampled_from(["queued", "running", "succeeded", "held", "superseded", "failed", "aborted"]),
+        st.sampled_from([None, "job-1"]),
+        st.booleans(),
+        st.booleans(),
+    ),
+    ran=st.none()
+    | st.builds(
+        lambda complete, failed, active: job(complete=complete, failed=failed, active=active),
+        st.booleans(),
+        st.booleans(),
+        st.integers(0, 3),
+    ),
+)
+def test_every_situation_has_a_status(
+    spec: dict[str, Any], known: bool, ahead: int, built: BuildFacts | None, ran: Job | None
+) -> None:
+    """Whatever is seen: known types and reasons, an end only with an ended build, and a Job only when none was made."""
+    looked = view(spec, situation=Situation(tenant_known=known, ahead=ahead), build=built, job=ran)
+    derived = derive(looked)
+    known_reasons = {value for name, value in vars(reasons).items() if name.isupper() and isinstance(value, str)}
+    assert [one.kind for one in derived.conditions] == list(reasons.CONDITION_TYPES)
+    assert {one.reason for one in derived.conditions} <= known_reasons
+    step = next_step(looked, derived.succeeded.status)
+    if built is not None and "rollback" not in spec:
+        assert (derived.succeeded.status == "Unknown") == (built.outcome is None)
+    if step.do is Do.MAKE_JOB:
+        assert built is not None
+        assert built.job_uid is None
+        assert ran is None
+        assert ahead < 4
