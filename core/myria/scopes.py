@@ -56,9 +56,7 @@ def _canonical_name(name: Any, field: str) -> str:
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InvalidParticipants(
-            f"{field} holds a lone surrogate; send valid Unicode", field=field
-        ) from error
+        raise InvalidParticipants(f"{field} holds a lone surrogate; send valid Unicode", field=field) from error
     if len(name) > 16 * MAX_PARTICIPANT_CHARACTERS:
         raise InvalidParticipants(
             f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters",
