@@ -1,7 +1,6 @@
 """Databases for measuring: one durable PostgreSQL under the work folder, kept between runs.
 
-A database that took long to prepare is used again as long as what it was made of is the same: its recipe, the
-migrations, and the versions of planner, analyzer and blocks.
+A database that took long to prepare is used again as long as what it was made of is the same.
 """
 
 from __future__ import annotations
@@ -9,33 +8,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import asyncpg
 import orjson
 
 from benchmarks.statements import statement
+from myria.errors import ConfigurationError, SchemaTooNew
 from myria.store import schema
 from myria_cli.embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_cli.embedded.roles import OWNER
 
 ROOT = Path(__file__).resolve().parents[1]
-_MIGRATIONS = ROOT / "migrations" / "myria_migrations"
 
 
-Part = Literal["log", "index"]
-
-
-def code_digest(part: Part) -> str:
-    """Return what tells whether prepared databases still fit the code.
-
-    A log depends on the migrations; an index also on the planner, the analyzer, the block format and the builder.
-    """
+def index_digest() -> str:
+    """Return what an index depends on: the code of the planner, the analyzer and the search blocks."""
     state = hashlib.sha256()
     core = ROOT / "core" / "myria"
-    index = [core / name for name in ("planning", "analysis", "index", "building")] if part == "index" else []
-    for folder in (_MIGRATIONS, *index):
-        for path in sorted([*folder.rglob("*.sql"), *folder.rglob("*.py")]):
+    for folder in (core / "planning", core / "analysis", core / "index"):
+        for path in sorted(folder.rglob("*.py")):
             state.update(path.name.encode() + b"\0" + path.read_bytes())
     return state.hexdigest()[:16]
 
@@ -101,25 +93,25 @@ class Cluster:
         finally:
             await connection.close()
 
-    def prepared(
-        self, name: str, recipe: Mapping[str, Any], *, part: Part, reuse: bool = False
-    ) -> dict[str, Any] | None:
+    async def prepared(self, name: str, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the notes about a database made from `recipe`, or None when it must be made.
 
-        Args:
-            reuse: also when the code that made it has changed since.
+        One that was made under an older schema is migrated, as a memory in use would be.
         """
         found = self._all_notes().get(name)
         if found is None or found["recipe"] != dict(recipe):
             return None
-        if found["code"] != code_digest(part) and not reuse:
+        try:
+            if await schema.migrate(self.dsns(name).owner):
+                await grant_roles(self._server, name)
+        except (ConfigurationError, SchemaTooNew):
             return None
         notes: dict[str, Any] = found["notes"]
         return notes
 
-    def note(self, name: str, recipe: Mapping[str, Any], notes: Mapping[str, Any], *, part: Part) -> None:
+    def note(self, name: str, recipe: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
         """Remember that a database is ready."""
-        self._note(name, {"recipe": dict(recipe), "code": code_digest(part), "notes": dict(notes)})
+        self._note(name, {"recipe": dict(recipe), "notes": dict(notes)})
 
     def _all_notes(self) -> dict[str, Any]:
         if not self._notes.exists():

@@ -21,8 +21,8 @@ SMALL_SIZES = (10_000,)
 class Common:
     """Where a part works, and how much it does.
 
-    `work_dir` holds databases and generated events, and is kept between runs; `out` gets the JSON reports. `reuse`
-    takes prepared databases even when the code that made them has changed since.
+    `work_dir` holds databases and generated events, and is kept between runs; `out` gets the JSON reports. `rebuild`
+    measures full builds anew though the databases are there.
     """
 
     work_dir: Path
@@ -30,7 +30,7 @@ class Common:
     synth: Path | None
     sizes: tuple[int, ...]
     full: bool
-    reuse: bool
+    rebuild: bool
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -53,7 +53,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         default=os.environ.get("FULL", "0") not in ("", "0"),
         help="every size and every round (or FULL=1); takes an hour and ~15 GB",
     )
-    made.add_argument("--reuse", action="store_true", help="take prepared databases though the code has changed")
+    made.add_argument("--rebuild", action="store_true", help="measure full builds anew though the databases are there")
     return made
 
 
@@ -65,7 +65,7 @@ def common(options: argparse.Namespace) -> Common:
         synth=options.synth and options.synth.expanduser().absolute(),
         sizes=options.sizes or (FULL_SIZES if options.full else SMALL_SIZES),
         full=options.full,
-        reuse=options.reuse,
+        rebuild=options.rebuild,
     )
 
 

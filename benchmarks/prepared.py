@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.adapter import LABELS
 from benchmarks.building import build
-from benchmarks.cluster import Cluster
+from benchmarks.cluster import Cluster, index_digest
 from benchmarks.options import Common
 from benchmarks.statements import statement
 from benchmarks.workload import events_file
@@ -25,6 +25,9 @@ from myria.transfer import ImportCount, RefusedLine, import_lines
 from myria_cli import console
 
 TENANT = "default"
+
+_REBUILT: set[str] = set()
+"""Databases that this process has built: `--rebuild` asks for each once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ async def loaded(cluster: Cluster, options: Common, n: int, *, sets: int = 0) ->
     """Return the database with n generated events and no snapshot."""
     name = f"bench_{n}" + (f"_{sets}" if sets else "")
     recipe = {"events": n, "sets": sets, "generator": options.synth.stem if options.synth else "own"}
-    notes = cluster.prepared(name, recipe, part="log", reuse=options.reuse)
+    notes = await cluster.prepared(name, recipe)
     if notes is None:
         path = await events_file(options, _generated(n, sets), sets=sets)
         dsns = await cluster.create(name)
@@ -83,7 +86,7 @@ async def loaded(cluster: Cluster, options: Common, n: int, *, sets: int = 0) ->
             "import_events_per_s": round(n / seconds),
             "log_bytes": await _size(cluster, name),
         }
-        cluster.note(name, recipe, notes, part="log")
+        cluster.note(name, recipe, notes)
     return Prepared(name=name, events=n, figures=notes)
 
 
@@ -91,9 +94,10 @@ async def built(cluster: Cluster, options: Common, n: int, *, sets: int = 0) -> 
     """Return the database with n generated events, all of them in its active snapshot."""
     log = await loaded(cluster, options, n, sets=sets)
     name = f"{log.name}_built"
-    recipe = {"of": log.name, "generator": options.synth.stem if options.synth else "own"}
-    notes = cluster.prepared(name, recipe, part="index", reuse=options.reuse)
-    if notes is None:
+    recipe = {"of": log.name, "generator": options.synth.stem if options.synth else "own", "code": index_digest()}
+    notes = await cluster.prepared(name, recipe)
+    if notes is None or (options.rebuild and name not in _REBUILT):
+        _REBUILT.add(name)
         dsns = await cluster.clone(log.name, name)
         console.say(f"building {n:,} events in full ...", "dim")
         ran = await build(dsns, options.work_dir / "log" / f"{name}.log", full=True)
@@ -107,7 +111,7 @@ async def built(cluster: Cluster, options: Common, n: int, *, sets: int = 0) -> 
             "total_bytes": await _size(cluster, name),
             "counts": ran.counts,
         }
-        cluster.note(name, recipe, notes, part="index")
+        cluster.note(name, recipe, notes)
     return Prepared(name=name, events=n, figures=notes)
 
 
