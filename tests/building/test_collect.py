@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from myria.building import Collected, Outcome, collect_garbage, compilation
+from myria.building.blocks import block_nodes
 from myria.building.capture import start_build
 from myria.building.finish import free_numbers
 from myria.building.versions import fingerprint
@@ -224,7 +225,7 @@ async def test_what_failed_builds_wrote_goes_too(
     await append(database.server_dsn, conversation(30, participants=PAIRS[0]))
     await builds.build(database)
     before = await kept(database)
-    honest = compilation.block_nodes
+    honest = block_nodes
     calls: Counter[str] = Counter()
 
     async def fails(*arguments: Any) -> Any:

@@ -12,6 +12,7 @@ from myria.building import Outcome, compilation, run_build, tasks
 from myria.building.capture import start_build
 from myria.building.model import RunningBuild
 from myria.building.versions import fingerprint
+from myria.planning.scope import plan_unit
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from tests.support import builds
@@ -96,7 +97,7 @@ async def test_a_plan_that_breaks_a_rule_fails_its_build_with_reasons(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan that loses an event never becomes a snapshot; the rule and the scope stay with the failed one."""
-    honest = compilation.plan_unit
+    honest = plan_unit
 
     def loses_an_event(scope: Any, events: Any, settings: Any) -> Any:
         return honest(scope, events[1:] if len(events) > 2 else events, settings)
@@ -160,7 +161,7 @@ async def test_a_task_longer_than_its_lease_keeps_it(database: Database, monkeyp
     """A plan that keeps the event loop busy for longer than the lease does not lose it."""
     import time
 
-    honest = compilation.plan_unit
+    honest = plan_unit
 
     def slow(*arguments: Any) -> Any:
         time.sleep(2.5)

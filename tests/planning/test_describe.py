@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from myria.planning.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
 from myria.planning.scope import plan_scope, plan_unit
 from tests.planning.generators import MINUTE, SETTINGS
@@ -22,7 +24,7 @@ TALK = (
 )
 
 
-def talk(*lines: tuple[str | None, str], start: int = MAY_8, first_seq: int = 0, **fields: object) -> list[PlanEvent]:
+def talk(*lines: tuple[str | None, str], start: int = MAY_8, first_seq: int = 0, **fields: Any) -> list[PlanEvent]:
     """One event per line, half a minute apart."""
     return [
         PlanEvent(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from tests.planning.generators import SCOPE, SETTINGS
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=2, max_size=9), st.randoms())
-def test_internal_identity_is_the_digest_of_its_canonical_body(leaves: list[bytes], chance: st.DataObject) -> None:
+def test_internal_identity_is_the_digest_of_its_canonical_body(leaves: list[bytes], chance: random.Random) -> None:
     """The body written out by hand is the canonical JSON, in whatever order the leaves come."""
     names = ("Zoë", 'quo"te', "user_42")
     body = {"schema": 1, "node_type": INTERNAL, "participants": list(names), "leaves": sorted(x.hex() for x in leaves)}
@@ -34,7 +36,14 @@ def test_leaf_identity_is_its_scope_and_set_of_events() -> None:
 
 def test_rendering_identity_covers_everything_shown() -> None:
     """Each of label, summary, metadata, level and children changes the rendering."""
-    body = {"node_id": b"n" * 32, "level": 3, "label": "l", "summary": "s", "metadata": {"a": 1}, "children": [b"c"]}
+    body: dict[str, Any] = {
+        "node_id": b"n" * 32,
+        "level": 3,
+        "label": "l",
+        "summary": "s",
+        "metadata": {"a": 1},
+        "children": [b"c"],
+    }
     base = rendering_id(**body)
     for field, value in [
         ("node_id", b"m" * 32),

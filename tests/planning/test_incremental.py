@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.planning.memory import MemoryEvents, MemoryTree
-from myria.planning.model import Node, Outline, PlanEvent, Unit
+from myria.planning.model import Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import changed_units, plan_scope, plan_unit, split_units
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
@@ -28,7 +28,9 @@ async def incremental(
 ) -> tuple[Outline | None, list[Node], MemoryEvents]:
     """Bring a tree over `known` up to `known` + `new`; return the root and the nodes written."""
     events = MemoryEvents([*known, *new])
-    removed, written, units = set(), [], []
+    removed: set[UnitKey] = set()
+    written: list[Node] = []
+    units: list[Unit] = []
     async for changes in changed_units(new, events, rules):
         assert removed.isdisjoint(changes.removed)
         removed.update(changes.removed)
@@ -194,7 +196,8 @@ async def test_changed_units_turn_the_old_units_into_the_new(seed: int, rules: P
     late |= {seq for first in list(late)[:2] for seq in range(first, min(400, first + chance.choice([1, 3, 80])))}
     old = {unit[0].position: unit for unit in split_units([e for e in events if e.event_seq not in late], rules)}
     keys = {(unit[0].timestamp, unit[0].event_id): position for position, unit in old.items()}
-    reader, added = MemoryEvents(events), []
+    reader = MemoryEvents(events)
+    added: list[tuple[PlanEvent, ...]] = []
     async for step in changed_units([events[seq] for seq in late], reader, rules):
         for key in step.removed:
             del old[keys.pop(key)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,8 +127,14 @@ def test_stretches_part_at_tasks_contexts_and_markers() -> None:
     """A known other task, a known other context, or a marker begins a stretch; an unknown one does not (§6.2)."""
     base = PlanEvent(event_seq=1, event_id="evt_plain_1", timestamp=0, task="a", context_id="c")
 
-    def parted(**fields: str | None) -> bool:
-        after = {"event_seq": 2, "event_id": "evt_plain_2", "timestamp": 1, "task": "a", "context_id": "c"}
+    def parted(**fields: Any) -> bool:
+        after: dict[str, Any] = {
+            "event_seq": 2,
+            "event_id": "evt_plain_2",
+            "timestamp": 1,
+            "task": "a",
+            "context_id": "c",
+        }
         return stretch_starts(base, PlanEvent(**{**after, **fields}), SETTINGS)
 
     assert not parted()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from myria.planning.identity import internal_node, leaf_node
 from myria.planning.memory import MemoryEvents, MemoryTree, RememberingReader
-from myria.planning.model import INTERNAL, LEAF, Node, Outline, PlanEvent, Ref, Unit
+from myria.planning.model import INTERNAL, LEAF, Node, Outline, PlanEvent, Ref, Unit, UnitKey
 from myria.planning.scope import changed_units, plan_scope, plan_unit
+from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from myria.planning.validation import RULE_NAMES, Candidate, SourceEvent, validate
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, scopes
@@ -27,7 +29,7 @@ def sources(events: Iterable[PlanEvent]) -> list[SourceEvent]:
 
 @settings(max_examples=60, deadline=None)
 @given(scopes(80), st.sampled_from([SETTINGS, DENSE]))
-async def test_every_full_plan_is_sound(events: list[PlanEvent], rules: object) -> None:
+async def test_every_full_plan_is_sound(events: list[PlanEvent], rules: PlannerSettings) -> None:
     """The deterministic planner breaks no rule, whatever the events."""
     root, nodes = await plan_scope(SCOPE, events, rules)
     tree = Candidate(
@@ -49,7 +51,10 @@ async def test_every_incremental_part_is_sound(events: list[PlanEvent], data: st
     old = [event for at, event in enumerate(events) if at not in late]
     root, nodes = await plan_scope(SCOPE, old, DENSE)
     reader = RememberingReader(MemoryTree(nodes))
-    removed, written, units, inside = set(), [], [], []
+    removed: set[UnitKey] = set()
+    written: list[Node] = []
+    units: list[Unit] = []
+    inside: list[PlanEvent] = []
     async for step in changed_units([events[at] for at in late], MemoryEvents(events), DENSE):
         removed.update(step.removed)
         for unit in step.added:
@@ -101,7 +106,7 @@ def first(kind: str) -> Node:
     return next(node for node in sound().nodes if node.node_type == kind)
 
 
-def with_node(node: Node, **changes: object) -> Candidate:
+def with_node(node: Node, **changes: Any) -> Candidate:
     """The sound tree with one node changed in place."""
     tree = sound()
     return replace(tree, nodes=[replace(node, **changes) if other is node else other for other in tree.nodes])
@@ -139,7 +144,7 @@ def giant() -> Candidate:
     return replace(sound(), nodes=[*leaves, root], root=root.rendering_id)
 
 
-def with_event(**changes: object) -> Candidate:
+def with_event(**changes: Any) -> Candidate:
     """The sound tree with its first event changed."""
     tree = sound()
     return replace(tree, events=[replace(tree.events[0], **changes), *tree.events[1:]])

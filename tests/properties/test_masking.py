@@ -102,9 +102,11 @@ def _check(answer: Json, asked_by: frozenset[str], may_see: dict[str, Known]) ->
 
 async def _pages(memory: Memory, tenant: str, query: EventNodesQuery | ReferencesQuery) -> list[Json]:
     pages: list[Json] = []
-    ask = memory.query_event_nodes if isinstance(query, EventNodesQuery) else memory.query_references
     while True:
-        pages.append(await ask(tenant, query))  # type: ignore[operator]
+        if isinstance(query, EventNodesQuery):
+            pages.append(await memory.query_event_nodes(tenant, query))
+        else:
+            pages.append(await memory.query_references(tenant, query))
         if pages[-1]["next_cursor"] is None:
             return pages
         query = type(query)(**{**_fields(query), "cursor": pages[-1]["next_cursor"]})

@@ -70,7 +70,9 @@ async def ended(dsns: Dsns, build_id: str, outcome: Outcome, *, tenant: str = TE
     from myria.building import BuildRow
 
     async with Database(dsns.dsn) as database, database.read(tenant) as connection:
-        row = BuildRow.from_row(await connection.fetchrow(sql("builds.get"), tenant, build_id))
+        record = await connection.fetchrow(sql("builds.get"), tenant, build_id)
+    assert record is not None
+    row = BuildRow.from_row(record)
     assert row.status == outcome
     return Built(outcome=outcome, build_id=build_id, snapshot_id=row.snapshot_id, counts=row.counts, error=row.error)
 
