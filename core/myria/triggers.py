@@ -12,10 +12,11 @@ tenants that one look at all of them takes longer.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import asyncpg
@@ -45,6 +46,12 @@ COLLECT_S = 600.0
 
 MAX_LAUNCHES = 12
 """Builders in a row that may die without any progress of their build before it fails."""
+
+_SWEEP_SLICE = 40
+"""Tenants of a sweep that are looked at in a row."""
+
+_LOOKS_AT_ONCE = 4
+"""Tenants that are looked at side by side: most of a look is waiting for an answer."""
 
 _RELAUNCH_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LONGEST_OUTAGE_WAIT_S = 5.0
@@ -95,6 +102,8 @@ class ControlLoop:
         self._registry = Registry(database, settings)
         self._cursor = 0
         self._sweep_at = 0.0
+        self._sweep_cost = 0.0
+        self._backlog: dict[str, None] = {}
         self._paused: set[str] = set()
         self._look_at: dict[str, float] = {}
         self._quiet: dict[str, _Quiet] = {}
@@ -111,7 +120,9 @@ class ControlLoop:
                 in_trouble = True
                 try:
                     await self.step()
-                    wait = max(self._settings.builder.poll_s, 2 * (time.monotonic() - started))
+                    took = time.monotonic() - started
+                    # A sweep goes on at half speed; otherwise a long look is followed by twice as long a pause.
+                    wait = took if self._backlog else max(self._settings.builder.poll_s, 2 * took)
                     in_trouble = False
                 except errors.MyriaError as error:
                     wait = min(max(wait, 0.25) * 2, _LONGEST_OUTAGE_WAIT_S)
@@ -139,9 +150,25 @@ class ControlLoop:
             DatabaseUnavailable: nothing could be looked at; call again later.
         """
         started = time.monotonic()
-        sweep = started >= self._sweep_at
-        for tenant in await self._candidates(sweep=sweep):
+        try:
+            await self._look_at_candidates()
+        finally:
+            now = time.monotonic()
+            self._sweep_cost += now - started
+            if not self._backlog and now >= self._sweep_at:
+                self._sweep_at = now + min(max(100 * self._sweep_cost, SWEEP_S[0]), SWEEP_S[1])
+
+    async def _look_at_candidates(self) -> None:
+        waiting = iter(await self._candidates())
+        looking = [self._look_at_each(waiting) for _ in range(_LOOKS_AT_ONCE)]
+        for outcome in await asyncio.gather(*looking, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _look_at_each(self, tenants: Iterator[str]) -> None:
+        for tenant in tenants:
             self._look_at.pop(tenant, None)
+            self._backlog.pop(tenant, None)
             try:
                 await self.look(tenant)
             except errors.UnavailableError:
@@ -207,18 +234,28 @@ class ControlLoop:
             reason=f"no new event for {builder.inactivity_timeout_s:g} s",
         )
 
-    async def _candidates(self, *, sweep: bool) -> list[str]:
+    async def _candidates(self) -> list[str]:
+        """Return whom to look at now: who has news or whose time has come, and then a slice of the sweep.
+
+        A sweep takes long with many tenants, so it goes in slices: nobody who is due waits for its end.
+        """
         now = time.monotonic()
+        sweep = now >= self._sweep_at and not self._backlog
         async with self._database.read(ALL_TENANTS) as connection:
             news = await connection.fetch(sql("triggers.tenants_with_news"), 0 if sweep else self._cursor)
             waiting = await connection.fetch(sql("triggers.tenants_waiting"))
             paused = {row["tenant_id"] for row in await connection.fetch(sql("triggers.tenants_paused"))}
         self._cursor = max([self._cursor, *(row["event_seq"] for row in news)])
-        found = {row["tenant_id"] for row in news} | {row["tenant_id"] for row in waiting}
+        found = {row["tenant_id"] for row in waiting}
+        if sweep:
+            self._sweep_cost = 0.0
+            self._backlog = dict.fromkeys(row["tenant_id"] for row in news)
+        else:
+            found |= {row["tenant_id"] for row in news}
         found |= {tenant for tenant, at in self._look_at.items() if at <= now}
         found |= self._paused - paused
         self._paused = paused
-        return sorted(found)
+        return [*sorted(found), *itertools.islice((one for one in self._backlog if one not in found), _SWEEP_SLICE)]
 
     async def _next_build(self, tenant: str) -> asyncpg.Record | None:
         build = await take_up(self._database, tenant)

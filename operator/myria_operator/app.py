@@ -178,6 +178,8 @@ def _registry(operator: Operator) -> kopf.OperatorRegistry:
 
 
 def _kopf_settings() -> kopf.OperatorSettings:
+    for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # a line per event would bury what the operator does
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True

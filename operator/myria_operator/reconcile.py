@@ -7,7 +7,9 @@ Job, then the database, so that what a finished Job did is always seen.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,7 +30,9 @@ _STEPS: Final = 12
 """Steps of one resource in a row; then others have their turn."""
 _CHECK_AGAIN_S: Final = 10.0
 """Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
-_PODS_AFTER_S: Final = 5.0
+_DEFINITION_S: Final = 60.0
+"""Seconds after which an outdated definition is tried again."""
+_UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
 
 
 class Reconciler:
@@ -41,6 +45,8 @@ class Reconciler:
         self._settings = settings
         self._keeps_suspend: bool | None = None
         """Whether the API server keeps a Job's `suspend`; None until it was tried."""
+        self._undeclared: set[str] = set()
+        self._undeclared_at = 0.0
 
     async def reconcile(self, name: str) -> float | None:
         """Bring one resource forward; return after how many seconds to look again, None when an event will tell.
@@ -117,14 +123,15 @@ class Reconciler:
         """Write whose resource it is before anything else, and see whether the definition keeps our status."""
         wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
         try:
-            written = await self._api.apply_status(rebuild.name, rebuild.uid, rebuild.resource_version, wanted)
+            written = await self._apply(rebuild, wanted)
         except ClusterRefused as error:
             if error.details["status"] in {404, 409}:
                 return _MORE
             raise
         if written.get("status", {}).get("installationID") != installation:
-            await self._outdated(Rebuild.from_object(written), "installationID")
-            return 30.0
+            # Whose resource it is cannot be kept: two installations might both take it.
+            await self._outdated(Rebuild.from_object(written), ["installationID"])
+            return _DEFINITION_S
         return _MORE
 
     async def _look(self, rebuild: Rebuild, installation: str) -> View:
@@ -157,21 +164,43 @@ class Reconciler:
     async def _write(self, rebuild: Rebuild, derived: status.Derived) -> bool:
         """Write the status if it differs from what was read; tell of its transitions; return whether it did."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        wanted = status.with_times(derived, rebuild, now)
+        wanted = self._declared(status.with_times(derived, rebuild, now))
         if wanted == rebuild.status:
             return False
         news = status.transitions(derived, rebuild)
-        written = await self._api.apply_status(rebuild.name, rebuild.uid, rebuild.resource_version, wanted)
-        missing = sorted(set(wanted) - set(written.get("status") or {}))
+        written = await self._apply(rebuild, wanted)
+        missing = sorted(set(self._declared(wanted)) - set(written.get("status") or {}))
         if missing:
-            await self._outdated(Rebuild.from_object(written), ", ".join(missing))
+            await self._outdated(Rebuild.from_object(written), missing)
         for one in news:
             await self._tell(rebuild, one)
-        # A status that the server cuts down stays different for ever: then it counts as written.
-        return written["metadata"]["resourceVersion"] != rebuild.resource_version and not missing
+        return bool(written["metadata"]["resourceVersion"] != rebuild.resource_version)
 
-    async def _outdated(self, rebuild: Rebuild, missing: str) -> None:
-        message = f"the installed CustomResourceDefinition drops status.{missing}; apply crds/myriarebuild.yaml anew"
+    def _declared(self, wanted: Mapping[str, Any]) -> Json:
+        """Return a status without the fields that the installed definition was found not to know lately."""
+        if time.monotonic() - self._undeclared_at > _DEFINITION_S:
+            self._undeclared.clear()
+        return {name: value for name, value in wanted.items() if name not in self._undeclared}
+
+    async def _apply(self, rebuild: Rebuild, wanted: Mapping[str, Any]) -> Json:
+        """Write a status, leaving out what an older definition refuses."""
+        while True:
+            try:
+                return await self._api.apply_status(
+                    rebuild.name, rebuild.uid, rebuild.resource_version, self._declared(wanted)
+                )
+            except (ClusterRefused, ClusterUnavailable) as error:
+                unknown = _UNDECLARED.search(error.message)
+                if unknown is None or unknown[1] not in self._declared(wanted):
+                    raise
+                await self._outdated(rebuild, [unknown[1]])
+
+    async def _outdated(self, rebuild: Rebuild, missing: Sequence[str]) -> None:
+        """Note fields that the installed definition does not know, and say so: it wants to be applied anew."""
+        self._undeclared.update(missing)
+        self._undeclared_at = time.monotonic()
+        dropped = ", ".join(f"status.{name}" for name in missing)
+        message = f"the installed CustomResourceDefinition drops {dropped}; apply crds/myriarebuild.yaml anew"
         logger.error("%s", message, extra={"action": "crd_outdated", "resource": rebuild.name})
         one = status.Condition(
             kind=reasons.SUCCEEDED, status=status.UNKNOWN, reason=reasons.CRD_OUTDATED, message=message
