@@ -166,3 +166,9 @@ def test_tools_without_arguments_take_none() -> None:
     read(inputs.NothingInput, {})
     assert refusal(inputs.NothingInput, {"tenant": "x"}).code == "unknown_field"
     assert refusal(inputs.NothingInput, [1]).code == "invalid_argument"
+
+
+def test_rolling_back_to_nothing_is_refused() -> None:
+    """An empty `to` is a slip: it does not quietly mean the parent."""
+    assert refusal(inputs.RollbackInput, {"to": ""}).code == "invalid_text"
+    assert read(inputs.RollbackInput, {}).to is None

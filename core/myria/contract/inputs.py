@@ -71,6 +71,11 @@ def _payload(value: Any) -> Any:
     return value
 
 
+def _named_or_left_out(limit: int) -> _Checked:
+    """An empty text here is a slip, and must not quietly mean the default."""
+    return lambda value, info: None if value is None else check_text(value, _name(info), limit)
+
+
 def _moment(value: Any, info: ValidationInfo) -> int | None:
     return None if value in (None, "") else parse_timestamp(value, _name(info))
 
@@ -160,6 +165,7 @@ Types = Annotated[
 ]
 Identifier = Annotated[str, BeforeValidator(_text(MAX_ID)), _text_schema(MAX_ID)]
 OptionalIdentifier = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _text_schema(MAX_ID)]
+Target = Annotated[str | None, BeforeValidator(_named_or_left_out(MAX_ID)), _text_schema(MAX_ID)]
 Cursor = Annotated[str | None, BeforeValidator(_optional_text(MAX_CURSOR)), _text_schema(MAX_CURSOR)]
 Reason = Annotated[str | None, BeforeValidator(_optional_text(MAX_REASON)), _text_schema(MAX_REASON)]
 Integer = Annotated[int, BeforeValidator(_integral)]
@@ -331,9 +337,7 @@ class PublishInput(Input):
 class RollbackInput(Input):
     """Arguments of rollback."""
 
-    to: OptionalIdentifier = Field(
-        default=None, description="The snapshot to return to; left out: the parent of the active one"
-    )
+    to: Target = Field(default=None, description="The snapshot to return to; left out: the parent of the active one")
     reason: Reason = Field(default=None, description="Why, for the record")
 
 
