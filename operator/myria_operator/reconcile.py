@@ -54,19 +54,22 @@ class Reconciler:
         Raises:
             UnavailableError, ClusterRefused: try again later.
         """
+        known: Rebuild | None = None
         for _ in range(_STEPS):
-            found = await self._api.rebuild(name)
-            if found is None:
-                await self.gone(name, None)
-                return None
-            rebuild = Rebuild.from_object(found)
-            if rebuild.deleting:
-                await self.gone(name, None)
-                return None
-            await self.gone(name, rebuild.uid)
-            again = await self._once(rebuild)
-            if again is not _MORE:
-                return again
+            if known is None:
+                found = await self._api.rebuild(name)
+                known = Rebuild.from_object(found) if found is not None else None
+                is_there = known is not None and not known.deleting
+                await self.gone(name, known.uid if known is not None and is_there else None)
+                if known is None or not is_there:
+                    return None
+            outcome = await self._once(known)
+            if isinstance(outcome, Rebuild):
+                known = outcome  # as the API server answered to our write: nothing newer was there
+            elif outcome is _MORE:
+                known = None
+            else:
+                return outcome
         return 0.0
 
     async def gone(self, name: str, uid: str | None) -> None:
@@ -81,7 +84,7 @@ class Reconciler:
                 await self._ledger.close_request(owner)
             await self._delete_job(name, owner)
 
-    async def _once(self, rebuild: Rebuild) -> float | None:
+    async def _once(self, rebuild: Rebuild) -> Rebuild | float | None:
         owner = rebuild.status.get("installationID")
         try:
             installation = await self._ledger.installation()
@@ -101,8 +104,10 @@ class Reconciler:
             derived = status.derive(view)
             step = next_step(view, derived.succeeded.status)
             # A request that is over is closed before the end is written: afterwards nobody looks at it again.
-            if step.do is not Do.CLOSE_REQUEST and await self._write(rebuild, derived):
-                return _MORE
+            if step.do is not Do.CLOSE_REQUEST:
+                written = await self._write(rebuild, derived)
+                if written is not None:
+                    return written
             if step.do is Do.NOTHING:
                 return _again(view)
             told = {"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
@@ -119,7 +124,7 @@ class Reconciler:
                 await self._tell_trouble(rebuild, installation, error)
             raise
 
-    async def _claim(self, rebuild: Rebuild, installation: str) -> float | None:
+    async def _claim(self, rebuild: Rebuild, installation: str) -> Rebuild | float | None:
         """Write whose resource it is before anything else, and see whether the definition keeps our status."""
         wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
         try:
@@ -132,7 +137,7 @@ class Reconciler:
             # Whose resource it is cannot be kept: two installations might both take it.
             await self._outdated(Rebuild.from_object(written), ["installationID"])
             return _DEFINITION_S
-        return _MORE
+        return Rebuild.from_object(written)
 
     async def _look(self, rebuild: Rebuild, installation: str) -> View:
         job = None
@@ -148,7 +153,8 @@ class Reconciler:
         if rebuild.rollback_to is not None and situation.moved_to is None and situation.tenant_known:
             target = await self._ledger.target(rebuild, situation)
         pod_problem = None
-        if job is not None and build is not None and build.outcome is None and not build.alive and not job.finished:
+        waits = rebuild.condition(reasons.SUCCEEDED).get("reason") in {reasons.STARTING, reasons.POD_NOT_STARTING}
+        if waits and job is not None and not job.finished and build is not None and not build.alive:
             pod_problem = await self._pod_problem(job)
         return View(
             rebuild=rebuild,
@@ -161,12 +167,12 @@ class Reconciler:
             max_builds=self._settings.max_builds,
         )
 
-    async def _write(self, rebuild: Rebuild, derived: status.Derived) -> bool:
-        """Write the status if it differs from what was read; tell of its transitions; return whether it did."""
+    async def _write(self, rebuild: Rebuild, derived: status.Derived) -> Rebuild | None:
+        """Write the status if it differs from what was read, tell of its transitions, return what came of it."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         wanted = self._declared(status.with_times(derived, rebuild, now))
         if wanted == rebuild.status:
-            return False
+            return None
         news = status.transitions(derived, rebuild)
         written = await self._apply(rebuild, wanted)
         missing = sorted(set(self._declared(wanted)) - set(written.get("status") or {}))
@@ -174,7 +180,8 @@ class Reconciler:
             await self._outdated(Rebuild.from_object(written), missing)
         for one in news:
             await self._tell(rebuild, one)
-        return bool(written["metadata"]["resourceVersion"] != rebuild.resource_version)
+        changed = Rebuild.from_object(written)
+        return changed if changed.resource_version != rebuild.resource_version else None
 
     def _declared(self, wanted: Mapping[str, Any]) -> Json:
         """Return a status without the fields that the installed definition was found not to know lately."""

@@ -28,12 +28,12 @@ ABANDONED_S: Final = 20.0
 async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorSettings) -> None:
     """Look at everything once.
 
-    Builds and requests are read before the resources they belong to: one that is not found then is gone, not new.
+    Builds, requests and Jobs are read before the resources they belong to: one that is not found then is gone, not new.
     """
     unfinished = await ledger.unfinished()
     waiting = await ledger.waiting_uids()
-    rebuilds = [Rebuild.from_object(one) for one in await api.rebuilds()]
     jobs = [Job.from_object(one) for one in await api.jobs(SELECTOR)]
+    rebuilds = [Rebuild.from_object(one) for one in await api.rebuilds()]
     uids = {one.uid for one in rebuilds if not one.deleting}
     active = {job.owner_uid for job in jobs if not job.finished}
     for rebuild in rebuilds:
@@ -48,6 +48,10 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
     for name, uid in waiting:
         if uid not in uids:
             queue.add(name)
+    for job in jobs:
+        if job.owner_uid is not None and job.owner_uid not in uids and not job.deleting:
+            logger.info("deleting the Job of a resource that is gone", extra={"action": "job_deleted", "job": job.name})
+            await api.delete_job(job.name, job.uid)
     await prune(api, ledger, rebuilds, settings)
 
 
