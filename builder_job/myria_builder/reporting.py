@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from myria.building.report import BuildFacts, status_fields
+from myria.building.report import BuildFacts, beginning_fields, status_fields
 from myria.errors import MyriaError
 from myria.settings import REBUILD_VARIABLES
 from myria.store.database import Database, PoolOptions
@@ -60,7 +60,7 @@ async def told(dsn: str, options: PoolOptions, tenant: str, build_id: str) -> As
             await asyncio.gather(beginning, return_exceptions=True)
         facts = await _facts(database, tenant, build_id)
         if facts is not None and facts.outcome is not None:
-            await _tell(resource, facts)
+            await tell(resource, facts)
 
 
 async def _tell_the_beginning(database: Database, resource: Told, tenant: str, build_id: str) -> None:
@@ -68,7 +68,7 @@ async def _tell_the_beginning(database: Database, resource: Told, tenant: str, b
         facts = await _facts(database, tenant, build_id)
         if facts is not None and facts.row.snapshot_id is not None:
             if facts.outcome is None:
-                await _tell(resource, facts)
+                await tell(resource, facts)
             return
         await asyncio.sleep(_POLL_S)
 
@@ -83,13 +83,17 @@ async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts |
     return BuildFacts.from_row(row) if row is not None else None
 
 
-async def _tell(resource: Told, facts: BuildFacts) -> None:
-    """Apply what is known; the uid keeps it off another resource of the same name."""
+async def tell(resource: Told, facts: BuildFacts) -> None:
+    """Apply what is known of a build to the status of its resource; a failure is logged and left.
+
+    The uid keeps it off another resource of the same name. Of a build that goes on only what will not change is told:
+    a pod that was slow may be heard after the build's end, which must stay as it was told.
+    """
     body = {
         "apiVersion": "myria.dev/v1alpha1",
         "kind": "MyriaRebuild",
         "metadata": {"name": resource.name, "uid": resource.uid},
-        "status": status_fields(facts),
+        "status": beginning_fields(facts) if facts.outcome is None else status_fields(facts),
     }
     try:
         async with asyncio.timeout(_TIMEOUT_S):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
+from myria.building.model import Outcome
+from myria.building.report import BuildFacts
+from myria.store.queries import sql
+from myria_builder.reporting import Told, tell
 from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError, Json
 from tests.kubernetes.operating import Installation, reason
@@ -28,6 +34,11 @@ def slow(installation: Installation, seconds: int = 3) -> None:
         "sh",
         *command,
     ]
+
+
+def managers(resource: Json) -> set[str]:
+    """Return the names under which a resource's fields were written."""
+    return {entry["manager"] for entry in resource["metadata"]["managedFields"]}
 
 
 def event_reasons(installation: Installation, name: str) -> set[str]:
@@ -181,17 +192,37 @@ def test_a_build_whose_pods_may_not_report_ends_identically(installation: Instal
     place.rebuild("told")
     told = place.wait_terminal("told")["status"]
 
-    def reported() -> bool:
-        return "myria-builder" in {entry["manager"] for entry in place.get("told")["metadata"]["managedFields"]}
-
-    wait_until(reported, 20, "the report of the pod")
+    wait_until(lambda: BUILDER in managers(place.get("told")), 20, "the report of the pod")
     assert place.get("told")["status"] == told
     place.admin.delete("RoleBinding", BUILDER, place.name)
     place.rebuild("untold", build={"full": True})
     untold = place.wait_terminal("untold")
-    assert "myria-builder" not in {entry["manager"] for entry in untold["metadata"]["managedFields"]}
+    assert BUILDER not in managers(untold)
     assert set(untold["status"]) - {"previousSnapshotID"} == set(told)
     assert reason(untold) == ("True", "BuildPublished")
+
+
+def test_a_pod_that_is_heard_after_the_end_changes_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod looked at the build while it ran, and its words arrive when the resource has ended: the end stands."""
+    place = installation.place
+    installation.append(12)
+    installation.start()
+    place.rebuild("heard")
+    place.wait_terminal("heard")
+    (row,) = installation.query(sql("builds.facts"), "default", installation.builds()[0]["build_id"])
+    now = BuildFacts.from_row(row)  # type: ignore[arg-type]
+    early = replace(now, done=0, row=replace(now.row, status="building", finished_at=None, counts={}))
+    assert (now.outcome, early.outcome) == (Outcome.SUCCEEDED, None)
+    wait_until(lambda: BUILDER in managers(place.get("heard")), 20, "the report of the pod")
+    before = place.get("heard")
+    monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig(BUILDER)))
+    told = Told(namespace=place.name, name="heard", uid=before["metadata"]["uid"])
+    asyncio.run(tell(told, early))
+    after = place.get("heard")
+    assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+    assert after["status"] == before["status"]
 
 
 def test_a_missing_permission_is_named_and_nothing_is_lost(installation: Installation) -> None:

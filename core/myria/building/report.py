@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 
@@ -19,6 +19,8 @@ Json = dict[str, Any]
 
 MAX_COUNTS = 64
 """Names that `status.counts` may hold."""
+
+_CAPTURED: Final = ("buildID", "snapshotID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,15 @@ def status_fields(build: BuildFacts) -> Json:
                 0, (to_microseconds(row.finished_at) - to_microseconds(row.started_at)) // 1_000_000
             )
     return fields
+
+
+def beginning_fields(build: BuildFacts) -> Json:
+    """Return those fields of `status_fields` that never change again once a build has captured what it compiles.
+
+    For a pod that tells of the beginning: however late its words arrive, they are still true.
+    """
+    fields = status_fields(build)
+    return {name: fields[name] for name in _CAPTURED if name in fields}
 
 
 def counts(counted: Mapping[str, int]) -> Json:
