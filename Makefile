@@ -22,8 +22,9 @@ CODE := core server operator builder_job cli migrations
 # One test that hangs fails alone. Serial on purpose: many tests start servers and builders that use both cores of a
 # small machine. JOBS=4 spreads the files over so many workers where there is room.
 PYTEST = $(BIN)/python -m pytest --durations=15 --timeout=600 $(if $(JOBS),-n $(JOBS) --dist loadfile)
-# Where none can be built, the tests that need one say so and are skipped; CI does not let that pass.
+# Where one cannot be had, the tests that need it say so and are skipped; CI does not let that pass.
 CONTROL_PLANE = $(BIN)/python scripts/build_control_plane.py >/dev/null || [ -z "$$CI" ]
+PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +48,7 @@ control-plane: venv-dev ## Build a Kubernetes control plane for the tests, once,
 
 test: venv-dev ## Run the whole suite (the long checks with a tenth of their counts), slowest tests last.
 	@$(if $(ARGS),,$(CONTROL_PLANE))
+	@$(if $(ARGS),,$(PROMETHEUS))
 	$(PYTEST) $(ARGS)
 
 soak: venv-dev ## Run the long checks with their full counts (hours of load; not part of CI).

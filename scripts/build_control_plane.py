@@ -15,21 +15,21 @@ stopped, goes on where it was. Needs Debian's apt and dpkg, tar and the keyring 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
-import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts import debian
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 VERSION = "1.20.2"
 GO = "go-1.19"
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 PACKAGES = ("golang-1.19-go", "golang-1.19-src", "etcd-server", "golang-github-modern-go-reflect2-dev")
 STEPS = 5
 
@@ -49,15 +49,15 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         print(f"KUBEBUILDER_ASSETS={assets} lacks one of {', '.join(PROGRAMS)}.", file=sys.stderr)
         return 1
-    folder: Path = (asked.into or cache_folder() / f"control-plane-{VERSION}").absolute()
+    folder: Path = (asked.into or debian.cache_folder() / f"control-plane-{VERSION}").absolute()
     if not complete(folder):
         if asked.find:
             print(f"{folder} holds no control plane; scripts/build_control_plane.py builds one.", file=sys.stderr)
             return 1
         try:
             build(folder, asked.mirror)
-        except Absent as absent:
-            print(f"No control plane can be built here: {absent}", file=sys.stderr)
+        except debian.Absent as absent:
+            print(f"No control plane can be built here: {absent}; set KUBEBUILDER_ASSETS instead", file=sys.stderr)
             return 1
         except subprocess.CalledProcessError as failure:
             print(f"Building the control plane failed at: {' '.join(map(str, failure.cmd))[:300]}", file=sys.stderr)
@@ -65,16 +65,6 @@ def main(arguments: Sequence[str]) -> int:
             return 1
     print(folder)
     return 0
-
-
-class Absent(Exception):
-    """Something the build stands on is not on this machine."""
-
-
-def cache_folder() -> Path:
-    """Return the user's cache folder of this project."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "myria"
 
 
 def complete(folder: Path) -> bool:
@@ -85,24 +75,19 @@ def complete(folder: Path) -> bool:
 def build(folder: Path, mirror: str | None) -> None:
     """Build the programs into the folder, which appears in one step when all of them are there.
 
-    Raises `Absent` when this machine lacks what the build stands on, CalledProcessError when a step fails.
+    Raises `debian.Absent` when this machine lacks what the build stands on, CalledProcessError when a step fails.
     """
-    for tool in ("apt-get", "dpkg", "tar"):
-        if shutil.which(tool) is None:
-            raise Absent(f"it takes Debian's packages, and there is no {tool}; set KUBEBUILDER_ASSETS instead")
-    if not KEYRING.exists():
-        raise Absent(f"{KEYRING} is missing (package debian-archive-keyring), so packages could not be checked")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    debian.check_tools("tar")
     scratch = folder.with_name(folder.name + ".building")
-    with only_one(folder):
+    with debian.only_one(folder):
         if complete(folder):
             return
         os.nice(10)
         started = time.monotonic()
         say(1, "download the packages")
-        download(scratch, mirror or configured_mirror())
+        downloads = debian.download(scratch, mirror or debian.configured_mirror(), PACKAGES, sources=["kubernetes"])
         say(2, "unpack them")
-        source = unpack(scratch)
+        source = unpack(scratch, downloads)
         environment = go_environment(scratch)
         say(3, "generate the OpenAPI definitions")
         generate_openapi(scratch, source, environment)
@@ -121,66 +106,7 @@ def say(step: int, what: str) -> None:
     print(f"control plane {step}/{STEPS}: {what}", file=sys.stderr, flush=True)
 
 
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold a lock, so that two runs on one machine build once."""
-    with folder.with_name(folder.name + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, str]) -> None:
-    """Run one step's command; what it says goes to standard error."""
-    subprocess.run(command, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True)
-
-
-def configured_mirror() -> str:
-    """Return the Debian mirror from which this machine's own packages come.
-
-    Raises `Absent` when apt names none.
-    """
-    lines = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    for line in lines:
-        if re.search(r"/debian/?$", line):
-            return line
-    raise Absent("apt on this machine uses no Debian mirror; name one with --mirror, or set KUBEBUILDER_ASSETS")
-
-
-def download(scratch: Path, mirror: str) -> None:
-    """Fetch the packages and the source of Kubernetes, checked against the archive's keyring, with lists of our own.
-
-    The machine's own apt lists stay as they are, so this needs no rights; its proxies and credentials still apply.
-    """
-    downloads, apt = scratch / "downloads", scratch / "apt"
-    if (downloads / "complete").exists():
-        return
-    shutil.rmtree(apt, ignore_errors=True)
-    shutil.rmtree(downloads, ignore_errors=True)
-    for made in (downloads, apt / "sources", apt / "state/lists/partial", apt / "cache/archives/partial"):
-        made.mkdir(parents=True)
-    (apt / "sources/debian.sources").write_text(
-        f"Types: deb deb-src\nURIs: {mirror}\nSuites: bookworm\nComponents: main\nSigned-By: {KEYRING}\n",
-        encoding="utf-8",
-    )
-    (apt / "apt.conf").write_text(
-        f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{apt}/sources";\n'
-        f'Dir::State "{apt}/state";\nDir::State::status "/var/lib/dpkg/status";\nDir::Cache "{apt}/cache";\n'
-        'APT::Sandbox::User "root";\nAcquire::Languages "none";\nAcquire::Retries "3";\n',
-        encoding="utf-8",
-    )
-    environment = {**os.environ, "APT_CONFIG": str(apt / "apt.conf")}
-    run(["apt-get", "-qq", "update"], cwd=downloads, environment=environment)
-    run(["apt-get", "-qq", "download", *PACKAGES], cwd=downloads, environment=environment)
-    run(["apt-get", "-qq", "source", "--download-only", "kubernetes"], cwd=downloads, environment=environment)
-    (downloads / "complete").touch()
-
-
-def unpack(scratch: Path) -> Path:
+def unpack(scratch: Path, downloads: Path) -> Path:
     """Lay out Go and the source as Go's old GOPATH wants them; return the folder of Kubernetes' source."""
     source = scratch / "go/src/k8s.io/kubernetes"
     unpacked = scratch / "unpacked"
@@ -189,11 +115,10 @@ def unpack(scratch: Path) -> Path:
     for part in (scratch / "go", scratch / "root", scratch / "bin"):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-    for package in sorted((scratch / "downloads").glob("*.deb")):
-        run(["dpkg", "-x", package, scratch / "root"], cwd=scratch, environment=os.environ)
-    (original,) = (scratch / "downloads").glob("kubernetes_*.orig.tar.gz")
+    debian.unpack(downloads, scratch / "root")
+    (original,) = downloads.glob("kubernetes_*.orig.tar.gz")
     source.mkdir(parents=True)
-    run(["tar", "-xzf", original, "--strip-components=1", "-C", source], cwd=scratch, environment=os.environ)
+    debian.run(["tar", "-xzf", original, "--strip-components=1", "-C", source], cwd=scratch, environment=os.environ)
     shutil.copy2(scratch / "root/usr/bin/etcd", scratch / "bin/etcd")
     # reflect2 1.0.1, which Kubernetes carries, crashes under Go >= 1.18 on every custom resource; Debian has 1.0.2.
     carried = source / "vendor/github.com/modern-go/reflect2"
@@ -229,7 +154,7 @@ def generate_openapi(scratch: Path, source: Path, environment: Mapping[str, str]
     if (scratch / "generated").exists():
         return
     generator, package = f"{scratch}/openapi-gen", "k8s.io/kubernetes/pkg/generated/openapi"
-    run(
+    debian.run(
         ["go", "build", "-o", generator, "./vendor/k8s.io/kube-openapi/cmd/openapi-gen"],
         cwd=source,
         environment=environment,
@@ -237,7 +162,7 @@ def generate_openapi(scratch: Path, source: Path, environment: Mapping[str, str]
     inputs = ",".join(f"k8s.io/kubernetes/{folder}" for folder in marked_folders(source))
     asked = ["--logtostderr", "-i", inputs, "-p", package, "-O", "zz_generated.openapi"]
     told = ["-h", "vendor/k8s.io/code-generator/hack/boilerplate.go.txt", "-r", f"{scratch}/violations"]
-    run([generator, *asked, *told], cwd=source, environment=environment)
+    debian.run([generator, *asked, *told], cwd=source, environment=environment)
     (scratch / "generated").touch()
 
 
@@ -271,7 +196,7 @@ def compile_programs(scratch: Path, source: Path, environment: Mapping[str, str]
         for name, value in stamps.items()
     )
     programs = [f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS[1:]]
-    run(
+    debian.run(
         ["go", "build", "-tags", "providerless", "-ldflags", f"-s -w {flags}", "-o", f"{scratch / 'bin'}/", *programs],
         cwd=source,
         environment=environment,

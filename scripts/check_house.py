@@ -24,6 +24,7 @@ PLANES = ("core", "server", "operator", "builder_job", "cli", "migrations")
 OURS = {
     "tests",
     "benchmarks",
+    "scripts",
     "myria",
     "myria_server",
     "myria_operator",
