@@ -23,7 +23,9 @@ from myria_operator.facts import GROUP, MANAGER, PLURAL, VERSION, Json
 from myria_operator.failpoints import write
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_TIMEOUT_S: Final = 20.0
+_TIMEOUT_S: Final = 10.0
+_LIST_TIMEOUT_S: Final = 30.0
+_LONGEST_RETRY_AFTER_S: Final = 30
 _PAGE: Final = 500
 _AS_US: Final = {"fieldManager": MANAGER}
 
@@ -61,7 +63,8 @@ class Api:
     """The objects of one namespace.
 
     Every method raises:
-        ClusterUnavailable: no answer, 429 or 5xx; whether a write happened is not known.
+        ClusterUnavailable: no answer, 429 or 5xx; whether a write happened is not known. `details` may hold
+            `retry_after_s`, the wait that the API server asks for.
         ClusterRefused: any other refusal; `details` hold `status`, `reason`, `verb` and `resource`.
     """
 
@@ -219,7 +222,7 @@ class Api:
         self.requests[f"{verb} {resource}"] += 1
         where = f"{path}?{urlencode(query)}" if query else path
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(_LIST_TIMEOUT_S if verb == "list" else _TIMEOUT_S):
                 serialized = await self._client.param_serialize(
                     method=method,
                     resource_path=where,
@@ -236,10 +239,12 @@ class Api:
         if response.status < 400:
             answer: Json = json.loads(content)
             return answer
-        raise _refusal(response.status, content, verb, resource)
+        raise _refusal(response.status, content, verb, resource, response.headers.get("Retry-After"))
 
 
-def _refusal(status: int, content: bytes, verb: str, resource: str) -> ClusterUnavailable | ClusterRefused:
+def _refusal(
+    status: int, content: bytes, verb: str, resource: str, retry_after: str | None
+) -> ClusterUnavailable | ClusterRefused:
     try:
         answer = json.loads(content)
     except ValueError:
@@ -248,7 +253,10 @@ def _refusal(status: int, content: bytes, verb: str, resource: str) -> ClusterUn
         answer = {}
     message = str(answer.get("message") or content[:300].decode("utf-8", "replace"))
     if status == 429 or status >= 500:
-        return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", status=status)
+        details: dict[str, Any] = {"status": status}
+        if retry_after is not None and retry_after.isdecimal():  # the other form, a date, is not of API servers
+            details["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
+        return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **details)
     causes = [one.get("reason", "") for one in (answer.get("details") or {}).get("causes") or ()]
     return ClusterRefused(
         f"the API server refuses {verb} {resource}: {message}",

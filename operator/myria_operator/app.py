@@ -1,8 +1,8 @@
 """`myria operate`: kopf's watches, the queue, the poll and the sweep, wired together.
 
 kopf only tells that something happened, to one MyriaRebuild or one Job: no handler keeps state on a resource, so there
-are no finalizers and no annotations. Everything else here goes on through any outage of the API server or the
-database; only a queue that no longer ticks counts as death.
+are no finalizers and no annotations. Everything here goes on through any outage of the API server or the database, and
+through the end of kopf; only a queue that no longer ticks counts as death.
 """
 
 from __future__ import annotations
@@ -10,41 +10,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
-
-import kopf
+from typing import Final
 
 from myria import errors
 from myria.settings import Settings
 from myria.store.database import Database, PoolOptions
 from myria_operator.api import Api, configuration
-from myria_operator.facts import GROUP, PLURAL, VERSION
-from myria_operator.jobs import COMPONENT_LABELS, SELECTOR, read_pod_template
+from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger
 from myria_operator.permissions import review
+from myria_operator.probe import liveness
 from myria_operator.queue import Queue
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
+from myria_operator.watches import Watches
 
 logger = logging.getLogger(__name__)
 
-_DEAD_S: Final = 60.0
-"""Seconds without a tick of the queue after which the process is better started anew."""
-_LONGEST_WAIT_S: Final = 10.0
-
-
-class _Backoffs:
-    """Waits of kopf's own requests: growing to ten seconds, and without end, so that an outage never ends kopf."""
-
-    def __iter__(self) -> Iterator[float]:
-        wait = 0.2
-        while True:
-            yield wait
-            wait = min(wait * 1.6, _LONGEST_WAIT_S)
+_LONGEST_WAIT_S: Final = 5.0
+"""Seconds between two attempts of the poll or the sweep while the database or the API server is away."""
 
 
 class Operator:
@@ -68,6 +56,10 @@ class Operator:
             group.create_task(self._often("poll", self._poll, self.settings.operator.poll_s), name="poll")
             group.create_task(self._often("sweep", self._sweep, self.settings.operator.sweep_s), name="sweep")
 
+    def idle_s(self) -> float:
+        """Return how long ago the queue ticked, in seconds."""
+        return time.monotonic() - self.queue.ticked_at
+
     async def _poll(self) -> None:
         """Queue the resources whose builds or requests changed; when a build ended, those that wait as well."""
         changes = await self.ledger.changes()
@@ -88,10 +80,10 @@ class Operator:
                 await work()
                 wait = every_s
             except errors.MyriaError as error:
-                wait = min(max(wait * 2, 0.5), max(_LONGEST_WAIT_S, every_s))
+                wait = min(max(wait * 2, 0.5), _LONGEST_WAIT_S)
                 logger.warning("the %s waits: %s", what, error.message, extra={"action": f"{what}_waits"})
             except Exception:
-                wait = _LONGEST_WAIT_S
+                wait = max(_LONGEST_WAIT_S, every_s)
                 logger.exception("the %s failed", what, extra={"action": f"{what}_failed"})
             await asyncio.sleep(max(0.02, wait - (time.monotonic() - started)))
 
@@ -113,84 +105,12 @@ async def operate(settings: Settings, dsn: str) -> None:
         api = await stack.enter_async_context(Api(configured, namespace))
         database = await stack.enter_async_context(Database(dsn, pool))
         operator = Operator(api, database, settings)
-        await review(api)
-        logger.info("watching namespace %s", namespace, extra={"action": "operator_started", "namespace": namespace})
-        port = settings.operator.probe_port
-        stop = asyncio.Event()
-        watching = asyncio.create_task(
-            kopf.operator(
-                registry=_registry(operator),
-                settings=_kopf_settings(),
-                standalone=True,
-                namespaces=[namespace],
-                liveness_endpoint=f"http://0.0.0.0:{port}/healthz" if port else None,
-                stop_flag=stop,
-            ),
-            name="watches",
+        await stack.enter_async_context(
+            liveness(settings.operator.probe_port, operator.idle_s, lambda: {"keys": len(operator.queue)})
         )
-        working = asyncio.create_task(operator.run(), name="work")
-        try:
-            done, _ = await asyncio.wait({watching, working}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                await task
-        finally:
-            stop.set()
-            working.cancel()
-            await asyncio.wait({watching, working}, timeout=5.0)
-            watching.cancel()
-            await asyncio.gather(watching, working, return_exceptions=True)
-
-
-def _registry(operator: Operator) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.startup(registry=registry)
-    async def started(**_: Any) -> None:
-        logger.info("ready", extra={"action": "operator_ready"})
-
-    @kopf.on.cleanup(registry=registry)
-    async def stopped(**_: Any) -> None:
-        logger.info("stopping", extra={"action": "operator_stopping"})
-
-    @kopf.on.login(registry=registry)
-    def login(**options: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_kubeconfig(**options) or kopf.login_with_service_account(**options)
-
-    @kopf.on.probe(registry=registry, id="queue")
-    async def ticks(**_: Any) -> dict[str, float]:
-        idle_s = time.monotonic() - operator.queue.ticked_at
-        if idle_s > _DEAD_S:
-            raise kopf.PermanentError(f"the queue has not ticked for {idle_s:.0f} s")
-        return {"idle_s": round(idle_s, 1), "keys": len(operator.queue)}
-
-    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    async def rebuild_changed(name: str | None, **_: Any) -> None:
-        if name is not None:
-            operator.queue.add(name)
-
-    @kopf.on.event("batch", "v1", "jobs", registry=registry, labels=COMPONENT_LABELS)
-    async def job_changed(meta: kopf.Meta, **_: Any) -> None:
-        for owner in meta.get("ownerReferences") or ():
-            if owner.get("controller") and owner.get("kind") == "MyriaRebuild":
-                operator.queue.add(owner["name"])
-
-    return registry
-
-
-def _kopf_settings() -> kopf.OperatorSettings:
-    for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # a line per event would bury what the operator does
-    settings = kopf.OperatorSettings()
-    settings.posting.enabled = False
-    settings.scanning.disabled = True
-    settings.networking.error_backoffs = _Backoffs()
-    settings.networking.request_timeout = 20.0
-    settings.networking.connect_timeout = 5.0
-    # A watch that says nothing is renewed: one that died silently would otherwise never be noticed.
-    settings.watching.server_timeout = 240
-    settings.watching.client_timeout = 260
-    settings.watching.inactivity_timeout = 90.0
-    settings.watching.connect_timeout = 5.0
-    settings.watching.label_selectors["jobs.batch"] = SELECTOR
-    settings.queueing.error_delays = (1, 1, 2, 3, 5, 8)
-    return settings
+        logger.info("watching namespace %s", namespace, extra={"action": "operator_started", "namespace": namespace})
+        watches = Watches(namespace, operator.queue.add)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(operator.run(), name="work")
+            group.create_task(watches.run(), name="watches")
+            group.create_task(review(api), name="review")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
@@ -20,17 +21,24 @@ NEEDED: Final = (
 )
 """(API group, resource, verb) of everything the operator does; its Role grants these and little else."""
 
+_AGAIN_S: Final = 10.0
+"""Seconds between two attempts to ask an API server that is away, or that does not let itself be asked."""
+
 
 async def review(api: Api) -> list[str]:
-    """Return what is missing, as `verb resource`, and log each; [] also when the API server cannot be asked."""
+    """Return what is missing, as `verb resource`, and log each; asks until the API server has answered."""
     missing = []
     for group, resource, verb in NEEDED:
-        try:
-            if not await api.may(verb, group, resource):
-                missing.append(f"{verb} {resource}")
-        except (ClusterRefused, ClusterUnavailable) as error:
-            logger.warning("permissions not reviewed: %s", error.message, extra={"action": "permissions_unknown"})
-            return missing
+        while True:
+            try:
+                if not await api.may(verb, group, resource):
+                    missing.append(f"{verb} {resource}")
+                break
+            except (ClusterRefused, ClusterUnavailable) as error:
+                logger.warning(
+                    "permissions not reviewed yet: %s", error.message, extra={"action": "permissions_unknown"}
+                )
+                await asyncio.sleep(_AGAIN_S)
     for one in missing:
         logger.error(
             "missing permission: %s in namespace %s; see examples/kubernetes/rbac/operator.yaml",

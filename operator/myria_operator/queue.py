@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from myria.errors import MyriaError
+from myria.errors import MyriaError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +21,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 _FIRST_BACKOFF_S: Final = 0.2
 _LONGEST_BACKOFF_S: Final = 30.0
+_LONGEST_OUTAGE_WAIT_S: Final = 5.0
+"""The longest wait after a failure that is an outage's: so soon after its end it is noticed."""
+_OUTAGE_PER_S: Final = 4.0
+"""Attempts a second during an outage, about; where more keys wait than that allows, each waits longer."""
+_OUTAGE: Final = 5
+"""Failures of this kind in a row, whichever keys', that make it an outage of everything."""
+_RELEASED_PER_S: Final = 20.0
+"""Keys worked on anew a second once an outage is over."""
 
 
 @dataclass(slots=True)
@@ -29,13 +37,16 @@ class _Entry:
     """When to work on it, by the monotonic clock; infinity: it is being worked on, and nothing new has come."""
     running: bool = False
     failures: int = 0
+    outage: bool = False
+    """Whether the last failure says nothing about the key: nobody could be reached."""
 
 
 class Queue(Generic[Key]):
     """Works on keys with `work`, at most `workers` of them at once.
 
     A key that is added while it is worked on is worked on again afterwards. A failure is logged and tried again after a
-    wait that doubles up to half a minute; a new `add` does not shorten it.
+    wait that doubles up to half a minute; a new `add` does not shorten it. In an outage (UnavailableError) the waits
+    stay shorter, so that its end is found soon, and the first success lets all that wait for it go on.
     """
 
     def __init__(self, work: Callable[[Key], Awaitable[float | None]], *, workers: int) -> None:
@@ -44,6 +55,7 @@ class Queue(Generic[Key]):
         self._entries: dict[Key, _Entry] = {}
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._outage = 0
         self.ticked_at = time.monotonic()
         """When the queue last looked for something to do: it does so every second, whatever fails."""
 
@@ -90,13 +102,15 @@ class Queue(Generic[Key]):
         again: float | None = None
         try:
             again = await self._work(key)
-            entry.failures = 0
+            entry.failures, entry.outage = 0, False
+            self._reached()
         except asyncio.CancelledError:
             raise
         except Exception as error:
             entry.failures += 1
-            longest = min(_LONGEST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(entry.failures - 1, 20))
-            again = longest * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+            entry.outage = isinstance(error, UnavailableError)
+            self._outage = self._outage + 1 if entry.outage else 0
+            again = self._wait(entry, error)
             entry.due = float("inf")
             known = isinstance(error, (MyriaError, OSError, TimeoutError))
             logger.log(
@@ -104,7 +118,7 @@ class Queue(Generic[Key]):
                 "%s waits %.1f s: %s",
                 key,
                 again,
-                error or type(error).__name__,
+                str(error) or type(error).__name__,
                 exc_info=None if known else error,
                 extra={"action": "reconcile_waits", "key": str(key), "failures": entry.failures},
             )
@@ -116,3 +130,23 @@ class Queue(Generic[Key]):
             if entry.due == float("inf"):
                 self._entries.pop(key, None)
             self._wake.set()
+
+    def _wait(self, entry: _Entry, error: Exception) -> float:
+        """Return how long a key waits after a failure."""
+        longest = _LONGEST_BACKOFF_S
+        if entry.outage:
+            waiting = sum(one.outage for one in self._entries.values())
+            longest = min(longest, max(_LONGEST_OUTAGE_WAIT_S, waiting / _OUTAGE_PER_S))
+        wait = min(longest, _FIRST_BACKOFF_S * 2.0 ** min(entry.failures - 1, 20))
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+        asked = error.details.get("retry_after_s") if isinstance(error, MyriaError) else None
+        return max(wait, asked) if isinstance(asked, int) else wait
+
+    def _reached(self) -> None:
+        """An outage of everything is over: let the keys that wait for its end go on, a few at a time."""
+        if self._outage >= _OUTAGE:
+            now = time.monotonic()
+            waiting = [one for one in self._entries.values() if one.outage and not one.running]
+            for number, one in enumerate(sorted(waiting, key=lambda one: one.due)):
+                one.due = min(one.due, now + number / _RELEASED_PER_S)
+        self._outage = 0

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _STEPS: Final = 12
 """Steps of one resource in a row; then others have their turn."""
+_CONFLICTS: Final = 3
+"""Conflicts of one resource in a row that are no news; more of them are waited out."""
 _CHECK_AGAIN_S: Final = 10.0
 """Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
 _DEFINITION_S: Final = 60.0
@@ -55,6 +57,7 @@ class Reconciler:
             UnavailableError, ClusterRefused: try again later.
         """
         known: Rebuild | None = None
+        conflicts = 0
         for _ in range(_STEPS):
             if known is None:
                 found = await self._api.rebuild(name)
@@ -63,7 +66,15 @@ class Reconciler:
                 await self.gone(name, known.uid if known is not None and is_there else None)
                 if known is None or not is_there:
                     return None
-            outcome = await self._once(known)
+            try:
+                outcome = await self._once(known)
+            except ClusterRefused as error:
+                # Somebody wrote meanwhile, or it is gone: read it anew. Again and again is a storm, to be waited out.
+                conflicts += 1
+                if error.details["status"] not in {404, 409} or conflicts > _CONFLICTS:
+                    raise
+                known = None
+                continue
             if isinstance(outcome, Rebuild):
                 known = outcome  # as the API server answered to our write: nothing newer was there
             elif outcome is _MORE:
@@ -114,8 +125,6 @@ class Reconciler:
             logger.info("%s", step.do, extra=told)
             return await self._do(step, view)
         except ClusterRefused as error:
-            if error.details["status"] == 409:
-                return _MORE  # somebody wrote meanwhile: read it anew
             if error.details["status"] == 403 and error.details["resource"] != f"{PLURAL}/status":
                 await self._tell_trouble(rebuild, installation, error)
             raise
@@ -127,12 +136,7 @@ class Reconciler:
     async def _claim(self, rebuild: Rebuild, installation: str) -> Rebuild | float | None:
         """Write whose resource it is before anything else, and see whether the definition keeps our status."""
         wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
-        try:
-            written = await self._apply(rebuild, wanted)
-        except ClusterRefused as error:
-            if error.details["status"] in {404, 409}:
-                return _MORE
-            raise
+        written = await self._apply(rebuild, wanted)
         if written.get("status", {}).get("installationID") != installation:
             # Whose resource it is cannot be kept: two installations might both take it.
             await self._outdated(Rebuild.from_object(written), ["installationID"])

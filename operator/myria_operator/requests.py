@@ -88,6 +88,8 @@ class ClusterLoop(ControlLoop):
             if error.details["status"] != 409:
                 raise
             found = await self._api.rebuild(name) or {}
+            if not found:
+                return  # it was refused for another reason, or went at once: the next look makes it anew
         uid = found.get("metadata", {}).get("uid")
         label = (found.get("metadata", {}).get("labels") or {}).get(REQUEST_LABEL)
         if uid is not None and label == made.request_id:

@@ -134,3 +134,43 @@ async def test_workers_are_bounded_and_the_queue_ticks() -> None:
         gate.set()
         await until(lambda: len(queue) == 0)
     assert most == 3
+
+
+async def test_the_end_of_an_outage_is_noticed_soon() -> None:
+    """While nobody can be reached few attempts are made; the first that succeeds lets all keys go on."""
+    away, attempts = True, 0
+    done: set[str] = set()
+
+    async def work(key: str) -> None:
+        nonlocal attempts
+        attempts += 1
+        if away:
+            raise ClusterUnavailable("away")
+        done.add(key)
+
+    async with running(work) as queue:
+        for number in range(40):
+            queue.add(f"k{number}")
+        await asyncio.sleep(2.0)
+        before = attempts
+        await asyncio.sleep(1.0)
+        assert attempts - before <= 60  # each waits four seconds and more by then
+        away = False
+        began = time.monotonic()
+        await until(lambda: len(done) == 40, within_s=9.0)
+        assert time.monotonic() - began < 6.0
+
+
+async def test_the_api_server_says_how_long_to_wait() -> None:
+    """A refusal that names a wait is not asked again before."""
+    at: list[float] = []
+
+    async def work(_key: str) -> None:
+        at.append(time.monotonic())
+        if len(at) == 1:
+            raise ClusterUnavailable("too many", retry_after_s=1)
+
+    async with running(work) as queue:
+        queue.add("a")
+        await until(lambda: len(at) == 2)
+    assert at[1] - at[0] >= 1.0

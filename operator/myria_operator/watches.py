@@ -1,0 +1,167 @@
+"""kopf's watches, in a thread and an event loop of their own, started again whenever they end.
+
+kopf ends as a whole on answers it does not expect: an ERROR in a stream that is not 410, 410 or 404 as the status of a
+request, a stream that ends within a line, a 401. While it ends, it cancels every task of its event loop that began
+after it did. Neither may touch the queue, so all that this thread does is to hand over names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import kopf
+
+from myria.errors import InternalError
+from myria_operator.facts import GROUP, PLURAL, VERSION
+from myria_operator.jobs import COMPONENT_LABELS, SELECTOR
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_BACKOFF_S: Final = 5.0
+"""Between two of kopf's requests, in seconds."""
+_LONGEST_WAIT_S: Final = 2.0
+"""Between two attempts to watch, in seconds; kopf's own end takes five. The list that follows finds what happened."""
+_SETTLED_S: Final = 30.0
+"""Watches that went well for so long begin anew with a short wait."""
+
+
+class _Backoffs:
+    """Waits of kopf's own requests: growing to five seconds, and without end, so that an outage never ends kopf."""
+
+    def __iter__(self) -> Iterator[float]:
+        wait = 0.2
+        while True:
+            yield wait
+            wait = min(wait * 1.6, _LONGEST_BACKOFF_S)
+
+
+class Watches:
+    """Tells of every MyriaRebuild and every Job of a namespace that changes, by the name of the MyriaRebuild.
+
+    Args:
+        namespace: the only one that is watched.
+        tell: called in the event loop that calls `run`.
+    """
+
+    def __init__(self, namespace: str, tell: Callable[[str], None]) -> None:
+        self.starts = 0
+        """How often the watches began; more than once means that something ended them."""
+        self._namespace = namespace
+        self._tell = tell
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            InternalError: nobody watches any more.
+        """
+        loop = asyncio.get_running_loop()
+
+        def hand_over(name: str) -> None:
+            loop.call_soon_threadsafe(self._tell, name)
+
+        thread = threading.Thread(target=self._watch_on, args=(hand_over,), name="watches", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():  # noqa: ASYNC110 - a thread tells no event of ours when it dies
+                await asyncio.sleep(1.0)
+            raise InternalError("the thread of the watches ended")
+        finally:
+            self._stopping.set()
+            with self._lock:
+                if self._running is not None:
+                    there, watching = self._running
+                    there.call_soon_threadsafe(watching.cancel)
+            await asyncio.to_thread(thread.join, 5.0)
+
+    def _watch_on(self, tell: Callable[[str], None]) -> None:
+        wait = 0.0
+        while not self._stopping.wait(wait):
+            began = time.monotonic()
+            try:
+                asyncio.run(self._watch(tell))
+                error: BaseException | None = None
+            except (Exception, asyncio.CancelledError) as ended:  # noqa: BLE001 - whatever it is, it is told of below
+                error = ended
+            if self._stopping.is_set():
+                return
+            wait = 0.2 if time.monotonic() - began > _SETTLED_S else min(max(0.2, wait * 2), _LONGEST_WAIT_S)
+            logger.warning(
+                "the watches ended and begin anew in %.1f s: %s",
+                wait,
+                str(error) or type(error).__name__,
+                extra={"action": "watches_ended"},
+            )
+
+    async def _watch(self, tell: Callable[[str], None]) -> None:
+        # No stop flag: kopf would wait for its waiter for five seconds at every end.
+        watching = asyncio.create_task(
+            kopf.operator(
+                registry=self._registry(tell), settings=_settings(), standalone=True, namespaces=[self._namespace]
+            )
+        )
+        with self._lock:
+            self._running = asyncio.get_running_loop(), watching
+            if self._stopping.is_set():
+                watching.cancel()
+        try:
+            await watching
+        finally:
+            with self._lock:
+                self._running = None
+
+    def _registry(self, tell: Callable[[str], None]) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.startup(registry=registry)
+        async def started(**_: Any) -> None:
+            self.starts += 1
+            if self.starts == 1:
+                logger.info("ready", extra={"action": "operator_ready"})
+
+        @kopf.on.login(registry=registry)
+        def login(**options: Any) -> kopf.ConnectionInfo | None:
+            return kopf.login_with_kubeconfig(**options) or kopf.login_with_service_account(**options)
+
+        @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+        async def rebuild_changed(name: str | None, **_: Any) -> None:
+            if name is not None:
+                tell(name)
+
+        @kopf.on.event("batch", "v1", "jobs", registry=registry, labels=COMPONENT_LABELS)
+        async def job_changed(meta: kopf.Meta, **_: Any) -> None:
+            for owner in meta.get("ownerReferences") or ():
+                if owner.get("controller") and owner.get("kind") == "MyriaRebuild":
+                    tell(owner["name"])
+
+        return registry
+
+
+def _settings() -> kopf.OperatorSettings:
+    for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # a line per event would bury what the operator does
+    # Its end is told of in one line; its traces would repeat every few seconds while a definition is missing.
+    logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.process.ultimate_exiting_timeout = None  # it would kill the process, and with it the queue
+    settings.networking.error_backoffs = _Backoffs()
+    settings.networking.request_timeout = 20.0
+    settings.networking.connect_timeout = 5.0
+    # A watch that says nothing is renewed: one that died silently would otherwise never be noticed.
+    settings.watching.server_timeout = 240
+    settings.watching.client_timeout = 260
+    settings.watching.inactivity_timeout = 90.0
+    settings.watching.connect_timeout = 5.0
+    settings.watching.label_selectors["jobs.batch"] = SELECTOR
+    settings.queueing.error_delays = (1, 1, 2, 3, 5, 8)
+    return settings

@@ -1,0 +1,176 @@
+"""Storms: a share of the operator's requests is refused, dropped, hung or lost, and streams break.
+
+The API server behind the proxy is the real one, and pods reach it without the proxy.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.kubernetes.operating import Installation, reason
+from tests.kubernetes.proxy import CALM, Proxy, Storm
+from tests.support.counts import SOAK, share
+from tests.support.processes import Spawned, free_port, wait_until
+
+TENANTS = ("ada", "bob", "cyd")
+
+EVERYTHING = Storm(
+    shares={
+        "409": 0.1,
+        "429": 0.05,
+        "500": 0.03,
+        "502": 0.02,
+        "503": 0.03,
+        "504": 0.02,
+        "page": 0.02,
+        "drop": 0.03,
+        "hang": 0.01,
+        "lost": 0.1,
+        "410": 0.1,
+        "gone": 0.15,
+        "error": 0.15,
+        "half": 0.1,
+        "cut": 0.2,
+    }
+)
+
+
+@pytest.fixture
+def proxy(installation: Installation) -> Iterator[Proxy]:
+    """Between the operator and the API server, calm at first."""
+    one = Proxy(installation.place.control_plane)
+    yield one
+    one.close()
+
+
+class Pulse:
+    """Asks for liveness four times a second."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}/healthz"
+        self.answers: Counter[Any] = Counter()
+
+    @contextmanager
+    def felt(self) -> Iterator[Pulse]:
+        """Ask for the length of the block."""
+        stop = threading.Event()
+
+        def ask() -> None:
+            while not stop.wait(0.25):
+                try:
+                    self.answers[httpx.get(self.url, timeout=3, trust_env=False).status_code] += 1
+                except httpx.TransportError as error:
+                    self.answers[type(error).__name__] += 1
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            stop.set()
+            thread.join(5)
+
+
+def start(installation: Installation, proxy: Proxy, *, sweep_s: float = 2.0) -> tuple[Spawned, Pulse]:
+    """Start an operator behind the proxy; return it with its pulse."""
+    port = free_port()
+    operator = installation.start(url=proxy.url, operator_probe_port=str(port), operator_sweep_s=str(sweep_s))
+    return operator, Pulse(port)
+
+
+def check_one_job_each(installation: Installation, names: list[str]) -> None:
+    """Each resource is published, had one build, one Job and one move of the pointer."""
+    place = installation.place
+    builds = Counter(one["resource_uid"] for one in installation.builds())
+    moves = Counter(one["resource_uid"] for one in installation.query("SELECT resource_uid FROM myria.pointer_moves"))
+    for name in names:
+        found = place.get(name)
+        uid = found["metadata"]["uid"]
+        assert reason(found) == ("True", "BuildPublished"), (name, found["status"])
+        assert (builds[uid], moves[uid], len(place.jobs_of(found))) == (1, 1, 1), name
+    assert len(place.admin.objects("Job", place.name)) == sum(builds.values()) == len(names)
+
+
+def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None:
+    """What is asked for in a storm ends right, with one Job each; the operator lives, and recovers within seconds."""
+    place, length_s, count = installation.place, 120.0 if SOAK else 10.0, share(60)
+    for seed, tenant in enumerate(TENANTS):
+        installation.append(12, tenant=tenant, seed=seed)
+    operator, pulse = start(installation, proxy)
+    names = []
+    with pulse.felt():
+        proxy.storm = EVERYTHING
+        began = time.monotonic()
+        for number in range(count):
+            names.append(f"s{number:02d}")
+            place.rebuild(names[-1], tenant=TENANTS[number % 3], build={"full": True})
+            time.sleep(length_s / count / 2)
+        time.sleep(max(0.0, began + length_s - time.monotonic()))
+        print(f"ended in the storm: {sum(reason(place.get(name))[0] == 'True' for name in names)} of {count}")
+        proxy.storm = CALM
+        calm = time.monotonic()
+        for name in names:
+            place.wait_terminal(name, 20 + 2 * count)
+        print(f"all ended {time.monotonic() - calm:.1f} s after it; {dict(proxy.done)}")
+        began = time.monotonic()
+        place.rebuild("after", tenant="ada")
+        place.wait_terminal("after", 15)
+        print(f"one more took {time.monotonic() - began:.1f} s")
+    assert operator.process.poll() is None
+    assert set(pulse.answers) == {200}, pulse.answers
+    assert {"409", "429", "500", "lost", "drop"} <= set(proxy.done)
+    check_one_job_each(installation, [*names, "after"])
+
+
+def test_nothing_works_for_a_while(installation: Installation, proxy: Proxy) -> None:
+    """When every request (every write, for 409) fails, few are made, and work goes on within seconds of the end."""
+    place, length_s = installation.place, 60.0 if SOAK else 2.0
+    installation.append(4)
+    operator, pulse = start(installation, proxy, sweep_s=30)
+    with pulse.felt():
+        for fault in ("429", "503", "409", "drop", "hang") if SOAK else ("429", "409", "hang"):
+            proxy.bring(Storm(shares={fault: 1.0}, hang_s=length_s))
+            for number in range(3):
+                place.rebuild(f"n{number}-{fault}", suspend=True)
+            time.sleep(1.0)
+            before = proxy.arrived.total()
+            time.sleep(length_s)
+            rate = (proxy.arrived.total() - before) / length_s
+            proxy.bring(CALM)
+            calm = time.monotonic()
+            for number in range(3):
+                place.wait_condition(f"n{number}-{fault}", "Succeeded", ("Unknown",), 30)
+            back = time.monotonic() - calm
+            print(f"{fault}: {rate:.1f} requests a second, back after {back:.1f} s")
+            assert rate < 25, proxy.done
+            assert back < (20 if fault == "hang" else 10)
+    assert operator.process.poll() is None
+    assert set(pulse.answers) == {200}, pulse.answers
+
+
+def test_broken_watches(installation: Installation, proxy: Proxy) -> None:
+    """Whatever a watch is answered, the operator lives, and hears again within seconds: no sweep helps it here."""
+    place = installation.place
+    installation.append(4)
+    operator, pulse = start(installation, proxy, sweep_s=3600)
+    with pulse.felt():
+        for fault in ("410", "gone", "error", "half", "cut"):
+            proxy.bring(Storm(shares={fault: 1.0}, cut_s=0.1))
+            place.rebuild(f"during-{fault}", suspend=True)
+            wait_until(lambda met=fault: proxy.done[met] >= 2, 20, f"a watch that meets {fault}")  # type: ignore[misc]
+            proxy.bring(CALM)
+            calm = time.monotonic()
+            place.rebuild(f"after-{fault}", suspend=True)
+            for name in (f"during-{fault}", f"after-{fault}"):
+                place.wait_condition(name, "Succeeded", ("Unknown",), 10)
+            print(f"{fault}: heard again after {time.monotonic() - calm:.1f} s")
+    assert operator.process.poll() is None
+    assert set(pulse.answers) == {200}, pulse.answers
