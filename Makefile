@@ -73,8 +73,9 @@ bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS choose
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write the generated pages of docs/ anew: settings, errors, tools.
+docs: venv ## Write what is generated anew: the pages settings, errors, tools of docs/, and Grafana's dashboards.
 	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/generate_dashboards.py
 
 clean: ## Remove .venv and every cache (no data: that lives in the data directory).
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

