@@ -33,6 +33,7 @@
     │   ├── DeadlineExceeded          deadline_exceeded
     │   ├── Overloaded                overloaded
     │   ├── ClusterUnavailable        cluster_unavailable
+    │   ├── ModelFailed               model_failed
     │   └── DiskFull                  disk_full
     ├── OperationalError              a person must act before the process can work
     │   ├── ConfigurationError        configuration_error
@@ -291,6 +292,12 @@ class ClusterUnavailable(UnavailableError):
     """The Kubernetes API server cannot be reached, is overloaded, or failed."""
 
     code = "cluster_unavailable"
+
+
+class ModelFailed(UnavailableError):
+    """A language model gave no answer that may be used; the deterministic one is taken, so nobody is refused by it."""
+
+    code = "model_failed"
 
 
 class DiskFull(UnavailableError):

@@ -288,6 +288,8 @@ class RetentionSettings(Section):
     keep_snapshots: requests and cursors may still be pinned to it."""
     keep_failed: Annotated[int, Range(0, 1_000_000)] = 20
     """Failed builds kept with their reasons, newest first."""
+    llm_calls_s: Annotated[float, Range(0, 86_400 * 3650)] = 30 * _DAY_S
+    """Age after which the audit of a call to a language model is removed, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +330,89 @@ class OperatorSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LlmSettings(Section):
+    """Help of a language model in building and walking. Off until `template` names a file; see docs/llm.md."""
+
+    section_name: ClassVar[str] = "llm"
+
+    template: str | None = None
+    """JSON file with everything of a request that is the same in every call: model, sampling, headers. Credentials
+    stand in it as `${NAME}` or `${file:/path}`. Unset: no model is ever asked, and nothing leaves."""
+    base_url: str = "https://openrouter.ai/api/v1"
+    """Where `/chat/completions` is, of OpenRouter or of anything that speaks the same. Credentials do not belong
+    into it."""
+    structure: Literal["tools", "json_schema"] = "tools"
+    """How structured answers are asked for: by tool calls, or by `response_format` with a JSON schema, which small
+    local models can do."""
+    build: bool = True
+    """Whether builds ask the model to group, name and summarise topics."""
+    walk: bool = True
+    """Whether `query_references` with mode `auto` asks the model to look further; mode `llm` always does."""
+    call_timeout_s: Annotated[float, Range(0.05, 3600)] = 30.0
+    """Time for one request to the provider, in seconds."""
+    task_deadline_s: Annotated[float, Range(0.05, 86_400)] = 600.0
+    """Time for which a build task (one scope) may ask the model, in seconds; units after that are planned without."""
+    walk_deadline_s: Annotated[float, Range(0.05, 3600)] = 10.0
+    """Time after which a walk ends with what it has, in seconds; below mcp.request_deadline_s."""
+    retries: Annotated[int, Range(0, 10)] = 2
+    """Further attempts after a failure that may pass (429, 5xx, timeouts, lost connections)."""
+    retry_base_s: Annotated[float, Range(0.001, 60)] = 0.5
+    """Longest pause before the first of them, in seconds; doubles each time. `Retry-After` counts instead."""
+    concurrency: Annotated[int, Range(1, 1000)] = 4
+    """Requests to the provider at once, per process."""
+    breaker_failures: Annotated[int, Range(1, 1000)] = 5
+    """Failures in a row after which the provider is left alone, per process."""
+    breaker_pause_s: Annotated[float, Range(0.05, 86_400)] = 60.0
+    """Time for which it is left alone, in seconds; then one request tries."""
+    task_calls: Annotated[int, Range(1, 1_000_000)] = 500
+    """Most requests of one build task."""
+    task_tokens: Annotated[int, Range(1, 1_000_000_000)] = 2_000_000
+    """Most tokens of one build task, input and output together: estimated before a call, the provider's count after."""
+    task_bytes: Annotated[int, Range(1, 1 << 40)] = 64 * 1024 * 1024
+    """Most bytes of replies and of what tools show in one build task."""
+    task_usd: Annotated[float, Range(0, 1_000_000)] = 1.0
+    """Most money for one build task, in US dollars, as the provider reports it or as the prices below give it."""
+    unit_rounds: Annotated[int, Range(1, 100)] = 6
+    """Most turns of the model for one page of a unit: looking around, planning, and repairs."""
+    repairs: Annotated[int, Range(0, 20)] = 2
+    """Times the model is told what was wrong with its answer before the deterministic one is taken."""
+    page_events: Annotated[int, Range(4, 500)] = 40
+    """Most events shown at once for planning; a longer unit is planned page by page."""
+    page_bytes: Annotated[int, Range(1024, 4 * 1024 * 1024)] = 24 * 1024
+    """Most bytes of events shown at once; longer texts are cut, and can be fetched."""
+    walk_rounds: Annotated[int, Range(1, 100)] = 4
+    """Most turns of the model in one walk."""
+    walk_tokens: Annotated[int, Range(1, 1_000_000_000)] = 60_000
+    """Most tokens of one walk."""
+    walk_bytes: Annotated[int, Range(1, 1 << 40)] = 1024 * 1024
+    """Most bytes of replies and of what tools show in one walk."""
+    walk_usd: Annotated[float, Range(0, 1_000_000)] = 0.05
+    """Most money for one walk, in US dollars."""
+    max_output_tokens: Annotated[int, Range(16, 1_000_000)] = 4_000
+    """Most tokens of one reply; a template's smaller limit counts."""
+    reply_bytes: Annotated[int, Range(1024, 1 << 30)] = 1024 * 1024
+    """Most bytes of one reply that are read."""
+    tool_bytes: Annotated[int, Range(256, 1024 * 1024)] = 8 * 1024
+    """Most bytes that one tool call shows."""
+    input_usd_per_million: Annotated[float, Range(0, 1_000_000)] = 0.0
+    """Price of a million input tokens in US dollars, where the provider does not report costs."""
+    output_usd_per_million: Annotated[float, Range(0, 1_000_000)] = 0.0
+    """The same for output tokens."""
+    audit: Literal["full", "hashed", "off"] = "full"
+    """What the audit keeps of prompts, replies and tool arguments: their text, only SHA-256 and sizes, or nothing.
+    Who asked what when, with tokens, cost and outcome, is always kept, for retention.llm_calls_s."""
+
+    def rules(self) -> None:
+        """The base URL is plain HTTP and carries no credentials."""
+        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", self.base_url):
+            # The value is not shown: what is wrong with it may be a password.
+            raise ConfigurationError(
+                "llm.base_url must be http(s)://host[:port][/path], without user, password or query.",
+                field="llm.base_url",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDescription:
     """One row of the settings reference."""
 
@@ -358,6 +443,7 @@ class Settings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     operator: OperatorSettings = field(default_factory=OperatorSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
 
     def __post_init__(self) -> None:
         if self.ingest.payload_bytes > self.mcp.body_bytes:
@@ -365,6 +451,12 @@ class Settings:
                 f"ingest.payload_bytes ({self.ingest.payload_bytes}) exceeds mcp.body_bytes "
                 f"({self.mcp.body_bytes}): such a payload could never arrive.",
                 field="ingest.payload_bytes",
+            )
+        if self.llm.template is not None and self.llm.walk_deadline_s >= self.mcp.request_deadline_s:
+            raise ConfigurationError(
+                f"llm.walk_deadline_s ({self.llm.walk_deadline_s}) must be below mcp.request_deadline_s "
+                f"({self.mcp.request_deadline_s}): no walk would ever be answered.",
+                field="llm.walk_deadline_s",
             )
 
     @classmethod
@@ -438,6 +530,7 @@ SECTIONS: Mapping[str, type[Section]] = {
         TopicSettings,
         RetentionSettings,
         OperatorSettings,
+        LlmSettings,
     )
 }
 """Every section by the name it has in the YAML file."""

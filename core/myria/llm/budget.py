@@ -1,0 +1,97 @@
+"""What one workflow may use, and how much of it is gone: rounds, calls, tokens, bytes, seconds, money."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from myria.llm.failures import Kind, failed
+
+CHARACTERS_PER_TOKEN = 4
+"""How tokens are estimated before a call; the provider's own count is used after it, where it gives one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that one workflow (a build task, a walk) may use; money in millionths of a US dollar."""
+
+    rounds: int
+    calls: int
+    tokens: int
+    bytes: int
+    seconds: float
+    cost: int
+
+
+class Meter:
+    """Counts what a workflow uses, and refuses before a limit is passed.
+
+    `rounds` are a model's turns that were used, `calls` HTTP requests, `bytes` those of replies and of what tools
+    showed; `tokens` are input and output together.
+    """
+
+    def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self._clock = clock
+        self._started = clock()
+        self.rounds = 0
+        self.calls = 0
+        self.tokens = 0
+        self.bytes = 0
+        self.cost = 0
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds that are left, never below 0."""
+        return max(0.0, self._started + self.limits.seconds - self._clock())
+
+    def begin_round(self) -> None:
+        """Count a turn.
+
+        Raises:
+            ModelFailed: budget_rounds.
+        """
+        if self.rounds >= self.limits.rounds:
+            raise failed(Kind.BUDGET_ROUNDS, f"{self.limits.rounds} rounds are used up")
+        self.rounds += 1
+
+    def begin_call(self, estimated_tokens: int) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            ModelFailed: budget_time, budget_calls, budget_cost, budget_tokens or budget_bytes.
+        """
+        limits = self.limits
+        if self.remaining_s <= 0:
+            raise failed(Kind.BUDGET_TIME, f"{limits.seconds:g} seconds are used up")
+        if self.calls >= limits.calls:
+            raise failed(Kind.BUDGET_CALLS, f"{limits.calls} calls are used up")
+        if self.cost >= limits.cost:
+            raise failed(Kind.BUDGET_COST, f"{limits.cost / 1e6:g} USD are used up")
+        if self.bytes >= limits.bytes:
+            raise failed(Kind.BUDGET_BYTES, f"{limits.bytes} bytes are used up")
+        if self.tokens + estimated_tokens > limits.tokens:
+            raise failed(Kind.BUDGET_TOKENS, f"a call of {estimated_tokens} tokens would exceed {limits.tokens}")
+        self.calls += 1
+
+    def end_call(self, *, tokens: int, cost: int, size: int) -> None:
+        """Count what a request has used."""
+        self.tokens += tokens
+        self.cost += cost
+        self.bytes += size
+
+    def show(self, size: int) -> None:
+        """Count bytes that a tool shows to the model.
+
+        Raises:
+            ModelFailed: budget_bytes.
+        """
+        self.bytes += size
+        if self.bytes > self.limits.bytes:
+            raise failed(Kind.BUDGET_BYTES, f"{self.limits.bytes} bytes are used up")
+
+
+def estimated_tokens(characters: int) -> int:
+    """Return how many tokens a text of so many characters is taken for."""
+    return -(-characters // CHARACTERS_PER_TOKEN)

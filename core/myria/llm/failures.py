@@ -1,0 +1,75 @@
+"""What can go wrong between a question to a model and an answer that may be used, each with its name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from myria.errors import ModelFailed
+
+
+class Kind(StrEnum):
+    """Names of failures, as they stand in `degraded_reason`, in the audit and in metrics."""
+
+    # What the model said.
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    EMPTY_CHOICES = "empty_choices"
+    EMPTY_REPLY = "empty_reply"
+    MALFORMED_ARGUMENTS = "malformed_arguments"
+    UNKNOWN_TOOL = "unknown_tool"
+    UNKNOWN_ID = "unknown_id"
+    SCHEMA = "schema"
+    INVALID_PLAN = "invalid_plan"
+    # What the provider did.
+    MALFORMED_JSON = "malformed_json"
+    MALFORMED_REPLY = "malformed_reply"
+    TOO_LARGE = "too_large"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    RATE_LIMITED = "rate_limited"
+    HTTP_3XX = "http_3xx"
+    HTTP_4XX = "http_4xx"
+    HTTP_5XX = "http_5xx"
+    # What was not asked at all.
+    RESTING = "provider_resting"
+    BUSY = "busy"
+    NOT_CONFIGURED = "not_configured"
+    BUDGET_ROUNDS = "budget_rounds"
+    BUDGET_CALLS = "budget_calls"
+    BUDGET_TOKENS = "budget_tokens"
+    BUDGET_BYTES = "budget_bytes"
+    BUDGET_TIME = "budget_time"
+    BUDGET_COST = "budget_cost"
+    INTERNAL = "internal"
+
+
+REPAIRABLE = frozenset(
+    {
+        Kind.LENGTH,
+        Kind.EMPTY_CHOICES,
+        Kind.EMPTY_REPLY,
+        Kind.MALFORMED_ARGUMENTS,
+        Kind.UNKNOWN_TOOL,
+        Kind.UNKNOWN_ID,
+        Kind.SCHEMA,
+        Kind.INVALID_PLAN,
+    }
+)
+"""Failures that a further turn, told what was wrong, may mend."""
+
+TRANSIENT = frozenset({Kind.TIMEOUT, Kind.CONNECTION, Kind.RATE_LIMITED, Kind.HTTP_5XX})
+"""Failures after which the very same request may succeed."""
+
+PROVIDERS = TRANSIENT | {Kind.MALFORMED_JSON, Kind.MALFORMED_REPLY, Kind.TOO_LARGE, Kind.HTTP_3XX, Kind.HTTP_4XX}
+"""Failures that speak of the provider's health; so many in a row, and it is left alone for a while."""
+
+
+def failed(kind: Kind, message: str) -> ModelFailed:
+    """Return the error of a named failure; `message` is scrubbed by whoever shows it."""
+    return ModelFailed(f"{kind}: {message}", kind=kind.value)
+
+
+def kind_of(error: ModelFailed) -> Kind:
+    """Return the name of a failure."""
+    return Kind(error.details["kind"])

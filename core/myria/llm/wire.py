@@ -1,0 +1,166 @@
+"""The provider's replies as models, and what is read out of them: lenient about extras, strict about the rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from myria.llm.failures import Kind, failed
+
+MOST_REPORTED = 10**9
+"""Tokens, or millionths of a dollar, beyond which a provider's own count is not believed."""
+
+
+class _Reply(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
+
+
+class _Function(_Reply):
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class _ToolCall(_Reply):
+    id: str | None = None
+    function: _Function
+
+
+class _Message(_Reply):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(_Reply):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Completion(_Reply):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    error: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a reply says it cost: tokens, and millionths of a dollar; None where it does not say, or lies grossly."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """One tool that a reply calls; `arguments` is JSON text, not looked at yet."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One reply, sound as a reply; `refused` says that the model did not want to, `cut` that it ran out of room."""
+
+    text: str
+    calls: tuple[Called, ...]
+    cut: bool
+    refused: bool
+    filtered: bool
+    usage: Usage
+
+
+def parse(raw: bytes) -> Completion:
+    """Return the reply of a response's body.
+
+    Raises:
+        ModelFailed: malformed_json, malformed_reply, empty_choices; rate_limited, http_5xx or http_4xx where the
+            provider reports an error under status 200.
+    """
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise failed(Kind.MALFORMED_JSON, f"the reply is not JSON: {error}") from None
+    try:
+        reply = _Completion.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])[:100]
+        raise failed(Kind.MALFORMED_REPLY, f"the reply is no chat completion: {place}: {first['msg']}") from None
+    if reply.error is not None and not reply.choices:
+        raise _reported(reply.error)
+    if not reply.choices:
+        raise failed(Kind.EMPTY_CHOICES, "the reply has no choices")
+    choice = reply.choices[0]
+    message = choice.message
+    return Completion(
+        text=message.content or "",
+        calls=tuple(
+            Called(
+                call_id=call.id or f"call_{position}",
+                name=call.function.name,
+                arguments=call.function.arguments
+                if isinstance(call.function.arguments, str)
+                else orjson.dumps(call.function.arguments).decode(),
+            )
+            for position, call in enumerate(message.tool_calls or ())
+        ),
+        cut=choice.finish_reason == "length",
+        refused=bool(message.refusal),
+        filtered=choice.finish_reason == "content_filter",
+        usage=_usage(reply.usage),
+    )
+
+
+def usage_of(raw: bytes) -> Usage:
+    """Return what a body says it cost, even where the rest of it cannot be used."""
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return Usage()
+    return _usage(document.get("usage")) if isinstance(document, dict) else Usage()
+
+
+def _usage(said: Any) -> Usage:
+    if not isinstance(said, dict):
+        return Usage()
+    return Usage(
+        input_tokens=_count(said.get("prompt_tokens")),
+        output_tokens=_count(said.get("completion_tokens")),
+        cost=_money(said.get("cost")),
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= MOST_REPORTED else None
+
+
+def _money(value: Any) -> int | None:
+    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+        return None
+    micros = math.ceil(value * 1_000_000)
+    return micros if micros <= MOST_REPORTED else None
+
+
+def _reported(error: Any) -> Exception:
+    """Return the failure for an error that came with status 200, as gateways send it."""
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if type(code) is int else 500
+    return failed(of_status(status), f"the provider reports error {status}")
+
+
+def of_status(status: int) -> Kind:
+    """Return the name of the failure that an HTTP status is."""
+    if status == 429:
+        return Kind.RATE_LIMITED
+    if status == 408:
+        return Kind.TIMEOUT
+    if status >= 500:
+        return Kind.HTTP_5XX
+    return Kind.HTTP_3XX if 300 <= status < 400 else Kind.HTTP_4XX
