@@ -7,6 +7,9 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
+PLANE_ROLES = ("myria_server", "myria_builder", "myria_operator")
+"""The roles to which roles.sql grants what each plane needs."""
+
 _NAME = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 
 

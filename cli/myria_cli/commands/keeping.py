@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
+import time
+from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from myria.errors import SchemaOutdated
+from myria.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    DeadlineExceeded,
+    MyriaError,
+    SchemaOutdated,
+)
 from myria.memory import pool_options
 from myria.planning.settings import PLANNER_VERSION
 from myria.store import schema
@@ -18,11 +27,13 @@ from myria.verify import Report, verify
 from myria_cli import console
 from myria_cli.embedded import grant_roles
 from myria_cli.options import Options, command
-from myria_cli.place import opened
+from myria_cli.place import Place, opened
 from myria_migrations import migrations, roles_sql
 
 PANEL = "Keep it well"
 CHECK_FAILED = 1
+WAIT_S = 1.0
+"""Seconds between two looks while `migrate --wait` waits."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +49,8 @@ myria migrate --dsn postgresql://owner@db/myria
 myria migrate --check
 
 myria migrate --print-roles | psql postgresql://postgres@db/myria
+
+myria migrate --grant --wait 300 --dsn postgresql://owner@db/myria
 """,
     )
     async def migrate(
@@ -49,6 +62,15 @@ myria migrate --print-roles | psql postgresql://postgres@db/myria
         print_roles: Annotated[
             bool, typer.Option("--print-roles", help="Print the SQL that makes the planes' roles, and do no more.")
         ] = False,
+        grant: Annotated[
+            bool, typer.Option("--grant", help="Then grant the planes' roles what they need; the roles must exist.")
+        ] = False,
+        wait: Annotated[
+            float,
+            typer.Option(
+                min=0, metavar="SECONDS", help="Wait so long for the database; with --check, for its migration too."
+            ),
+        ] = 0.0,
     ) -> None:
         """Bring the database's schema up to this program, each step in a transaction, under one lock.
 
@@ -60,15 +82,7 @@ myria migrate --print-roles | psql postgresql://postgres@db/myria
             return
         settings = options.settings()
         async with opened(options, settings, create=not check) as place:
-            missing = await schema.pending(place.owner)
-            if check:
-                if missing:
-                    raise SchemaOutdated(f"the schema lacks {', '.join(missing)}; run `myria migrate`", missing=missing)
-                done: list[str] = []
-            else:
-                done = await schema.migrate(place.owner)
-                if place.embedded is not None:
-                    await grant_roles(place.embedded)
+            done = await _patiently(lambda: _current(place, check=check, grant=grant), wait)
         if options.json:
             console.write_json({"applied": done, "schema": migrations()[-1].version})
         else:
@@ -135,6 +149,44 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
             console.say(
                 f"schema {versions['schema']}, planner {versions['planner']}, Python {versions['python']}", "dim"
             )
+
+
+async def _current(place: Place, *, check: bool, grant: bool) -> list[str]:
+    """Bring the schema up to date, or refuse one that is not; return what was applied."""
+    if check:
+        missing = await schema.pending(place.owner)
+        if missing:
+            raise SchemaOutdated(f"the schema lacks {', '.join(missing)}; run `myria migrate`", missing=missing)
+        return []
+    done = await schema.migrate(place.owner)
+    if place.embedded is not None:
+        await grant_roles(place.embedded)
+    elif grant:
+        await schema.grant(place.owner)
+    return done
+
+
+async def _patiently(work: Callable[[], Awaitable[list[str]]], patience_s: float) -> list[str]:
+    """Try until it succeeds or the time is over, and say what is waited for, once for each reason.
+
+    A refused connection counts as well: where several things start at once, the role may come a moment later.
+    """
+    deadline = time.monotonic() + patience_s
+    said = ""
+    while True:
+        try:
+            return await work()
+        except (DatabaseUnavailable, DeadlineExceeded, SchemaOutdated, ConfigurationError) as error:
+            if time.monotonic() + WAIT_S > deadline:
+                raise
+            said = _say_once(error, said)
+        await asyncio.sleep(WAIT_S)
+
+
+def _say_once(error: MyriaError, said: str) -> str:
+    if error.message != said:
+        console.say(f"waiting: {error.message}", "dim")
+    return error.message
 
 
 def _show(report: Report) -> None:

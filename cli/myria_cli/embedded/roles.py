@@ -5,6 +5,7 @@ Nothing in daily use runs as superuser: row-level security binds everybody else,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -39,15 +40,19 @@ async def ensure_roles(server: EmbeddedPostgres) -> RoleDsns:
 
     Idempotent. Passwords are generated once and kept in the data directory (0600). Run `grant_roles` after migrating.
     """
-    credentials = server.credentials.of(OWNER, SERVER, BUILDER, OPERATOR)
+    await make_roles(server, server.credentials.of(OWNER, SERVER, BUILDER, OPERATOR), DATABASE, OWNER)
+    return role_dsns(server)
+
+
+async def make_roles(server: EmbeddedPostgres, credentials: Sequence[Credential], database: str, owner: str) -> None:
+    """Create roles with these credentials, and a database of `owner`, where they are missing or differ."""
     connection = await asyncpg.connect(server.dsn)
     try:
         names, verifiers = [one.role for one in credentials], [one.verifier for one in credentials]
-        for row in await connection.fetch(_STATEMENTS, names, verifiers, DATABASE, OWNER):
+        for row in await connection.fetch(_STATEMENTS, names, verifiers, database, owner):
             await connection.execute(row["statement"])
     finally:
         await connection.close()
-    return role_dsns(server)
 
 
 async def grant_roles(server: EmbeddedPostgres, database: str = DATABASE) -> None:

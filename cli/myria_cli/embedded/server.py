@@ -80,6 +80,8 @@ class EmbeddedPostgres:
         settings: PostgreSQL settings on top of `configuration.DEFAULTS`, for a server started here.
         progress: told about steps that take noticeable time.
         durable_creation: wait for the disk after creating the cluster; False only for throw-away servers.
+        public_port: listen on this port of every address instead of on a free one of loopback; the cluster's
+            pg_hba.conf says who may come in.
 
     Not bound to an event loop. Not for concurrent use, except `supervise()` beside everything else.
     """
@@ -92,6 +94,7 @@ class EmbeddedPostgres:
         settings: Mapping[str, str] | None = None,
         progress: Progress = _silent,
         durable_creation: bool = True,
+        public_port: int | None = None,
     ) -> None:
         self.data_dir = folders.default_data_dir() if data_dir is None else Path(data_dir).expanduser().absolute()
         self.cluster = self.data_dir / "postgres"
@@ -100,6 +103,7 @@ class EmbeddedPostgres:
         self._settings = {**configuration.DEFAULTS, **(settings or {})}
         self._progress = progress
         self._durable_creation = durable_creation
+        self._public_port = public_port
         self._log_files = ServerLog(self.data_dir, self.cluster)
         self._owner = FileLock(self.data_dir / "up.lock")
         self._using = FileLock(self.data_dir / "users.lock")
@@ -318,7 +322,7 @@ class EmbeddedPostgres:
                 # Without the port the socket still serves those who hold its connection string.
                 listen = listen and await _becomes_free(self.port)
             else:
-                self._port = free_port(self._port or self._last_port())
+                self._port = self._public_port or free_port(self._port or self._last_port())
             text = await self._try_launch(account, binaries, listen=listen)
             if text is None:
                 break
@@ -349,7 +353,7 @@ class EmbeddedPostgres:
         """Start one postmaster; return None once it accepts connections, or what it logged before it gave up."""
         settings = {
             **self._settings,
-            "listen_addresses": HOST if listen else "",
+            "listen_addresses": (HOST if self._public_port is None else "*") if listen else "",
             "port": str(self.port),
             "unix_socket_directories": str(self._socket_folder),
             "unix_socket_permissions": "0700",

@@ -7,7 +7,7 @@ import asyncpg
 from myria import errors
 from myria.store.database import Connection, Database, connect, translated
 from myria.store.queries import sql
-from myria_migrations import Migration, migrations
+from myria_migrations import PLANE_ROLES, Migration, migrations, roles_sql
 
 MINIMUM_SERVER_VERSION = 150000
 
@@ -54,6 +54,30 @@ async def pending(dsn: str) -> list[str]:
             if not await connection.fetchval(sql("schema.present")):
                 return [f"{step.version:04d}_{step.name}" for step in migrations()]
             return [f"{step.version:04d}_{step.name}" for step in await _missing(connection)]
+    finally:
+        await connection.close()
+
+
+async def grant(dsn: str) -> None:
+    """Give the planes' roles what they need in a migrated database, as its owner; idempotent.
+
+    Raises:
+        ConfigurationError: a role does not exist, and only an administrator can make it.
+    """
+    connection = await connect(dsn)
+    try:
+        with translated():
+            there = {row["rolname"] for row in await connection.fetch(sql("schema.roles"), list(PLANE_ROLES))}
+            missing = [role for role in PLANE_ROLES if role not in there]
+            if missing:
+                raise errors.ConfigurationError(
+                    f"there is no role {', '.join(missing)} to grant anything to; an administrator makes it with "
+                    "CREATE ROLE ... LOGIN PASSWORD ..., or leave --grant out",
+                    missing=missing,
+                )
+            async with connection.transaction():
+                await connection.execute(sql("schema.own_migration_lock"))
+                await connection.execute(roles_sql())
     finally:
         await connection.close()
 

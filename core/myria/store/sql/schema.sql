@@ -23,3 +23,6 @@ SELECT pg_advisory_xact_lock(7237120611);
 
 -- name: server_version
 SELECT current_setting('server_version_num')::integer;
+
+-- name: roles
+SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = ANY($1::text[]);

@@ -1,0 +1,156 @@
+"""`myria smoke`, `make-logins`, `stop-builds` and `trial-postgres`: what the chart's own pods run."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from myria.errors import ConfigurationError, InvalidArgument
+from myria_cli import console, logs
+from myria_cli.embedded.trial import Login, trial_server
+from myria_cli.options import Options, command
+from myria_cli.place import data_dir_of
+
+PANEL = "On Kubernetes"
+PLANES = ("SERVER", "OPERATOR", "BUILDER")
+
+Namespace = Annotated[str | None, typer.Option(help="The installation's namespace. Default: the pod's.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "smoke",
+        panel=PANEL,
+        examples="""
+myria smoke --url http://127.0.0.1:8321/mcp
+
+myria smoke --url http://myria.memory:8321/mcp --no-build
+""",
+    )
+    async def smoke(
+        options: Options,
+        *,
+        url: Annotated[str, typer.Option(metavar="URL", help="Where MCP is served.")],
+        build: Annotated[bool, typer.Option("--build/--no-build", help="Ask for a build, and wait for it.")] = True,
+        timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for everything together.")] = 300.0,
+    ) -> None:
+        """Go once through a running memory: append an event, rebuild, find it again. Exit 0 when all of it works.
+
+        The event belongs to the participant `myria-smoke` alone, and stays in the log.
+        """
+        from myria_cli.smoke import smoke as go_through  # noqa: PLC0415 - the MCP library takes long to import
+
+        def tell(sentence: str) -> None:
+            if not options.json:
+                console.say(sentence, "dim")
+
+        passed = await go_through(url, build=build, timeout_s=timeout, tell=tell)
+        if options.json:
+            console.write_json(asdict(passed))
+        else:
+            console.say("passed")
+
+    @command(
+        app,
+        "make-logins",
+        panel=PANEL,
+        examples="myria make-logins --host db --database myria login-server=myria_server login-builder=myria_builder",
+    )
+    async def make_logins(
+        options: Options,
+        *,
+        logins: Annotated[list[str], typer.Argument(metavar="SECRET=ROLE", help="Which Secret is for which role.")],
+        host: Annotated[str, typer.Option(help="Where PostgreSQL is.")],
+        port: Annotated[int, typer.Option(min=1, max=65535)] = 5432,
+        database: Annotated[str, typer.Option(metavar="NAME")] = "myria",
+        label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the Secrets.")] = None,
+        namespace: Namespace = None,
+    ) -> None:
+        """Make the Secrets with which roles log in, with random passwords: username, password and dsn.
+
+        A Secret that is there already is left as it is.
+        """
+        from myria_operator.logins import DatabaseAddress, make_logins  # noqa: PLC0415 - needs Kubernetes' client
+        from myria_operator.logins import Login as RoleLogin  # noqa: PLC0415
+
+        settings = options.settings(operator__namespace=namespace)
+        wanted = [RoleLogin(secret=secret, role=role) for secret, role in map(_pair, logins)]
+        made = await make_logins(
+            wanted,
+            DatabaseAddress(host=host, port=port, database=database),
+            dict(map(_pair, label or ())),
+            settings.operator.namespace,
+        )
+        if options.json:
+            console.write_json({"made": made})
+        else:
+            kept = len(wanted) - len(made)
+            console.say(f"made {', '.join(made) or 'none'}" + (f"; {kept} were there already" if kept else ""))
+
+    @command(app, "stop-builds", panel=PANEL, examples="myria stop-builds --deployment myria-operator --wait 120")
+    async def stop_builds(
+        options: Options,
+        *,
+        deployment: Annotated[str, typer.Option(metavar="NAME", help="The operator's Deployment.")],
+        wait: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for all pods to end.")] = 120.0,
+        namespace: Namespace = None,
+    ) -> None:
+        """Stop the operator and delete the Jobs of all builds: what `helm uninstall` runs first."""
+        from myria_operator.stopping import stop_builds  # noqa: PLC0415 - needs Kubernetes' client
+
+        settings = options.settings(operator__namespace=namespace)
+        stopped = await stop_builds(deployment, patience_s=wait, namespace=settings.operator.namespace)
+        if options.json:
+            console.write_json({"deleted": stopped})
+        else:
+            console.say(f"deleted {', '.join(stopped)}" if stopped else "no build was running")
+
+    @command(
+        app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432"
+    )
+    async def trial_postgres(
+        options: Options,
+        *,
+        port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port, of every address.")] = 5432,
+    ) -> None:
+        """Run a PostgreSQL for trying Myria out, which pods reach over the network; not for production.
+
+        Its roles come from the connection strings in MIGRATE_DSN (the owner), SERVER_DSN, OPERATOR_DSN and BUILDER_DSN.
+        """
+        settings = options.settings()
+        logs.configure(settings.service, "trial-postgres")
+        log = logging.getLogger("myria.trial")
+        owner, *others = (_login(f"{plane}_DSN") for plane in ("MIGRATE", *PLANES))
+        data_dir = Path(data_dir_of(options))
+
+        def progress(step: str, done: bool) -> None:
+            if not done:
+                log.info("%s", step, extra={"action": "trial_starting"})
+
+        async with trial_server(data_dir, port, owner=owner, others=others, progress=progress) as server:
+            log.warning(
+                "PostgreSQL for trial is ready on port %d: no replica, no backup", port, extra={"action": "trial_ready"}
+            )
+            await server.supervise()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (key and separator and value):
+        raise InvalidArgument(f"{text!r} is not of the form NAME=VALUE")
+    return key, value
+
+
+def _login(variable: str) -> Login:
+    dsn = os.environ.get(variable)
+    if not dsn:
+        raise ConfigurationError(f"{variable} is not set; it holds the connection string of a role", field=variable)
+    return Login.of(dsn, variable)

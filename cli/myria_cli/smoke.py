@@ -1,0 +1,160 @@
+"""One pass through a running memory, from outside: append, rebuild, ask. What `helm test` runs.
+
+It writes as a participant of its own, so nobody else ever sees its events, and each run leaves one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp import Client
+
+from myria.errors import BuildInvalid, DeadlineExceeded, InternalError, MyriaError
+
+PARTICIPANT = "myria-smoke"
+POLL_S = 0.5
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What a pass went through. `snapshot_id`: the one that holds the event, None without a build."""
+
+    event_id: str
+    snapshot_id: str | None
+    held: bool
+
+
+async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell) -> Passed:
+    """Append an event to the memory at `url`, have it built, and find it again.
+
+    Args:
+        build: False where nothing builds, or nobody may ask for it: then the fresh tail is asked.
+        timeout_s: seconds for everything together, the server's start included.
+        tell: called with a sentence after each step.
+
+    Raises:
+        DeadlineExceeded: it took longer.
+        BuildInvalid: the build failed.
+        InternalError: a tool refused, or the event was not found.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _reachable(url, tell)
+            with _unwrapped():
+                async with Client(url) as client:
+                    return await _pass(client, build=build, tell=tell)
+    except TimeoutError:
+        raise DeadlineExceeded(f"{url} did not go through append, build and query within {timeout_s:g} s") from None
+
+
+async def _reachable(url: str, tell: Tell) -> None:
+    """Return once the server lets a client in; it may be starting."""
+    said = False
+    while True:
+        try:
+            async with Client(url) as client:
+                await client.list_tools()
+        except Exception as problem:  # noqa: BLE001 - whatever the client's transport raises while nobody listens
+            if not said:
+                tell(f"waiting for {url}: {_innermost(problem)}")
+                said = True
+            await asyncio.sleep(POLL_S)
+        else:
+            return
+
+
+async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
+    word = f"smoke{secrets.token_hex(6)}"
+    appended = await _call(
+        client,
+        "myria.append_event",
+        {
+            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "channel": PARTICIPANT,
+            "participants": [PARTICIPANT],
+            "type": "message",
+            "payload": {"text": f"The smoke test passed by: {word}.", "speaker": PARTICIPANT},
+            "source_event_key": word,
+        },
+    )
+    event_id: str = appended["event_id"]
+    tell(f"appended {event_id}")
+    before = await _ask_for_build(client, tell) if build else None
+    held = False
+    while True:
+        answer = await _call(
+            client, "myria.query_references", {"participants": [PARTICIPANT], "query": word, "max_nodes": 20}
+        )
+        found = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
+        if found is None:
+            raise InternalError(f"{event_id} was appended, but a query for {word} does not find it")
+        if found["indexed"] or held or not build:
+            break
+        held = await _is_held(client, before)
+        await asyncio.sleep(POLL_S)
+    tell(f"found it in {answer['snapshot_id']}" if found["indexed"] else "found it in the fresh tail")
+    return Passed(event_id=event_id, snapshot_id=answer["snapshot_id"] if found["indexed"] else None, held=held)
+
+
+async def _ask_for_build(client: Client, tell: Tell) -> str | None:
+    """Ask for a build; return the id of the last one that ended before."""
+    last = (await _call(client, "myria.get_snapshot_status", {}))["last_build"]
+    asked = await _call(client, "myria.trigger_build", {"reason": "smoke test"})
+    tell(f"asked for a build ({asked['request_id']})")
+    return last["build_id"] if last and last["finished_at"] else None
+
+
+async def _is_held(client: Client, before: str | None) -> bool:
+    """Tell whether the build has ended with a snapshot that is held back.
+
+    Raises:
+        BuildInvalid: it ended without any.
+    """
+    last = (await _call(client, "myria.get_snapshot_status", {}))["last_build"]
+    if last is None or last["build_id"] == before or not last["finished_at"]:
+        return False
+    if last["status"] in ("failed", "aborted"):
+        reason = (last["error"] or {}).get("message", last["status"])
+        raise BuildInvalid(f"the build failed: {reason}", build_id=last["build_id"])
+    return bool(last["status"] == "held")
+
+
+def _references(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every node of an answer's tree that refers to an event."""
+    if "event_id" in node:
+        yield node
+    for child in node.get("children") or ():
+        yield from _references(child)
+
+
+async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    content: Any = result.structured_content
+    if result.is_error or not isinstance(content, dict):
+        raise InternalError(f"{tool} was refused: {json.dumps(content, ensure_ascii=False)}")
+    return content
+
+
+@contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Let our own errors out of the groups into which the client's tasks wrap whatever ends them."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        known, _ = group.split(MyriaError)
+        raise _innermost(known or group) from None
+
+
+def _innermost(problem: BaseException) -> BaseException:
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem

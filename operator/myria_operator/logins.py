@@ -1,0 +1,82 @@
+"""The Secrets that roles of a database log in with, made in the cluster so that no manifest holds a password.
+
+A Secret that exists is left alone, whoever made it: running this again changes nothing, and an installation that was
+removed finds its passwords again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from myria.errors import ClusterRefused
+from myria_operator.api import Api, configuration
+from myria_operator.facts import Json
+
+PASSWORD_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A role that gets a Secret: `username`, `password`, and `dsn`, the connection string with both."""
+
+    secret: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseAddress:
+    """Where the roles log in."""
+
+    host: str
+    port: int
+    database: str
+
+
+def secret_of(login: Login, address: DatabaseAddress, labels: Mapping[str, str], password: str) -> Json:
+    """Return the manifest of a login's Secret, of the type that CloudNativePG reads too."""
+    who = f"{quote(login.role, safe='')}:{quote(password, safe='')}"
+    where = f"{address.host}:{address.port}/{quote(address.database, safe='')}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": login.secret, "labels": dict(labels)},
+        "type": "kubernetes.io/basic-auth",
+        "stringData": {"username": login.role, "password": password, "dsn": f"postgresql://{who}@{where}"},
+    }
+
+
+class _Secrets(Api):
+    """Making Secrets, which the operator itself may not."""
+
+    async def make(self, manifest: Json) -> bool:
+        """Make a Secret; return False when one of its name is there."""
+        try:
+            await self._ask("create", "secrets", "POST", f"{self._core}/secrets", body=manifest)
+        except ClusterRefused as error:
+            if error.details["status"] != 409:
+                raise
+            return False
+        return True
+
+
+async def make_logins(
+    logins: list[Login], address: DatabaseAddress, labels: Mapping[str, str], namespace: str = ""
+) -> list[str]:
+    """Make the Secrets that are missing in `namespace` (empty: the pod's); return their names.
+
+    Raises:
+        ConfigurationError: there is no way to the API server.
+        ClusterUnavailable, ClusterRefused: it did not answer, or may not.
+    """
+    configured, found = await configuration()
+    api = _Secrets(configured, namespace or found)
+    async with api:
+        return [
+            login.secret
+            for login in logins
+            if await api.make(secret_of(login, address, labels, secrets.token_urlsafe(PASSWORD_BYTES)))
+        ]
