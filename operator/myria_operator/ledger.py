@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from myria import errors
 from myria.building.finish import end_without_result
@@ -67,6 +69,7 @@ class Ledger:
         self._settings = settings
         self._registry = Registry(database, settings)
         self._installation: str | None = None
+        self._clock: tuple[datetime, float] | None = None
         self._horizon = "0"
         self._seen: set[tuple[str, str]] = set()
 
@@ -85,9 +88,17 @@ class Ledger:
                 raise errors.InternalError("a resource's situation gave no row")
             situation = Situation.from_row(row)
             found = None
+            self._clock = row["now"], time.monotonic()
             if situation.build_id is not None:
                 found = await connection.fetchrow(sql("builds.facts"), situation.build_tenant, situation.build_id)
         return situation, BuildFacts.from_row(found) if found is not None else None
+
+    def now(self) -> datetime:
+        """Return the time by the database's clock, as far as it was heard of: ours may be wrong."""
+        if self._clock is None:
+            return datetime.now(UTC)
+        moment, heard_at = self._clock
+        return moment + timedelta(seconds=time.monotonic() - heard_at)
 
     async def target(self, rebuild: Rebuild, situation: Situation) -> Target:
         """Return the snapshot a rollback means: what was resolved once stays."""

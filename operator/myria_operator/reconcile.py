@@ -10,7 +10,6 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from myria.errors import ClusterRefused, ClusterUnavailable, UnavailableError
@@ -173,7 +172,7 @@ class Reconciler:
 
     async def _write(self, rebuild: Rebuild, derived: status.Derived) -> Rebuild | None:
         """Write the status if it differs from what was read, tell of its transitions, return what came of it."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         wanted = self._declared(status.with_times(derived, rebuild, now))
         if wanted == rebuild.status:
             return None
@@ -351,7 +350,7 @@ class Reconciler:
 
     async def _tell(self, rebuild: Rebuild, one: status.Condition) -> None:
         """Make a Kubernetes Event of a transition, once; that it is refused stops nothing."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         name = event_name(rebuild.name, rebuild.uid, one.kind, one.status, one.reason, str(rebuild.generation))
         is_bad = one.status == status.FALSE and one.kind == reasons.SUCCEEDED
         event = {

@@ -4,7 +4,7 @@ SELECT installation_id::text FROM myria.installation;
 -- name: situation
 -- Everything about a resource ($2, its uid) of a tenant that is not its build: whether there is such a tenant, its
 -- request, its build's id, who is before it, what the pointer did for it.
-SELECT t.tenant_id IS NOT NULL AS tenant_known,
+SELECT clock_timestamp() AS now, t.tenant_id IS NOT NULL AS tenant_known,
        r.request_id, coalesce(r.suspended, false) AS suspended, r.closed_at IS NOT NULL AS closed,
        b.tenant_id AS build_tenant_id, b.build_id,
        (SELECT u.build_id FROM myria.builds u WHERE u.tenant_id = $1 AND u.finished_at IS NULL) AS unfinished_build_id,
