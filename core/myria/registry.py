@@ -276,7 +276,7 @@ class Registry:
 
         Without `to`, back to the parent of the active snapshot. What the abandoned snapshot covered is in the fresh
         tail again at once. A build under way will find its parent gone and end superseded. One `resource` moves the
-        pointer once, however often it asks.
+        pointer once, however often it asks, and never after it ended otherwise.
 
         Raises:
             NoPreviousSnapshot: nothing was active before.
@@ -295,6 +295,8 @@ class Registry:
             active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
             if active is None:
                 raise errors.NoPreviousSnapshot("no snapshot is active yet, so there is none to go back to")
+            if resource is not None and await connection.fetchval(sql("snapshots.is_given_up"), tenant, resource.uid):
+                return {"snapshot_id": active["snapshot_id"], "previous_snapshot_id": active["parent_snapshot_id"]}
             target = to or active["parent_snapshot_id"]
             if target is None:
                 raise errors.NoPreviousSnapshot(

@@ -28,6 +28,7 @@ WRITES: Final = (
     "abort",
     "publish",
     "roll_back",
+    "give_up",
     "name_resource",
     "adopt",
 )

@@ -16,6 +16,7 @@ from myria.ids import new_id
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
+from myria.store.locks import lock_key
 from myria.store.queries import sql
 from myria_operator import reasons
 from myria_operator.facts import Rebuild, Situation, Target
@@ -166,15 +167,31 @@ class Ledger:
         async with write("close_request"), self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("rebuilds.close_request"), uid)
 
+    async def give_up(self, rebuild: Rebuild) -> None:
+        """See to it that a rollback that is over never moves the pointer; one that has moved it stays."""
+        async with write("give_up"), self._database.write(rebuild.tenant) as connection:
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", rebuild.tenant))
+            await connection.execute(
+                sql("rebuilds.give_up"),
+                rebuild.tenant,
+                new_id("req"),
+                _reason(rebuild),
+                f"MyriaRebuild {rebuild.name}",
+                rebuild.name,
+                rebuild.uid,
+                rebuild.manager_of("tenant"),
+            )
+
     async def take_up(self, tenant: str) -> None:
         """Turn the tenant's next request into its build."""
         async with write("take_up"):
             await take_up(self._database, tenant, only_resources=True)
 
-    async def note_job(self, build: BuildFacts, uid: str) -> None:
-        """Record that a build's Job was made: no other ever is."""
+    async def note_job(self, build: BuildFacts, uid: str) -> bool:
+        """Record that a build's Job was made: no other ever is. False when it had another one before."""
         async with write("note_job"), self._database.write(build.tenant) as connection:
-            await connection.execute(sql("rebuilds.note_job"), build.tenant, build.row.build_id, uid)
+            noted = await connection.fetchval(sql("rebuilds.note_job"), build.tenant, build.row.build_id, uid)
+        return noted in {uid, None}
 
     async def scopes_to_build(self, build: BuildFacts, limit: int) -> int:
         """Return how many scopes a build will work on, counted up to a limit."""

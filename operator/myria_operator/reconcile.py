@@ -59,11 +59,8 @@ class Reconciler:
         conflicts = 0
         for _ in range(_STEPS):
             if known is None:
-                found = await self._api.rebuild(name)
-                known = Rebuild.from_object(found) if found is not None else None
-                is_there = known is not None and not known.deleting
-                await self.gone(name, known.uid if known is not None and is_there else None)
-                if known is None or not is_there:
+                known = await self._read(name)
+                if known is None:
                     return None
             try:
                 outcome = await self._once(known)
@@ -82,11 +79,31 @@ class Reconciler:
                 return outcome
         return 0.0
 
-    async def gone(self, name: str, uid: str | None) -> None:
-        """End what belongs to resources of a name that are no more: all but `uid`."""
-        for tenant, build_id, owner in await self._ledger.of_name(name):
-            if owner == uid:
-                continue
+    async def _read(self, name: str) -> Rebuild | None:
+        """Return a resource, None when there is none, and end what belongs to others of its name that are no more.
+
+        What is unfinished is read before the resource: whoever owns some of it and is not there afterwards is gone. In
+        the other order it could belong to one that was made in between, and that another operator has taken on.
+        """
+        unfinished: list[tuple[str, str | None, str]] = []
+        away: UnavailableError | None = None
+        try:
+            unfinished = await self._ledger.of_name(name)
+        except UnavailableError as error:
+            away = error
+        found = await self._api.rebuild(name)
+        known = Rebuild.from_object(found) if found is not None else None
+        if known is not None and known.deleting:
+            known = None
+        if away is None:
+            uid = known.uid if known is not None else None
+            await self._end_orphans(name, [one for one in unfinished if one[2] != uid])
+        elif known is None:
+            raise away
+        return known
+
+    async def _end_orphans(self, name: str, orphans: Sequence[tuple[str, str | None, str]]) -> None:
+        for tenant, build_id, owner in orphans:
             logger.info("a resource is gone", extra={"action": "resource_gone", "resource": name, "uid": owner})
             if build_id is not None:
                 await self._ledger.abort(tenant, build_id)
@@ -113,8 +130,8 @@ class Reconciler:
             view = await self._look(rebuild, installation)
             derived = status.derive(view)
             step = next_step(view, derived.succeeded.status)
-            # A request that is over is closed before the end is written: afterwards nobody looks at it again.
-            if step.do is not Do.CLOSE_REQUEST:
+            # What is over is closed before the end is written: afterwards nobody looks at it again.
+            if step.do not in {Do.CLOSE_REQUEST, Do.GIVE_UP, Do.DELETE}:
                 written = await self._write(rebuild, derived)
                 if written is not None:
                     return written
@@ -149,9 +166,12 @@ class Reconciler:
             job = Job.from_object(found) if found is not None else None
         situation, build = await self._ledger.look(rebuild)
         request = rebuild.labels.get(REQUEST_LABEL)
-        asks_not_yet = build is None and situation.request_id is None and request is not None
-        if asks_not_yet and await self._ledger.adopt(rebuild.tenant, request or "", rebuild.name, rebuild.uid):
+        is_surplus = False
+        if build is None and situation.request_id is None and request is not None and not status.settled(rebuild):
+            await self._ledger.adopt(rebuild.tenant, request, rebuild.name, rebuild.uid)
             situation, build = await self._ledger.look(rebuild)
+            # An operator that was slow made a resource again that had its build already, and was deleted since.
+            is_surplus = build is None and situation.request_id is None and rebuild.manager_of("tenant") == MANAGER
         target = None
         if rebuild.rollback_to is not None and situation.moved_to is None and situation.tenant_known:
             target = await self._ledger.target(rebuild, situation)
@@ -168,6 +188,7 @@ class Reconciler:
             target=target,
             pod_problem=pod_problem,
             max_builds=self._settings.max_builds,
+            is_surplus=is_surplus,
         )
 
     async def _write(self, rebuild: Rebuild, derived: status.Derived) -> Rebuild | None:
@@ -238,12 +259,16 @@ class Reconciler:
     async def _do(self, step: Step, view: View) -> float | None:
         rebuild, build, job, ledger = view.rebuild, view.build, view.job, self._ledger
         suspended = rebuild.wants("suspend")
-        if step.do is Do.ASK:
+        if step.do is Do.DELETE:
+            await self._api.delete_rebuild(rebuild.name, rebuild.uid)
+        elif step.do is Do.ASK:
             await ledger.ask(rebuild)
         elif step.do is Do.SUSPEND_REQUEST:
             await ledger.suspend_request(rebuild, suspended=suspended)
         elif step.do is Do.CLOSE_REQUEST:
             await ledger.close_request(rebuild.uid)
+        elif step.do is Do.GIVE_UP:
+            await ledger.give_up(rebuild)
         elif step.do is Do.TAKE_UP:
             await ledger.take_up(rebuild.tenant)
             _, build = await ledger.look(rebuild)
@@ -282,7 +307,10 @@ class Reconciler:
             made = Job.from_object(await self._api.make_job(wanted))
         except ClusterRefused as error:
             return await self._job_refused(view, wanted, error)
-        await self._ledger.note_job(build, made.uid)
+        if not await self._ledger.note_job(build, made.uid):
+            # Another operator was faster, and its Job is gone already (deleted, or past its TTL): this is one too many.
+            logger.warning("a second Job is taken back", extra={"action": "job_taken_back", "resource": rebuild.name})
+            await self._api.delete_job(made.name, made.uid)
         return _MORE
 
     async def _job_refused(self, view: View, wanted: Json, error: ClusterRefused) -> float | None:

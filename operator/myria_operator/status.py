@@ -57,6 +57,7 @@ class View:
 
     The Job was read before the database: a Job that is complete has its build's end in `build`. `trouble` is a reason
     and a message that keep the operator from going on now (a missing permission, a database that is away).
+    `is_surplus`: the operator made it out of a request that another resource has met.
     """
 
     rebuild: Rebuild
@@ -67,6 +68,7 @@ class View:
     target: Target | None = None
     pod_problem: str | None = None
     max_builds: int = 4
+    is_surplus: bool = False
     trouble: tuple[str, str] | None = None
 
 
@@ -126,7 +128,10 @@ def derive(view: View) -> Derived:
 
 
 def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
-    """Return the status to write: a condition's time is that of its last change of status."""
+    """Return the status to write: a condition's time is that of its last change of status.
+
+    Whatever has ended says when: a build's end is the database's, any other is the moment in which it was seen.
+    """
     conditions = []
     for one in derived.conditions:
         before = rebuild.condition(one.kind)
@@ -140,7 +145,8 @@ def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
                 "message": one.message,
             }
         )
-    return {**derived.fields, "conditions": conditions}
+    ended = {"completedAt": now} if derived.succeeded.status != UNKNOWN else {}
+    return {**ended, **derived.fields, "conditions": conditions}
 
 
 def transitions(derived: Derived, rebuild: Rebuild) -> list[Condition]:
@@ -303,7 +309,8 @@ def _rollback(view: View) -> _Parts:
         message = "the pointer was not moved"
         return fields, _succeeded(FALSE, *problem), _published(FALSE, reasons.NOT_SUCCEEDED, message)
     pending = _published(UNKNOWN, reasons.PENDING, "the pointer was not moved yet")
-    if rebuild.wants("abort"):
+    is_here = target is not None and target.snapshot_id in {None, situation.active_snapshot_id}
+    if rebuild.wants("abort") or (situation.closed and not is_here):
         message = "aborted before the pointer moved"
         return fields, _succeeded(FALSE, reasons.ABORTED, message), _published(FALSE, reasons.ABORTED, message)
     if rebuild.wants("suspend"):

@@ -17,6 +17,8 @@ class Do(StrEnum):
     """A step's kind."""
 
     NOTHING = "nothing"
+    DELETE = "delete"
+    """Remove a resource that was made once too often."""
     ASK = "ask"
     """Write the resource's request."""
     SUSPEND_REQUEST = "suspend_request"
@@ -35,6 +37,8 @@ class Do(StrEnum):
     ABORT = "abort"
     PUBLISH = "publish"
     ROLL_BACK = "roll_back"
+    GIVE_UP = "give_up"
+    """See to it that a rollback that is over never moves the pointer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +70,10 @@ def next_step(view: View, succeeded: str) -> Step:
             return Step(do=Do.STOP_JOB)
     if settled(rebuild):
         return NOTHING
+    if view.is_surplus:
+        return Step(do=Do.DELETE)
     if rebuild.rollback_to is not None:
-        waits = rebuild.wants("suspend") or rebuild.wants("abort")
-        has_target = view.target is not None and view.target.snapshot_id is not None
-        return Step(do=Do.ROLL_BACK) if succeeded == "Unknown" and has_target and not waits else NOTHING
+        return _rollback(view, succeeded)
     if build is None:
         return _before_the_build(view, succeeded)
     if build.outcome is not None:
@@ -106,6 +110,15 @@ def next_step(view: View, succeeded: str) -> Step:
     if job.halted != rebuild.wants("suspend") or _deadline_differs(view):
         return Step(do=Do.CHANGE_JOB)
     return NOTHING
+
+
+def _rollback(view: View, succeeded: str) -> Step:
+    rebuild, situation = view.rebuild, view.situation
+    if succeeded != "Unknown":
+        is_open = situation.tenant_known and situation.moved_to is None and not situation.closed
+        return Step(do=Do.GIVE_UP) if is_open else NOTHING
+    has_target = view.target is not None and view.target.snapshot_id is not None
+    return Step(do=Do.ROLL_BACK) if has_target and not rebuild.wants("suspend") else NOTHING
 
 
 def _before_the_build(view: View, succeeded: str) -> Step:

@@ -35,6 +35,7 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
     jobs = [Job.from_object(one) for one in await api.jobs(SELECTOR)]
     rebuilds = [Rebuild.from_object(one) for one in await api.rebuilds()]
     uids = {one.uid for one in rebuilds if not one.deleting}
+    over = {one.uid for one in rebuilds if settled(one)}
     active = {job.owner_uid for job in jobs if not job.finished}
     for rebuild in rebuilds:
         if not settled(rebuild) or rebuild.uid in active:
@@ -42,12 +43,18 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
     for build in unfinished:
         if build.uid is not None and build.uid not in uids and build.name is not None:
             queue.add(build.name)
+        elif build.uid in over:
+            # An operator that was slow took it up after another one had written the end. Nobody would look at it again.
+            logger.info("ending a build of what has ended", extra={"action": "late_build", "build_id": build.build_id})
+            await ledger.abort(build.tenant, build.build_id)
         elif build.uid is None and not build.alive and build.idle_s > ABANDONED_S:
             message = "nobody works on the build, and no resource owns it"
             await ledger.end_build(build.tenant, build.build_id, reasons.WORKER_LOST, message)
     for name, uid in waiting:
         if uid not in uids:
             queue.add(name)
+        elif uid in over:
+            await ledger.close_request(uid)
     for job in jobs:
         if job.owner_uid is not None and job.owner_uid not in uids and not job.deleting:
             logger.info("deleting the Job of a resource that is gone", extra={"action": "job_deleted", "job": job.name})

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +22,8 @@ from myria.building.model import RunningBuild, Task
 from myria.building.versions import fingerprint
 from myria.registry import Registry
 from myria.store.database import Database as Pool
+from myria.store.locks import lock_key
+from myria.store.queries import sql
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
@@ -94,6 +100,34 @@ async def test_nothing_commits_after_the_build_ended(database: Database) -> None
     built = await builds.build(database)
     assert built.outcome is Outcome.SUCCEEDED
     assert await builds.value(database, "SELECT max(number) FROM myria.snapshots") == 1
+
+
+async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
+    """A builder that stands still in the middle of a transaction loses it, and its locks, as soon as its leases."""
+    await append(database.server_dsn, conversation(40))
+    build_id = await builds.queue(database)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "myria_builder", "--build", build_id),
+        env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_TASK_LEASE_S": "1"},
+    )
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    async with Pool(database.operator_dsn) as pool:
+        try:
+            async with pool.write(TENANT) as connection:
+                await connection.execute(sql("builds.own_build_lock"), lock_key("build", TENANT))
+                async with asyncio.timeout(30):
+                    while not await connection.fetchval(waiting):
+                        await asyncio.sleep(0.05)
+                process.send_signal(signal.SIGSTOP)
+            # Nobody else can own the build lock now, until PostgreSQL takes it from the builder that has it.
+            aborted = await Registry(pool, builds.DEFAULTS).abort(TENANT, build_id)
+            assert aborted["status"] == "aborted"
+            process.send_signal(signal.SIGCONT)
+            assert await asyncio.wait_for(process.wait(), 30) == Outcome.ABORTED.exit_status
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
 
 async def test_two_processes_share_the_tasks(database: Database) -> None:

@@ -16,7 +16,6 @@ from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError, Json
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import BUILDER, OPERATOR
-from tests.support.events import append, conversation
 from tests.support.processes import wait_until
 
 
@@ -299,24 +298,3 @@ def test_suspend_takes_the_pods_away_and_gives_them_back(installation: Installat
     assert reason(place.get("paused")) == ("Unknown", "SuspendRequested")
     place.kubectl("patch", "mrb", "paused", "--type=merge", "-p", '{"spec": {"suspend": false}}')
     assert reason(place.wait_terminal("paused", 60)) == ("True", "BuildPublished")
-
-
-def test_pods_share_tasks_and_replace_each_other(installation: Installation) -> None:
-    """Twenty scopes, four pods, one killed at work: the same trees as one process plans."""
-    from tests.support import builds
-
-    place, run = installation.place, installation.databases.loop.run
-    for number in range(20):
-        people = ("ana", f"p{number:02d}")
-        run(append(installation.database.server_dsn, conversation(30, seed=number, participants=people)))
-    installation.start()
-    place.rebuild("shared", build={"parallelism": 4, "full": True})
-    wait_until(lambda: len(installation.kubelet.running()) >= 3, 40, "the pods")
-    installation.kubelet.kill(installation.kubelet.running()[0].name)
-    ended = place.wait_terminal("shared", 90)
-    assert reason(ended) == ("True", "BuildPublished")
-    (job,) = place.jobs_of(ended)
-    assert job["spec"]["completions"] == 4
-    assert ended["status"]["progress"]["done"] == 20
-    trees = run(builds.roots(installation.database, ended["status"]["snapshotID"]))
-    assert trees == run(builds.planned(installation.database, ended["status"]["cutoff"]))

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.kubernetes.api import Json
 from tests.kubernetes.manifests import EXAMPLES
 from tests.kubernetes.operating import Installation, reason
-from tests.support.processes import wait_until
+from tests.kubernetes.place import rebuild as manifest
+from tests.kubernetes.serving import Seen, Serving
+from tests.support.processes import Spawner, wait_until
 
 
-def test_a_rebuild_is_applied_built_published_and_rolled_back(installation: Installation) -> None:
-    """The examples work: rebuild publishes, kubectl waits for it, rollback moves the pointer back at once."""
+def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
+    installation: Installation, spawn: Spawner
+) -> None:
+    """The examples work: kubectl waits for a rebuild, its snapshot is what the MCP server serves; rollback, at once."""
     place = installation.place
     installation.append(12)
+    server = Serving(spawn, installation.database)
+    before = server.ask("ana", "ben")
+    assert (before.snapshot_id, before.indexed, len(before.fresh)) == (None, frozenset(), 12)
     installation.start()
     place.kubectl("apply", "-f", EXAMPLES / "rebuild.yaml", who="anna")
-    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=20s", who="anna")
+    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=40s", who="anna")
 
+    served = server.ask("ana", "ben")
     first = place.get("rebuild")
     assert reason(first) == ("True", "BuildPublished")
     assert reason(first, "Published") == ("True", "BuildPublished")
     assert reason(first, "Suspended") == ("False", "NotSuspended")
     status = first["status"]
-    assert status["snapshotID"] == installation.active()
-    assert status["eventRange"]["last"] == status["cutoff"]
+    assert served == Seen(snapshot_id=status["snapshotID"], indexed=before.fresh, fresh=frozenset())
+    assert status["eventRange"] == {"first": min(served.indexed), "last": max(served.indexed)}
+    assert status["cutoff"] == max(served.indexed)
     assert status["progress"] == {"tasks": 1, "done": 1, "degraded": 0}
     assert status["counts"]["events"] == 12
     assert "previousSnapshotID" not in status
@@ -30,21 +41,44 @@ def test_a_rebuild_is_applied_built_published_and_rolled_back(installation: Inst
     assert job["metadata"]["name"] == status["jobName"]
 
     installation.append(8, seed=2, start=50_000)
+    more = server.ask("ana", "ben")
+    assert (more.snapshot_id, more.indexed, len(more.fresh)) == (status["snapshotID"], served.indexed, 8)
     place.rebuild("second")
     second = place.wait_terminal("second")
+    assert server.ask("ana", "ben") == Seen(
+        snapshot_id=second["status"]["snapshotID"], indexed=served.indexed | more.fresh, fresh=frozenset()
+    )
     assert reason(second) == ("True", "BuildPublished")
     assert second["status"]["previousSnapshotID"] == status["snapshotID"]
 
     place.kubectl("apply", "-f", EXAMPLES / "rollback.yaml", who="anna")
-    place.kubectl("wait", "mrb/rollback", "--for=condition=Published", "--timeout=30s", who="anna")
+    place.kubectl("wait", "mrb/rollback", "--for=condition=Published", "--timeout=40s", who="anna")
+    assert server.ask("ana", "ben") == more  # what the abandoned snapshot had indexed is fresh again
     back = place.get("rollback")
     assert reason(back) == ("True", "RolledBack")
-    assert back["status"]["snapshotID"] == status["snapshotID"] == installation.active()
+    assert back["status"]["snapshotID"] == status["snapshotID"]
     assert reason(place.get("second"), "Published") == ("True", "BuildPublished")
     (move,) = installation.query("SELECT * FROM myria.pointer_moves WHERE kind = 'rollback'")
     assert (move["resource_name"], move["resource_uid"]) == ("rollback", back["metadata"]["uid"])
     assert move["manager"].startswith("kubectl")
     assert move["reason"].startswith("Answers about invoices")
+
+
+def test_kubectl_waits_for_a_failing_build(installation: Installation) -> None:
+    """Whichever end a pipeline waits for comes: False, and completedAt, also where nothing was ever built."""
+    place = installation.place
+    installation.append(12)
+    installation.kubelet.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
+    installation.start()
+    failing = manifest("failing", build={"backoffLimit": 0})
+    place.kubectl("apply", "-f", "-", who="anna", stdin=json.dumps(failing))
+    place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded=False", "--timeout=40s", who="anna")
+    missed = place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded", "--timeout=1s", who="anna", check=False)
+    assert missed.returncode != 0
+    assert reason(place.get("failing")) == ("False", "BackoffLimitExceeded")
+    place.rebuild("nobody", tenant="nobody")
+    for name in ("failing", "nobody"):
+        place.kubectl("wait", f"mrb/{name}", "--for=jsonpath={.status.completedAt}", "--timeout=20s", who="anna")
 
 
 def test_a_held_build_waits_for_approval(installation: Installation) -> None:

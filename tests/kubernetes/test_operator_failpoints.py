@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from myria.registry import Registry
-from myria.settings import Settings
 from myria.store.database import Database as Pool
 from myria_operator import failpoints
-from myria_operator.api import Api, configuration
-from myria_operator.app import Operator
+from tests.kubernetes.inside import QUICK, Stopped, operator, until
 from tests.kubernetes.operating import Installation, reason
-from tests.kubernetes.place import OPERATOR
 from tests.support import builds
 from tests.support.events import append, conversation
-
-QUICK = builds.settings(
-    builder={"inactivity_timeout_s": 0, "max_unindexed_events": 0, "poll_s": 0.1, "task_lease_s": 3.0},
-    operator={"sweep_s": 0.5, "poll_s": 0.1, "keep_succeeded": 0},
-)
-
-
-class Stopped(BaseException):
-    """The operator ends here, as if killed."""
-
-
-@asynccontextmanager
-async def operator(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
-) -> AsyncIterator[asyncio.Task[None]]:
-    """An operator of this process, without kopf: its sweep, twice a second, finds what there is to do."""
-    monkeypatch.setenv("KUBECONFIG", str(installation.place.kubeconfig(OPERATOR)))
-    configured, namespace = await configuration()
-    async with Api(configured, namespace) as api, Pool(installation.database.operator_dsn) as pool:
-        one = Operator(api, pool, settings, installation.template)
-        task = asyncio.create_task(one.run())
-        try:
-            yield task
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup, Stopped):
-                await task
-
-
-async def until(condition: Callable[[], Any], within_s: float = 40.0) -> None:
-    """Wait for a condition, looking at it in a thread: it may ask the API server."""
-    deadline = time.monotonic() + within_s
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.1)
 
 
 class Killer:
@@ -87,6 +45,7 @@ STORY = {
     "close_request": "closed",
     "publish": "approved",
     "roll_back": "rolled_back",
+    "give_up": "given_up",
     "name_resource": "requested",
     "make_rebuild": "requested",
     "adopt": "requested",
@@ -154,6 +113,8 @@ class Story:
             spec = {"approve": True, "build": {"publish": "Hold"}}
         if name == "rolled_back":
             spec = {"rollback": {"to": "previous"}}
+        if name == "given_up":
+            spec = {"rollback": {"to": "previous"}}
         if name == "suspended_early":
             await asyncio.to_thread(self.place.rebuild, "one", suspend=True)
             return
@@ -205,10 +166,11 @@ class Story:
             "closed": ("False", "Aborted"),
             "approved": ("True", "Held"),
             "rolled_back": ("True", "RolledBack"),
+            "given_up": ("False", "NoPreviousSnapshot"),
         }
         assert reason(found) == expected.get(name, ("True", "BuildPublished")), found["status"]
         jobs = self.place.jobs_of(found)
-        assert len(jobs) == (0 if name in {"rolled_back", "closed"} else 1)
+        assert len(jobs) == (0 if name in {"rolled_back", "given_up", "closed"} else 1)
         if name == "approved":
             await until(lambda: reason(self.place.get("one"), "Published") == ("True", "Approved"))
         mine = [one for one in self.installation.builds() if one["resource_uid"] == found["metadata"]["uid"]]
@@ -217,7 +179,7 @@ class Story:
         if name == "aborted":
             await until(lambda: not self.place.jobs_of(found)[0]["status"].get("active"))
         moves = self.installation.query("SELECT kind FROM myria.pointer_moves WHERE resource_uid IS NOT NULL")
-        assert len(moves) == (0 if name in {"failing", "aborted", "closed"} else 1)
+        assert len(moves) == (0 if name in {"failing", "aborted", "given_up", "closed"} else 1)
 
     async def _change(self, **spec: bool) -> None:
         await asyncio.to_thread(self.place.admin.patch, "MyriaRebuild", "one", {"spec": spec}, self.place.name)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from myria_operator.naming import job_name
 from tests.kubernetes.operating import Installation, reason
 from tests.support.counts import share
-from tests.support.processes import wait_until
+from tests.support.processes import Spawned, wait_until
 
 TENANTS = ("one", "two", "three")
 
@@ -83,15 +84,14 @@ def check_all_true(installation: Installation, names: list[str]) -> None:
     assert sum(jobs.values()) == len(names), "an orphaned Job"
 
 
-def ask_all(installation: Installation, count: int) -> list[str]:
-    """Make `count` resources over three tenants, some of them full builds."""
-    names = []
+def asking(installation: Installation, count: int, names: list[str]) -> Iterator[str]:
+    """Make one resource at each step, over three tenants, some of them full builds; their names go to `names`."""
     for number in range(count):
         tenant = TENANTS[number % len(TENANTS)]
         name = f"r{number:02d}-{tenant}"
         installation.place.rebuild(name, tenant=tenant, build={"full": number % 4 == 0, "backoffLimit": 20})
         names.append(name)
-    return names
+        yield name
 
 
 def all_ended(installation: Installation, names: list[str]) -> bool:
@@ -100,30 +100,81 @@ def all_ended(installation: Installation, names: list[str]) -> bool:
     return all(name in found and reason(found[name])[0] in {"True", "False"} for name in names)
 
 
+def at_work(installation: Installation) -> set[str]:
+    """Return the unfinished builds that a live pod works on."""
+    jobs = {one.labels.get("job-name") for one in installation.kubelet.running()}
+    unfinished = installation.query(
+        "SELECT build_id, resource_name, resource_uid FROM myria.builds WHERE finished_at IS NULL"
+    )
+    return {row["build_id"] for row in unfinished if job_name(row["resource_name"], row["resource_uid"]) in jobs}
+
+
+def kill_at_work(
+    installation: Installation, operator: Spawned, more: Iterator[object], *, pause_s: float, not_after: float
+) -> bool:
+    """Kill the operator while a build runs, asking for one where none does; tell whether one did, before and after.
+
+    `pause_s`: how long it may run first. `not_after`, on the monotonic clock: when the operator is killed anyway.
+    """
+    has_asked = False
+    while time.monotonic() < not_after:
+        before = at_work(installation)
+        if before and pause_s > 0:
+            time.sleep(pause_s)
+            pause_s = 0.0
+        elif before:
+            break
+        elif not has_asked:
+            has_asked = True
+            next(more, None)
+        time.sleep(0.02)
+    before = at_work(installation)
+    operator.kill()
+    return bool(before & at_work(installation))
+
+
 def test_killed_again_and_again(installation: Installation) -> None:
-    """The operator killed at random, the API server and PostgreSQL restarted: one Job per resource, all of them end."""
+    """Killed within 5 s of being ready, mostly while a build runs; both servers restarted: one Job each, and an end."""
     chosen = random.Random(7)
-    resources, kills = max(6, share(30)), max(5, share(30))
+    resources, kills = max(9, share(30)), max(6, share(30))
+    latest_s = 3.0 if kills > 20 else 1.0
     for seed, tenant in enumerate(TENANTS):
         installation.append(40, tenant=tenant, seed=seed)
+    # Pods take their time, as on a cluster; some builds are over before anybody looks.
+    installation.kubelet.rewrites = lambda _pod, command: [
+        *("/bin/sh", "-c", f'sleep {chosen.choice((0, 1, 2))}; exec "$@"', "sh"),
+        *command,
+    ]
     observer = Observer(installation)
+    names: list[str] = []
+    more = asking(installation, resources, names)
+    at_work_when_killed = 0
     with observer.watching():
-        names = ask_all(installation, resources)
         restarts = {kills // 3: "api", 2 * kills // 3: "postgres", kills - 1: "api"}
+        for _ in range(resources // 3):
+            next(more)
         for number in range(kills):
             operator = installation.start(ready=False)
             operator.wait_for("operator_ready", 40)
-            time.sleep(chosen.uniform(0, 5 if resources > 20 else 2.5))
+            ready = time.monotonic()
+            time.sleep(chosen.uniform(0, latest_s))
             if restarts.get(number) == "api":
                 installation.place.control_plane.restart_api_server()
-            operator.kill()
+                ready = time.monotonic()
+            pause_s = chosen.choice((0.0, chosen.uniform(0, 1)))
+            at_work_when_killed += kill_at_work(installation, operator, more, pause_s=pause_s, not_after=ready + 5)
             if restarts.get(number) == "postgres":
                 with installation.without_postgres():
                     time.sleep(0.5)
         installation.start()
+        for _ in more:
+            pass
         wait_until(lambda: all_ended(installation, names), 120 + 4 * resources, "the end of all resources")
+    print(f"{at_work_when_killed} of {kills} kills while a build ran; {observer.samples} samples")
+    assert 3 * at_work_when_killed >= 2 * kills, (at_work_when_killed, kills)
     assert observer.breaches == []
     assert observer.samples > 20
+    assert len(names) == resources
     check_all_true(installation, names)
 
 
@@ -136,7 +187,7 @@ def test_two_operators_at_once(installation: Installation) -> None:
     with observer.watching():
         installation.start()
         installation.start()
-        names = ask_all(installation, count)
+        names = list(asking(installation, count, []))
         wait_until(lambda: all_ended(installation, names), 60 + 5 * count, "the end of all resources")
     assert observer.breaches == []
     check_all_true(installation, names)

@@ -127,6 +127,7 @@ HELD_BEFORE = {
 }
 
 TABLE: list[tuple[str, View, str, str, Do]] = [
+    ("made too often", view(is_surplus=True), "Unknown Queued", "Unknown Pending", Do.DELETE),
     ("new", view(situation=situation(request_id=None)), "Unknown Pending", "Unknown Pending", Do.ASK),
     ("asked", view(), "Unknown Queued", "Unknown Pending", Do.TAKE_UP),
     (
@@ -148,7 +149,7 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
         view({"build": {}, **BACK}, situation=situation()),
         "False InvalidSpec",
         "False NotSucceeded",
-        Do.NOTHING,
+        Do.GIVE_UP,
     ),
     ("aborted while it waits", view({"abort": True}), "False Aborted", "False Aborted", Do.CLOSE_REQUEST),
     (
@@ -384,6 +385,27 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
         view({**BACK, "abort": True}, target=Target(snapshot_id=PARENT)),
         "False Aborted",
         "False Aborted",
+        Do.GIVE_UP,
+    ),
+    (
+        "back, given up",
+        view({**BACK, "abort": True}, situation=situation(closed=True), target=Target(snapshot_id=PARENT)),
+        "False Aborted",
+        "False Aborted",
+        Do.NOTHING,
+    ),
+    (
+        "back, given up where it was, and the pointer moved since",
+        view(BACK, situation=situation(closed=True, active_snapshot_id=SNAPSHOT), target=Target(snapshot_id=PARENT)),
+        "False Aborted",
+        "False Aborted",
+        Do.NOTHING,
+    ),
+    (
+        "back of nobody",
+        view(BACK, situation=Situation(tenant_known=False)),
+        "False UnknownTenant",
+        "False NotSucceeded",
         Do.NOTHING,
     ),
     (
@@ -398,14 +420,14 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
         view(BACK, situation=situation(active_snapshot_id=PARENT), target=Target(snapshot_id=PARENT)),
         "True NothingToDo",
         "False NothingToDo",
-        Do.NOTHING,
+        Do.GIVE_UP,
     ),
     (
         "back to nowhere",
         view(BACK, target=Target(problem="NoPreviousSnapshot", message="there is none")),
         "False NoPreviousSnapshot",
         "False NotSucceeded",
-        Do.NOTHING,
+        Do.GIVE_UP,
     ),
 ]
 

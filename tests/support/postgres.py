@@ -110,6 +110,12 @@ class Databases:
         self.execute(f"CREATE DATABASE {name} OWNER {OWNER} TEMPLATE {TEMPLATE} STRATEGY file_copy")
         return self._named(name)
 
+    def copy(self, database: Database) -> Database:
+        """Make a database with the same content; nobody may be connected to the one that is copied."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} OWNER {OWNER} TEMPLATE {database.name} STRATEGY file_copy")
+        return self._named(name)
+
     def drop(self, database: Database) -> None:
         """Drop a database, ending whoever is still connected."""
         self.execute(f"DROP DATABASE IF EXISTS {database.name} WITH (FORCE)")

@@ -44,6 +44,9 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
         size=4,
         connect_timeout=settings.postgres.connect_timeout_s,
         statement_timeout=_STATEMENT_TIMEOUT_S,
+        # A builder that stands still (a node cut off, a process stopped) loses its transaction as it loses its leases:
+        # others write the same rows or want its locks, and would wait for it.
+        idle_timeout=settings.builder.task_lease_s,
         pgbouncer=settings.postgres.pgbouncer,
     )
     away_since: float | None = None

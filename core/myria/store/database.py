@@ -50,13 +50,16 @@ def checked_tenant(name: str) -> str:
 class PoolOptions:
     """How to connect: sizes in connections, times in seconds.
 
-    `pgbouncer` switches prepared statements off, which transaction pooling before PgBouncer 1.21 cannot carry.
+    `idle_timeout` is how long a transaction may wait for its client before PostgreSQL ends it; None leaves that to the
+    database. `pgbouncer` switches prepared statements off, which transaction pooling before PgBouncer 1.21 cannot
+    carry.
     """
 
     size: int = 10
     connect_timeout: float = 5.0
     acquire_timeout: float = 10.0
     statement_timeout: float = 30.0
+    idle_timeout: float | None = None
     pgbouncer: bool = False
 
 
@@ -122,14 +125,14 @@ class Database:
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            await connection.execute(sql("session.name_tenant"), tenant, self._statement_timeout())
+            await self._name_tenant(connection, tenant)
             yield connection
 
     @asynccontextmanager
     async def write(self, tenant: str) -> AsyncIterator[Connection]:
         """Lend a connection inside one READ COMMITTED transaction of `tenant`."""
         async with self.connection() as connection, connection.transaction(isolation="read_committed"):
-            await connection.execute(sql("session.name_tenant"), tenant, self._statement_timeout())
+            await self._name_tenant(connection, tenant)
             yield connection
 
     @asynccontextmanager
@@ -140,6 +143,14 @@ class Database:
                 sql("session.begin_append"), tenant, self._statement_timeout(), lock_key("append", tenant)
             )
             yield connection
+
+    async def _name_tenant(self, connection: Connection, tenant: str) -> None:
+        if self.options.idle_timeout is None:
+            await connection.execute(sql("session.name_tenant"), tenant, self._statement_timeout())
+        else:
+            idle = f"{int(self.options.idle_timeout * 1000)}ms"
+            statement = sql("session.name_tenant_and_bound_idling")
+            await connection.execute(statement, tenant, self._statement_timeout(), idle)
 
     def _statement_timeout(self) -> str:
         return f"{int(self.options.statement_timeout * 1000)}ms"

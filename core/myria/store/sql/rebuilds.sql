@@ -1,3 +1,11 @@
+-- name: give_up
+-- The mark of a rollback that ended without moving the pointer: a request that was never open.
+INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor,
+                                    resource_name, resource_uid, resource_manager, closed_at)
+SELECT $1, $2, 'resource:' || $6, 'manual', false, false, $3, $4, $5, $6, $7, clock_timestamp()
+WHERE NOT EXISTS (SELECT FROM myria.pointer_moves m WHERE m.tenant_id = $1 AND m.resource_uid = $6)
+ON CONFLICT DO NOTHING;
+
 -- name: installation
 SELECT installation_id::text FROM myria.installation;
 
@@ -70,7 +78,9 @@ UPDATE myria.rebuild_requests SET closed_at = clock_timestamp()
 WHERE resource_uid = $1 AND build_id IS NULL AND closed_at IS NULL;
 
 -- name: note_job
-UPDATE myria.builds SET job_uid = $3 WHERE tenant_id = $1 AND build_id = $2 AND job_uid IS NULL;
+-- The first Job that is noted is the build's; whoever comes later learns whose it was.
+UPDATE myria.builds SET job_uid = coalesce(job_uid, $3) WHERE tenant_id = $1 AND build_id = $2
+RETURNING job_uid;
 
 -- name: dirty_scopes
 -- How many scopes a build of the tenant would work on, counted up to a limit.

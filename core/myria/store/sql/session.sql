@@ -2,6 +2,11 @@
 -- Names the tenant of this transaction for row-level security, and bounds its statements.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true);
 
+-- name: name_tenant_and_bound_idling
+-- As name_tenant; a client that stops in the middle of the transaction loses it, with every lock and row it holds.
+SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
+       set_config('idle_in_transaction_session_timeout', $3, true);
+
 -- name: begin_append
 -- As name_tenant, and takes the lock that every append holds before it allocates sequence numbers (trap 1).
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),

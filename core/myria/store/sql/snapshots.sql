@@ -114,6 +114,11 @@ LEFT JOIN myria.builds b ON b.tenant_id = $1 AND b.build_id = s.build_id;
 -- name: move_of_resource
 SELECT from_snapshot_id, to_snapshot_id FROM myria.pointer_moves WHERE tenant_id = $1 AND resource_uid = $2;
 
+-- name: is_given_up
+-- Whether a resource ended without moving the pointer.
+SELECT EXISTS (SELECT FROM myria.rebuild_requests r
+               WHERE r.tenant_id = $1 AND r.resource_uid = $2 AND r.closed_at IS NOT NULL);
+
 -- name: moves
 SELECT kind, from_snapshot_id, to_snapshot_id, actor, reason, moved_at, resource_name, resource_uid, manager
 FROM myria.pointer_moves WHERE tenant_id = $1 ORDER BY move_id DESC LIMIT $2;

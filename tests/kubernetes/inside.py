@@ -1,0 +1,55 @@
+"""The operator inside a test's own process, where it can be stopped at any line, or made slow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from myria.settings import Settings
+from myria.store.database import Database as Pool
+from myria_operator.api import Api, configuration
+from myria_operator.app import Operator
+from tests.kubernetes.operating import Installation
+from tests.kubernetes.place import OPERATOR
+from tests.support import builds
+
+QUICK = builds.settings(
+    builder={"inactivity_timeout_s": 0, "max_unindexed_events": 0, "poll_s": 0.1, "task_lease_s": 3.0},
+    operator={"sweep_s": 0.5, "poll_s": 0.1, "keep_succeeded": 0},
+)
+
+
+class Stopped(BaseException):
+    """The operator ends here, as if killed."""
+
+
+@asynccontextmanager
+async def operator(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
+) -> AsyncIterator[asyncio.Task[None]]:
+    """An operator of this process, without kopf: its sweep, twice a second, finds what there is to do."""
+    monkeypatch.setenv("KUBECONFIG", str(installation.place.kubeconfig(OPERATOR)))
+    configured, namespace = await configuration()
+    async with Api(configured, namespace) as api, Pool(installation.database.operator_dsn) as pool:
+        one = Operator(api, pool, settings, installation.template)
+        task = asyncio.create_task(one.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup, Stopped):
+                await task
+
+
+async def until(condition: Callable[[], Any], within_s: float = 40.0) -> None:
+    """Wait for a condition, looking at it in a thread: it may ask the API server."""
+    deadline = time.monotonic() + within_s
+    while not await asyncio.to_thread(condition):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.1)
