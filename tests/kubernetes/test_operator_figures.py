@@ -5,27 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
+from myria.registry import Registry
+from myria.store.database import Database as Pool
 from tests.kubernetes.api import condition
+from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation
-from tests.support.counts import share
+from tests.kubernetes.pulse import resident_kb
+from tests.support import builds
+from tests.support.counts import SOAK, share
 from tests.support.processes import wait_until
 
 
-def resident_kb(pid: int) -> int:
-    """Return a process's resident memory, in KiB."""
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1])
-    raise AssertionError("no VmRSS")
-
-
-def test_latency_requests_and_memory(installation: Installation) -> None:
-    """Job complete to terminal status: p95 below two seconds; memory does not grow with what is pruned."""
+def test_latency_and_requests(installation: Installation) -> None:
+    """Job complete to terminal status: p95 below two seconds; a resource costs the API server few requests."""
     place, count = installation.place, share(200)
     installation.append(10)
-    operator = installation.start(operator_keep_succeeded="5")
+    installation.start()
     completed: dict[str, float] = {}
     told: dict[str, float] = {}
     stop = threading.Event()
@@ -61,6 +57,38 @@ def test_latency_requests_and_memory(installation: Installation) -> None:
     by_kind = Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in mine)
     print(", ".join(f"{kind} {number / count:.1f}" for kind, number in by_kind.most_common()))
     print(f"p50 {latencies[len(latencies) // 2]:.3f} s, p95 {p95:.3f} s, n {len(latencies)}")
-    print(f"requests per resource {len(mine) / count:.1f}, RSS {resident_kb(operator.pid) / 1024:.0f} MiB")
+    print(f"requests per resource {len(mine) / count:.1f}")
     assert p95 < 2.0
     assert len(mine) / count < 60
+
+
+def test_memory_does_not_grow_with_what_is_pruned(installation: Installation) -> None:
+    """After ten times as many resources (four times, outside of soak runs) it is at most 1.2 times as large."""
+    place, run = installation.place, installation.databases.loop.run
+    early, late = (50, 500) if SOAK else (12, 48)
+    tenants = [f"t{number}" for number in range(6 if late == 48 else 10)]
+    for tenant in tenants:
+        installation.append(4, tenant=tenant)
+    play_pods(installation)
+    operator = installation.start(operator_keep_succeeded="2", operator_max_builds="8")
+    sizes: list[int] = []
+
+    async def ask() -> None:
+        async with Pool(installation.database.server_dsn) as pool:
+            for tenant in tenants:
+                await Registry(pool, builds.DEFAULTS).request_build(tenant, reason="a tool asked", full=False)
+
+    def ended() -> int:
+        (row,) = installation.query("SELECT count(*) AS n FROM myria.builds WHERE status = 'succeeded'")
+        return int(row["n"])
+
+    began = time.monotonic()
+    for done in range(len(tenants), late + len(tenants), len(tenants)):
+        run(ask())
+        wait_until(lambda expected=done: ended() >= expected, 60, "the end of the builds")  # type: ignore[misc]
+        if done - len(tenants) < early <= done or done >= late:
+            wait_until(lambda: len(place.rebuilds()) <= 2 * len(tenants), 20, "the pruning")
+            sizes.append(resident_kb(operator.pid))
+    took = time.monotonic() - began
+    print(f"RSS after {early}, {late}: {[f'{one / 1024:.1f} MiB' for one in sizes]}, {took / late:.2f} s each")
+    assert sizes[-1] <= 1.2 * sizes[0]

@@ -5,18 +5,15 @@ The API server behind the proxy is the real one, and pods reach it without the p
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
-import httpx
 import pytest
 
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.proxy import CALM, Proxy, Storm
+from tests.kubernetes.pulse import Pulse
 from tests.support.counts import SOAK, share
 from tests.support.processes import Spawned, free_port, wait_until
 
@@ -49,34 +46,6 @@ def proxy(installation: Installation) -> Iterator[Proxy]:
     one = Proxy(installation.place.control_plane)
     yield one
     one.close()
-
-
-class Pulse:
-    """Asks for liveness four times a second."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}/healthz"
-        self.answers: Counter[Any] = Counter()
-
-    @contextmanager
-    def felt(self) -> Iterator[Pulse]:
-        """Ask for the length of the block."""
-        stop = threading.Event()
-
-        def ask() -> None:
-            while not stop.wait(0.25):
-                try:
-                    self.answers[httpx.get(self.url, timeout=3, trust_env=False).status_code] += 1
-                except httpx.TransportError as error:
-                    self.answers[type(error).__name__] += 1
-
-        thread = threading.Thread(target=ask, daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            stop.set()
-            thread.join(5)
 
 
 def start(installation: Installation, proxy: Proxy, *, sweep_s: float = 2.0) -> tuple[Spawned, Pulse]:

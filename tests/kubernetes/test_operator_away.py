@@ -1,0 +1,68 @@
+"""Minutes without the database, without the API server, and without both: a tenth of it outside of soak runs."""
+
+from __future__ import annotations
+
+import time
+
+from tests.kubernetes.api import Json
+from tests.kubernetes.operating import Installation, reason
+from tests.kubernetes.pulse import Pulse, resident_kb
+from tests.support.counts import share
+from tests.support.processes import free_port, wait_until
+
+AWAY_S = share(150)
+
+
+def dawdle(_pod: Json, command: list[str]) -> list[str]:
+    """Let a pod begin its work in the middle of the outage."""
+    return ["/bin/sh", "-c", f'sleep {AWAY_S / 2}; exec "$@"', "sh", *command]
+
+
+def test_everything_is_away_for_minutes(installation: Installation) -> None:
+    """The operator lives, its liveness holds, memory stays, a pod waits, and soon afterwards all has come true.
+
+    Database and API server each go for two minutes and a half, for most of it at the same time.
+    """
+    place, port = installation.place, free_port()
+    plane = place.control_plane
+    for tenant in ("default", "other"):
+        installation.append(12, tenant=tenant)
+    operator, pulse = installation.start(operator_probe_port=str(port)), Pulse(port)
+    place.rebuild("before")
+    assert reason(place.wait_terminal("before")) == ("True", "BuildPublished")
+    size = resident_kb(operator.pid)
+    installation.kubelet.rewrites = dawdle
+    place.rebuild("through", build={"full": True})
+
+    def at_work() -> bool:
+        return any(one.name.startswith("through-") for one in installation.kubelet.running())
+
+    wait_until(at_work, 20, "the pod")
+    installation.kubelet.rewrites = lambda _pod, command: command
+    with pulse.felt():
+        with installation.without_postgres():
+            place.rebuild("meanwhile", tenant="other")
+            wait_until(lambda: reason(place.get("through"))[1] == "DatabaseUnavailable", 20, "DatabaseUnavailable")
+            time.sleep(AWAY_S / 3)
+            plane.stop_api_server()
+            try:
+                time.sleep(2 * AWAY_S / 3)
+            except BaseException:
+                plane.start_api_server()
+                raise
+        try:
+            time.sleep(AWAY_S / 3)
+        finally:
+            plane.start_api_server()
+        back = time.monotonic()
+        for name in ("through", "meanwhile"):
+            assert reason(place.wait_terminal(name, 60)) == ("True", "BuildPublished")
+        print(f"all true {time.monotonic() - back:.1f} s after the end")
+    assert operator.process.poll() is None
+    assert set(pulse.answers) == {200}, pulse.answers
+    grown = resident_kb(operator.pid) / size
+    print(f"RSS {size / 1024:.0f} MiB, then {grown:.2f} times that; {sum(pulse.answers.values())} probes")
+    assert grown <= 1.2
+    for name in ("before", "through", "meanwhile"):
+        assert len(place.jobs_of(place.get(name))) == 1
+    assert len(installation.builds()) == 3
