@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -21,7 +20,7 @@ from myria_operator.ledger import Ledger, ToMake
 from myria_operator.naming import rebuild_name
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import manifest
-from tests.kubernetes.inside import QUICK, operator, until
+from tests.kubernetes.inside import QUICK, Stopped, operator, until
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import OPERATOR
 from tests.support import builds
@@ -146,21 +145,64 @@ async def test_a_name_that_is_taken_anew_meanwhile(installation: Installation, m
     configured, namespace = await configuration()
     async with SlowApi(made_and_taken_up, configured, namespace) as api, slow_ledger(installation) as ledger:
         template = read_pod_template(installation.template)
-        slow = Reconciler(api, ledger, template, replace(QUICK.operator))
+        slow = Reconciler(api, ledger, template, QUICK.operator)
         assert await slow.reconcile("one") is None
     (build,) = installation.builds()
     assert build["status"] == "queued"
 
 
-class SlowApi(Api):
-    """Something happens between a look at a resource and whatever is done about it."""
+async def test_a_job_that_is_made_between_two_looks(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator that looks for the Job before another makes it, and at the database after, does not call it lost."""
+    place = installation.place
+    installation.kubelet.accepts = lambda _pod: False
+    await append(installation.database.server_dsn, conversation(12))
+    await asyncio.to_thread(place.rebuild, "one")
+    monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig(OPERATOR)))
+    configured, namespace = await configuration()
+    template = read_pod_template(installation.template)
 
-    def __init__(self, meanwhile: Callable[[], Awaitable[None]], *arguments: object) -> None:
+    def stopped_before_the_job(passed: str) -> None:
+        if passed == "before:make_job":
+            raise Stopped(passed)
+
+    async with Api(configured, namespace) as api, slow_ledger(installation) as ledger:
+        quick = Reconciler(api, ledger, template, QUICK.operator)
+        monkeypatch.setattr(failpoints, "armed", stopped_before_the_job)
+        with pytest.raises(Stopped):
+            await quick.reconcile("one")
+        monkeypatch.setattr(failpoints, "armed", None)
+        assert "jobName" in (await asyncio.to_thread(place.get, "one"))["status"]
+
+        async def made() -> None:
+            await quick.reconcile("one")
+
+        async with SlowApi(made, configured, namespace, after="job") as slow:
+            await Reconciler(slow, ledger, template, QUICK.operator).reconcile("one")
+    (build,) = installation.builds()
+    (job,) = place.jobs_of(place.get("one"))
+    assert (build["status"], build["job_uid"]) == ("queued", job["metadata"]["uid"])
+
+
+class SlowApi(Api):
+    """Something happens once between a look at a resource, or at its Job, and whatever is done about it."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[None]], *arguments: object, after: str = "rebuild") -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._meanwhile = meanwhile
+        self._after = after
 
     async def rebuild(self, name: str) -> Json | None:
         """Return a resource as it was before."""
-        found = await super().rebuild(name)
-        await self._meanwhile()
+        return await self._looked("rebuild", await super().rebuild(name))
+
+    async def job(self, name: str) -> Json | None:
+        """Return a Job as it was before."""
+        return await self._looked("job", await super().job(name))
+
+    async def _looked(self, at: str, found: Json | None) -> Json | None:
+        if at == self._after:
+            self._after = ""
+            await self._meanwhile()
         return found
