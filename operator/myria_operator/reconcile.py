@@ -31,8 +31,8 @@ _CONFLICTS: Final = 3
 """Conflicts of one resource in a row that are no news; more of them are waited out."""
 _CHECK_AGAIN_S: Final = 10.0
 """Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
-_DEFINITION_S: Final = 60.0
-"""Seconds after which an outdated definition is tried again."""
+_DEFINITION_S: Final = 30.0
+"""Seconds after which a field that the installed definition did not know is tried again."""
 _UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
 
 
@@ -46,8 +46,8 @@ class Reconciler:
         self._settings = settings
         self._keeps_suspend: bool | None = None
         """Whether the API server keeps a Job's `suspend`; None until it was tried."""
-        self._undeclared: set[str] = set()
-        self._undeclared_at = 0.0
+        self._undeclared: dict[str, float] = {}
+        """Status fields that the installed definition was found not to know, and when, by the monotonic clock."""
 
     async def reconcile(self, name: str) -> float | None:
         """Bring one resource forward; return after how many seconds to look again, None when an event will tell.
@@ -152,6 +152,8 @@ class Reconciler:
     async def _claim(self, rebuild: Rebuild, installation: str) -> Rebuild | float | None:
         """Write whose resource it is before anything else, and see whether the definition keeps our status."""
         wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
+        if "installationID" not in self._declared(wanted):
+            return _DEFINITION_S
         written = await self._apply(rebuild, wanted)
         if written.get("status", {}).get("installationID") != installation:
             # Whose resource it is cannot be kept: two installations might both take it.
@@ -209,8 +211,8 @@ class Reconciler:
 
     def _declared(self, wanted: Mapping[str, Any]) -> Json:
         """Return a status without the fields that the installed definition was found not to know lately."""
-        if time.monotonic() - self._undeclared_at > _DEFINITION_S:
-            self._undeclared.clear()
+        now = time.monotonic()
+        self._undeclared = {name: at for name, at in self._undeclared.items() if now - at <= _DEFINITION_S}
         return {name: value for name, value in wanted.items() if name not in self._undeclared}
 
     async def _apply(self, rebuild: Rebuild, wanted: Mapping[str, Any]) -> Json:
@@ -228,8 +230,8 @@ class Reconciler:
 
     async def _outdated(self, rebuild: Rebuild, missing: Sequence[str]) -> None:
         """Note fields that the installed definition does not know, and say so: it wants to be applied anew."""
-        self._undeclared.update(missing)
-        self._undeclared_at = time.monotonic()
+        for name in missing:
+            self._undeclared.setdefault(name, time.monotonic())
         dropped = ", ".join(f"status.{name}" for name in missing)
         message = f"the installed CustomResourceDefinition drops {dropped}; apply crds/myriarebuild.yaml anew"
         logger.error("%s", message, extra={"action": "crd_outdated", "resource": rebuild.name})

@@ -10,7 +10,7 @@ from tests.kubernetes.pulse import Pulse, resident_kb
 from tests.support.counts import share
 from tests.support.processes import free_port, wait_until
 
-AWAY_S = share(150)
+AWAY_S = share(120)
 
 
 def dawdle(_pod: Json, command: list[str]) -> list[str]:
@@ -21,7 +21,7 @@ def dawdle(_pod: Json, command: list[str]) -> list[str]:
 def test_everything_is_away_for_minutes(installation: Installation) -> None:
     """The operator lives, its liveness holds, memory stays, a pod waits, and soon afterwards all has come true.
 
-    Database and API server each go for two minutes and a half, for most of it at the same time.
+    Database and API server each go for two minutes, for most of it at the same time.
     """
     place, port = installation.place, free_port()
     plane = place.control_plane

@@ -13,13 +13,13 @@ from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.pulse import resident_kb
 from tests.support import builds
-from tests.support.counts import SOAK, share
+from tests.support.counts import SOAK
 from tests.support.processes import wait_until
 
 
 def test_latency_and_requests(installation: Installation) -> None:
     """Job complete to terminal status: p95 below two seconds; a resource costs the API server few requests."""
-    place, count = installation.place, share(200)
+    place, count = installation.place, 200 if SOAK else 12
     installation.append(10)
     installation.start()
     completed: dict[str, float] = {}

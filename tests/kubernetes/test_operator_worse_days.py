@@ -1,0 +1,118 @@
+"""Days on which more than a build is lost: the namespace with the operator's rights, the definition; and who did it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from myria_operator import reconcile
+from tests.kubernetes import manifests
+from tests.kubernetes.api import Json
+from tests.kubernetes.inside import operator, until
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.operating import Installation, reason
+from tests.kubernetes.place import Place, rebuild
+from tests.support.processes import Guardian, wait_until
+
+DOCUMENT = manifests.ROOT / "docs" / "kubernetes.md"
+
+
+def hold(_pod: Json, command: list[str]) -> list[str]:
+    """Let a pod wait before it works."""
+    return ["/bin/sh", "-c", 'sleep 60; exec "$@"', "sh", *command]
+
+
+def test_a_namespace_is_deleted_with_all_that_is_in_it(
+    installation: Installation, guardian: Guardian, tmp_path: Path
+) -> None:
+    """Its operator, without rights now, lives on; the next one on the database, elsewhere, frees the tenant's slot."""
+    place = installation.place
+    installation.append(12)
+    installation.kubelet.rewrites = hold
+    first = installation.start()
+    place.rebuild("going")
+    wait_until(installation.kubelet.running, 20, "the pod")
+    place.admin.delete("Namespace", place.name)
+    wait_until(lambda: place.admin.find("MyriaRebuild", "going", place.name) is None, 20, "the end of the resource")
+    wait_until(lambda: place.admin.find("Role", "myria-operator", place.name) is None, 20, "the end of the rights")
+    first.wait_for("reconcile_waits|sweep_waits|resource_gone", 20)
+    assert first.process.poll() is None
+    first.kill()
+    installation.kubelet.stop()
+
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    second = Place(place.control_plane, folder)
+    kubelet = Kubelet(place.control_plane, guardian, second.name).start()
+    try:
+        moved = dataclasses.replace(installation, place=second, kubelet=kubelet, folder=folder, operators=[])
+        moved.start(operator_sweep_s="0.5")
+        wait_until(lambda: moved.builds()[0]["status"] in {"aborted", "failed"}, 20, "the end of the build")
+        second.rebuild("again")
+        assert reason(second.wait_terminal("again", 30)) == ("True", "BuildPublished")
+    finally:
+        kubelet.stop()
+        second.close()
+
+
+async def test_an_older_definition_is_replaced(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is taken while the status could not keep whose it is; soon after the right definition it goes on."""
+    place, shipped = installation.place, manifests.definition()
+    installation.append(4)
+    monkeypatch.setattr(reconcile, "_DEFINITION_S", 1.0)
+    older = manifests.without_cel(manifests.without_status_field(shipped, "installationID"))
+    await asyncio.to_thread(place.control_plane.install, older)
+
+    def told() -> bool:
+        events = place.admin.objects("Event", place.name)
+        return "CRDOutdated" in {one["reason"] for one in events if one["involvedObject"]["name"] == "old"}
+
+    try:
+        async with operator(installation, monkeypatch):
+            await asyncio.to_thread(place.rebuild, "old")
+            await until(told, 10)
+            assert await asyncio.to_thread(installation.builds) == []
+            await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
+            await asyncio.to_thread(place.rebuild, "new", build={"full": True})
+            for name in ("old", "new"):
+                ended = await asyncio.to_thread(place.wait_terminal, name, 20)
+                assert reason(ended) == ("True", "BuildPublished")
+    finally:
+        await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
+
+
+def test_history_and_audit_log_are_joined_as_documented(installation: Installation) -> None:
+    """The commands of docs/kubernetes.md name the verified person behind a move of the pointer."""
+    if not (shutil.which("jq") and shutil.which("psql")):
+        pytest.skip("jq and psql, which the documented commands use, are not on this machine")
+    place = installation.place
+    installation.append(4)
+    installation.start()
+    place.person("anna").create(rebuild("hers", reason="for the audit"), place.name)
+    uid = place.wait_terminal("hers")["metadata"]["uid"]
+    (commands,) = re.findall(r"```sh\n(psql .*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    shutil.copy(place.control_plane.folder / "audit.log", installation.folder / "audit.log")
+    done = subprocess.run(
+        ["/bin/sh", "-ec", commands],
+        cwd=installation.folder,
+        env={**os.environ, "DSN": installation.database.tcp.owner},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    decoder, text, found = json.JSONDecoder(), done.stdout.strip(), []
+    while text:
+        one, end = decoder.raw_decode(text)
+        found.append(one)
+        text = text[end:].lstrip()
+    asked = [one for one in found if one["verb"] == "create"]
+    assert [(one["user"], one["kind"]) for one in asked] == [("anna", "publish")], (uid, found)
