@@ -102,6 +102,13 @@ class Reconciler:
             raise away
         return known
 
+    async def _is_there(self, rebuild: Rebuild) -> bool:
+        found = await self._api.rebuild(rebuild.name)
+        if found is None:
+            return False
+        now = Rebuild.from_object(found)
+        return now.uid == rebuild.uid and not now.deleting
+
     async def _end_orphans(self, name: str, orphans: Sequence[tuple[str, str | None, str]]) -> None:
         for tenant, build_id, owner in orphans:
             logger.info("a resource is gone", extra={"action": "resource_gone", "resource": name, "uid": owner})
@@ -291,6 +298,8 @@ class Reconciler:
         elif step.do is Do.STOP_JOB and job is not None:
             await self._api.stop_job(job.name, STOP_DEADLINE_S)
         elif step.do is Do.END_BUILD:
+            if job is None and not await self._is_there(rebuild):
+                return _MORE  # its Job went with it: nobody was lost, and reading it anew ends what it left
             await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
         elif step.do is Do.ABORT:
             await ledger.abort(build.tenant, build.row.build_id)

@@ -10,6 +10,8 @@ import pytest
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from myria_operator import failpoints
+from myria_operator.api import Api
+from tests.kubernetes.api import Json
 from tests.kubernetes.inside import QUICK, Stopped, operator, until
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds
@@ -82,6 +84,33 @@ async def test_stopped_at_a_write(
     async with operator(installation, monkeypatch):
         await middle
         await story.end(STORY[what])
+
+
+async def test_a_resource_deleted_during_a_look_ends_its_build_as_aborted(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator has read the resource and is slow; then resource and Job are deleted: no worker was lost."""
+    place, release, slow = installation.place, asyncio.Event(), asyncio.Event()
+    installation.kubelet.accepts = lambda _pod: False
+    await append(installation.database.server_dsn, conversation(12))
+    await asyncio.to_thread(place.rebuild, "one")
+    read_job = Api.job
+
+    async def hesitate(api: Api, name: str) -> Json | None:
+        shown = await asyncio.to_thread(place.admin.find, "MyriaRebuild", "one", place.name)
+        if shown is not None and reason(shown)[1] in {"Starting", "PodNotStarting"}:
+            slow.set()
+            await release.wait()
+        return await read_job(api, name)
+
+    monkeypatch.setattr(Api, "job", hesitate)
+    async with operator(installation, monkeypatch):
+        await asyncio.wait_for(slow.wait(), 30)
+        await asyncio.to_thread(place.admin.delete, "MyriaRebuild", "one", place.name)
+        await until(lambda: not place.admin.objects("Job", place.name))
+        release.set()
+        await until(lambda: [one["finished_at"] is None for one in installation.builds()] == [False])
+    assert [one["status"] for one in installation.builds()] == ["aborted"]
 
 
 class Story:
