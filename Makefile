@@ -21,7 +21,7 @@ PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") 
 CODE := core server operator builder_job cli migrations
 # One test that hangs fails alone. Serial on purpose: many tests start servers and builders that use both cores of a
 # small machine. JOBS=4 spreads the files over so many workers where there is room.
-PYTEST = $(BIN)/python -m pytest --durations=15 --timeout=600 $(if $(JOBS),-n $(JOBS) --dist loadfile)
+PYTEST = $(BIN)/python -m pytest -rs --durations=15 --timeout=600 $(if $(JOBS),-n $(JOBS) --dist loadfile)
 # Where one cannot be had, the tests that need it say so and are skipped; CI does not let that pass.
 CONTROL_PLANE = $(BIN)/python scripts/build_control_plane.py >/dev/null || [ -z "$$CI" ]
 PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]
