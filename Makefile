@@ -5,7 +5,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo test soak lint format bench lock docs clean
+.PHONY: help venv venv-dev control-plane up demo test soak lint format bench lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -73,9 +73,14 @@ bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS choose
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write what is generated anew: the pages settings, errors, tools of docs/, and Grafana's dashboards.
+docs: venv ## Write what is generated anew: pages of docs/ (settings, errors, tools), parts of the chart, Grafana's dashboards.
 	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/generate_chart.py
 	$(BIN)/python scripts/generate_dashboards.py
+
+chart: venv-dev ## Check the chart: lint, every value set, schemas of several versions of Kubernetes.
+	$(BIN)/python scripts/generate_chart.py --check
+	$(PYTEST) tests/chart $(ARGS)
 
 clean: ## Remove .venv and every cache (no data: that lives in the data directory).
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -1,0 +1,492 @@
+"""What each part of the chart promises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import cel
+import pytest
+import yaml
+
+from myria.settings import Settings
+from myria_operator.jobs import COMPONENT_LABELS
+from tests.chart.rendering import CHART, NAMESPACE, SETS, Json, Pod, render, rendered
+
+VARIABLE = "MYRIA_POSTGRES_DSN"
+
+
+def dsn_of(pod: Pod, container: str, variable: str = VARIABLE) -> tuple[str, str] | None:
+    """Return Secret and key of a container's connection string."""
+    for one in pod.container(container).get("env", []):
+        if one["name"] == variable:
+            reference = one["valueFrom"]["secretKeyRef"]
+            return reference["name"], reference["key"]
+    return None
+
+
+def environment(pod: Pod, container: str) -> dict[str, str]:
+    """Return the plain variables of a container."""
+    return {one["name"]: one["value"] for one in pod.container(container)["env"] if "value" in one}
+
+
+def keys_read(pod: Pod) -> set[tuple[str, str]]:
+    """Return every key of a Secret that a pod reads, through whatever."""
+    found = set()
+    for container in pod.containers:
+        for one in container.get("env", []):
+            if reference := (one.get("valueFrom") or {}).get("secretKeyRef"):
+                found.add((reference["name"], reference["key"]))
+    assert not any("secret" in volume for volume in pod.spec["volumes"])
+    return found
+
+
+def test_each_plane_reads_its_own_connection_string_and_no_other() -> None:
+    """The owner's string reaches only the container that migrates; `helm test` and hooks get none."""
+    read = {pod.component: keys_read(pod) for pod in rendered("four-dsns").pods()}
+    secret = "memory-database"
+    assert read == {
+        "server": {(secret, "app")},
+        "operator": {(secret, "owner"), (secret, "control")},
+        "builder": {(secret, "build")},
+        "stop-builds": set(),
+        "test": set(),
+    }
+    operator = rendered("four-dsns").pod("operator")
+    assert dsn_of(operator, "migrate") == (secret, "owner")
+    assert dsn_of(operator, "operator") == (secret, "control")
+
+
+def test_cloudnativepg_gets_roles_with_secrets_and_migrations_its_own() -> None:
+    """Each plane's role is managed by the Cluster out of a Secret of its own; migrations use the Cluster's owner."""
+    (cluster,) = rendered("cnpg").of("Cluster")
+    roles = {one["name"]: one for one in cluster["spec"]["managed"]["roles"]}
+    assert set(roles) == {"myria_server", "myria_operator", "myria_builder"}
+    assert all(one["login"] and not one["superuser"] for one in roles.values())
+    server = rendered("cnpg").pod("server")
+    assert dsn_of(server, "server") == (roles["myria_server"]["passwordSecret"]["name"], "dsn")
+    assert dsn_of(rendered("cnpg").pod("operator"), "migrate") == ("memory-myria-db-app", "uri")
+    assert cluster["spec"]["bootstrap"]["initdb"]["owner"] == "myria_owner"
+    assert cluster["spec"]["enableSuperuserAccess"] is False
+    assert cluster["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    command = rendered("cnpg").pod("logins").containers[-1]["command"]
+    assert command[command.index("--host") + 1] == f"memory-myria-db-rw.{NAMESPACE}"
+    assert "cnpg.io/reload=true" in command
+
+
+def test_a_cluster_that_is_there_is_used_as_it_is() -> None:
+    """With create=false there is neither a Cluster nor a Job that makes logins."""
+    assert rendered("cnpg-existing").of("Cluster") == []
+    assert "logins" not in {pod.component for pod in rendered("cnpg-existing").pods()}
+    assert dsn_of(rendered("cnpg-existing").pod("operator"), "migrate") == ("shared-postgres-app", "uri")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_password_is_rendered_that_nobody_gave(name: str) -> None:
+    """The only Secret of the chart holds the connection string that stands in the values."""
+    given = {"minimal", "proxy"}
+    assert len(rendered(name).of("Secret")) == (1 if name in given else 0)
+    text = "".join(rendered(name).files.values())
+    assert ("secret@" in text) == (name in given)
+
+
+def test_the_trial_database_is_marked_and_its_passwords_are_made_in_the_cluster() -> None:
+    """One pod with one volume; a Job that may only create Secrets makes what all pods log in with."""
+    trial = rendered("trial")
+    (stateful,) = trial.of("StatefulSet")
+    assert stateful["spec"]["replicas"] == 1
+    assert "not-for-production" in next(iter(stateful["metadata"]["annotations"]))
+    assert "single pod" in trial.notes
+    pod = trial.pod("trial-db")
+    assert pod.spec["securityContext"]["fsGroup"] == 10001
+    made = {word.split("=")[0] for word in trial.pod("logins").containers[-1]["command"] if "=myria_" in word}
+    assert {name for name, _ in keys_read(pod)} == made
+    assert {pair for one in trial.pods() for pair in keys_read(one)} == keys_read(pod)
+    role = trial.one("Role", "memory-myria-logins")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]
+    host = trial.pod("logins").containers[-1]["command"][3]
+    (service,) = [one for one in trial.of("Service") if one["metadata"]["name"] == host.split(".")[0]]
+    assert service["spec"]["selector"].items() <= pod.metadata["labels"].items()
+    assert "volumeClaimTemplates" not in rendered("trial-without-volume").of("StatefulSet")[0]["spec"]
+    assert "fsGroup" not in rendered("openshift").pod("trial-db").spec["securityContext"]
+
+
+def test_migrations_run_before_the_operator_and_grant_where_there_are_roles() -> None:
+    """An init container of the one operator pod migrates; grants are left out where one string serves all."""
+    (operator,) = [one for one in rendered("default").of("Deployment") if "operator" in one["metadata"]["name"]]
+    assert operator["spec"]["replicas"] == 1
+    assert operator["spec"]["strategy"] == {"type": "Recreate"}
+    assert rendered("default").of("Job")[0]["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    assert "--grant" in rendered("default").pod("operator").container("migrate")["command"]
+    for name in ("minimal", "one-key"):
+        assert "--grant" not in rendered(name).pod("operator").container("migrate")["command"]
+
+
+def test_without_an_operator_each_revision_has_its_migration_job() -> None:
+    """The Job is no hook, its name changes with revision and content, and nothing of the operator is left."""
+    serving = rendered("no-operator")
+    (job,) = serving.of("Job")
+    assert "annotations" not in job["metadata"]
+    assert job["metadata"]["name"].startswith("memory-myria-migrate-1-")
+    assert dsn_of(serving.pod("migrate"), "migrate") == ("memory-myria-postgres", "migrate-dsn")
+    assert {pod.component for pod in serving.pods()} == {"server", "migrate", "test"}
+    assert {one["metadata"]["name"] for one in serving.of("ConfigMap")} == set()
+    off = {"operator": {"enabled": False}}
+    names = {
+        render(values, revision=revision).of("Job")[0]["metadata"]["name"]
+        for values, revision in ((off, 1), (off, 2), ({**off, "image": {"tag": "2"}}, 1))
+    }
+    assert len(names) == 3
+    assert "--no-build" in serving.pod("test").containers[0]["command"]
+
+
+def test_extra_init_containers_come_first_on_every_pod() -> None:
+    """A database proxy starts before whatever needs it, builds and Jobs included."""
+    for pod in rendered("proxy").pods():
+        first = pod.spec["initContainers"][0]
+        assert (first["name"], first["restartPolicy"]) == ("database-proxy", "Always")
+        assert [one["name"] for one in pod.spec["containers"]] == [pod.spec["containers"][0]["name"]]
+    names = [one["name"] for one in rendered("proxy").pod("server").spec["initContainers"]]
+    assert names[:2] == ["database-proxy", "warm-up"]
+
+
+def test_what_is_given_for_all_pods_reaches_all_pods() -> None:
+    """Labels, annotations, environment, volumes and scheduling of `pods` are on each; a component's own win."""
+    for pod in rendered("everything").pods():
+        assert pod.metadata["labels"]["tier"] == "memory"
+        assert pod.metadata["labels"]["team"] == "agents"
+        assert pod.metadata["annotations"]["example.org/scrape"] == "no"
+        assert pod.spec["nodeSelector"]["kubernetes.io/arch"] == "amd64"
+        assert pod.spec["tolerations"][0]["key"] == "dedicated"
+        assert "nodeAffinity" in pod.spec["affinity"]
+        assert pod.spec["imagePullSecrets"] == [{"name": "pull"}]
+        assert pod.spec["priorityClassName"] == ("important" if pod.component == "server" else "normal")
+        assert {"name": "trust", "configMap": {"name": "trust"}} in pod.spec["volumes"]
+        for container in pod.containers:
+            assert {"name": "trust", "mountPath": "/etc/trust", "readOnly": True} in container["volumeMounts"]
+            assert environment(pod, container["name"])["HTTPS_PROXY"].startswith("http://proxy")
+            assert container["envFrom"]
+            assert container["image"] == f"images/myria@sha256:{'0123456789abcdef' * 4}"
+    server = rendered("everything").pod("server")
+    assert server.spec["nodeSelector"] == {"kubernetes.io/arch": "amd64", "pool": "serving"}
+    assert [one["key"] for one in server.spec["tolerations"]] == ["dedicated", "serving"]
+    assert server.metadata["annotations"]["example.org/role"] == "serving"
+
+
+def test_as_a_subchart_it_obeys_global_and_its_parents_condition() -> None:
+    """`global` may hold anything; the registry and pull secrets in it are used."""
+    for pod in rendered("subchart").pods():
+        assert pod.spec["imagePullSecrets"] == [{"name": "pull-everything"}, {"name": "pull-more"}]
+        assert all(one["image"] == "images.internal:5000/myria:0.1.0" for one in pod.containers)
+    assert dsn_of(rendered("subchart").pod("server"), "server") == ("platform-database", "server-dsn")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_only_the_control_plane_has_tokens(name: str) -> None:
+    """Serving pods, PostgreSQL and `helm test` have none; Services put no variables into any pod."""
+    with_token = {pod.component for pod in rendered(name).pods() if pod.spec["automountServiceAccountToken"]}
+    assert with_token <= {"operator", "builder", "logins", "stop-builds"}
+    assert all(pod.spec["enableServiceLinks"] is False for pod in rendered(name).pods())
+    assert all(one["automountServiceAccountToken"] is False for one in rendered(name).of("ServiceAccount"))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_accounts_secrets_and_config_maps_that_pods_name_are_there(name: str) -> None:
+    """Every ServiceAccount and ConfigMap that a pod names is rendered too, unless the values bring it."""
+    objects = rendered(name)
+    accounts = {one["metadata"]["name"] for one in objects.of("ServiceAccount")}
+    config_maps = {one["metadata"]["name"] for one in objects.of("ConfigMap")} | {"trust"}
+    for pod in objects.pods():
+        assert pod.spec["serviceAccountName"] in accounts or name == "no-crds"
+        for volume in pod.spec["volumes"]:
+            assert volume.get("configMap", {"name": "trust"})["name"] in config_maps
+        mounted = {one["name"] for container in pod.containers for one in container.get("volumeMounts", ())}
+        claims = {"data"} if objects.of("StatefulSet") else set()
+        assert mounted <= {one["name"] for one in pod.spec["volumes"]} | claims
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_selectors_find_their_pods_and_no_others(name: str) -> None:
+    """Deployments, Services, budgets and policies select exactly the pods of one component."""
+    pods = list(rendered(name).pods())
+    for one in rendered(name).objects:
+        selector = one.get("spec", {}).get("selector") if one["kind"] == "Service" else None
+        if one["kind"] in ("Deployment", "StatefulSet", "PodDisruptionBudget"):
+            selector = one["spec"]["selector"]["matchLabels"]
+        if one["kind"] == "NetworkPolicy":
+            selector = one["spec"]["podSelector"]["matchLabels"]
+        if selector is not None:
+            chosen = {pod.component for pod in pods if selector.items() <= pod.metadata["labels"].items()}
+            assert len(chosen) == 1, (one["kind"], one["metadata"]["name"], chosen)
+
+
+def test_the_variables_are_settings_that_exist() -> None:
+    """Every MYRIA_ variable of every pod is one that the program reads, with a value it takes."""
+    for name in SETS:
+        for pod in rendered(name).pods():
+            for container in pod.containers:
+                given = environment_of(container)
+                given.pop("MYRIA_CONFIG", None)
+                Settings.load(None, environ={key: one for key, one in given.items() if key.startswith("MYRIA_")})
+
+
+def environment_of(container: Json) -> dict[str, str]:
+    """Return a container's variables, those from Secrets with a text in their place."""
+    return {one["name"]: one.get("value", "postgresql://a:b@c/d") for one in container.get("env", [])}
+
+
+def test_the_settings_file_is_what_was_given() -> None:
+    """`settings` reaches every pod as one file, and the program reads it."""
+    (held,) = [one for one in rendered("everything").of("ConfigMap") if "myria.yaml" in one["data"]]
+    given = yaml.safe_load(held["data"]["myria.yaml"])
+    assert given["retrieval"] == {"cache_bytes": 536870912}
+    assert given["builder"]["auto_publish"] is False
+    for pod in rendered("everything").pods():
+        for container in pod.containers:
+            path = environment(pod, container["name"])["MYRIA_CONFIG"]
+            mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+            assert mounts[path.rpartition("/")[0]] == "settings"
+
+
+def test_a_changed_setting_restarts_what_reads_it() -> None:
+    """Pods carry a digest of the settings and of the pod template, so a change rolls them."""
+    before = {pod.component: pod.metadata.get("annotations") for pod in render().pods()}
+    after = {
+        pod.component: pod.metadata.get("annotations")
+        for pod in render({"settings": {"builder": {"workers": 2}}}).pods()
+    }
+    assert before["server"] != after["server"]
+    assert before["operator"] != after["operator"]
+    other = {
+        pod.component: pod.metadata.get("annotations") for pod in render({"builder": {"labels": {"a": "b"}}}).pods()
+    }
+    assert other["operator"] != before["operator"]
+    assert other["server"] == before["server"]
+
+
+def test_the_server_accepts_the_names_it_is_called_by() -> None:
+    """Host headers of the Service, of the Ingress and of the route pass, so that no client is refused."""
+    hosts = json.loads(environment(rendered("everything").pod("server"), "server")["MYRIA_MCP_ALLOWED_HOSTS"])
+    service = f"{'memory-store'}.{NAMESPACE}"
+    assert hosts == [
+        "memory-store",
+        service,
+        f"{service}.svc",
+        f"{service}.svc.cluster.local",
+        "memory.example.org",
+        "memory2.example.org",
+        "route.example.org",
+        "memory.internal",
+    ]
+    command = rendered("everything").pod("test").containers[0]["command"]
+    assert command[command.index("--url") + 1] == f"http://{service}:8321/mcp"
+
+
+def test_probes_are_where_the_programs_answer() -> None:
+    """Liveness never looks at the database; readiness does; every probed port is one that the container names."""
+    for pod in rendered("default").pods():
+        for container in pod.containers:
+            ports = {one["name"] for one in container.get("ports", ())}
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                if probe in container:
+                    assert container[probe]["httpGet"]["port"] in ports
+    server = rendered("default").pod("server").container("server")
+    assert server["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert server["livenessProbe"]["httpGet"]["path"] != "/readyz"
+
+
+@pytest.mark.parametrize("drain_s", [None, 0, 10, 42.5])
+def test_grace_periods_add_up(drain_s: float | None) -> None:
+    """The kubelet waits longer than a serving pod drains."""
+    values: dict[str, Any] = {} if drain_s is None else {"settings": {"mcp": {"drain_s": drain_s}}}
+    grace = render(values).pod("server").spec["terminationGracePeriodSeconds"]
+    assert grace >= (10 if drain_s is None else drain_s) + 10
+    assert grace < 120
+
+
+def test_one_pod_gets_no_budget_and_a_scaled_one_no_replicas() -> None:
+    """A budget over a single pod would block every drain; with an autoscaler the Deployment names no number."""
+    assert rendered("trial-without-volume").of("PodDisruptionBudget") == []
+    assert rendered("default").of("PodDisruptionBudget")[0]["spec"]["maxUnavailable"] == 1
+    (server,) = [one for one in rendered("everything").of("Deployment") if one["metadata"]["name"] == "memory-store"]
+    assert "replicas" not in server["spec"]
+
+
+def test_pods_spread_over_nodes_and_zones() -> None:
+    """By default, where possible."""
+    spread = rendered("default").pod("server").spec["topologySpreadConstraints"]
+    assert {one["topologyKey"] for one in spread} == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    assert {one["whenUnsatisfiable"] for one in spread} == {"ScheduleAnyway"}
+
+
+def test_network_policies_cover_every_pod() -> None:
+    """Each pod has a policy for both directions; nobody enters but those who must."""
+    for name in ("everything", "network-policy", "openshift"):
+        policies = {
+            one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: one["spec"]
+            for one in rendered(name).of("NetworkPolicy")
+        }
+        assert set(policies) == {pod.component for pod in rendered(name).pods()}
+        for component, spec in policies.items():
+            assert spec["policyTypes"] == ["Ingress", "Egress"]
+            may_enter = {"server", "trial-db"} | ({"operator"} if name == "everything" else set())
+            assert bool(spec["ingress"]) == (component in may_enter)
+            ports = {port["port"] for rule in spec["egress"] for port in rule.get("ports", ())}
+            to_api = component in {"operator", "builder", "logins", "stop-builds"}
+            assert bool(ports & {6443}) == to_api
+            assert (443 in ports) == (
+                (to_api and name != "network-policy") or (component == "server" and name == "everything")
+            )
+    named = {one["metadata"]["name"]: one["spec"] for one in rendered("network-policy").of("NetworkPolicy")}
+    rule = {"ports": [{"protocol": "TCP", "port": 6432}], "to": [{"ipBlock": {"cidr": "10.0.0.2/32"}}]}
+    assert rule in named["memory-myria-server"]["egress"]
+
+
+def test_builds_carry_the_labels_that_policies_and_the_operator_know() -> None:
+    """What the operator writes over a build's labels leaves the chart's selectors true."""
+    labels = {**rendered("everything").pod("builder").metadata["labels"], **COMPONENT_LABELS}
+    selectors = [one["spec"]["podSelector"]["matchLabels"] for one in rendered("everything").of("NetworkPolicy")]
+    assert [one for one in selectors if one.items() <= labels.items()]
+
+
+def test_monitors_scrape_ports_that_exist() -> None:
+    """Both planes are scraped once, by Services or by pods; alerts and dashboards come with them."""
+    services = {
+        one["metadata"]["labels"]["app.kubernetes.io/component"]: one for one in rendered("everything").of("Service")
+    }
+    for monitor in rendered("everything").of("ServiceMonitor"):
+        component = monitor["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert endpoint["port"] in {port["name"] for port in services[component]["spec"]["ports"]}
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    for monitor in rendered("monitoring").of("PodMonitor"):
+        pod = rendered("monitoring").pod(monitor["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"])
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] in {port["name"] for one in pod.containers for port in one.get("ports", ())}
+    assert len(rendered("everything").of("ServiceMonitor")) == len(rendered("monitoring").of("PodMonitor")) == 2
+
+
+def test_alerts_keep_their_templates_and_get_their_runbooks() -> None:
+    """What stands between double braces is Prometheus' own; the runbooks' place is the value; labels are added."""
+    files = sorted((CHART / "files" / "alerts").glob("*.yaml"))
+    rules = rendered("everything").of("PrometheusRule")
+    assert len(rules) == len(files) > 0
+    groups = [group for path in files for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]]
+    shipped = [rule for group in groups for rule in group["rules"]]
+    ours = [rule for one in rules for group in one["spec"]["groups"] for rule in group["rules"]]
+    assert len(ours) == len(shipped)
+    for rule, installed in zip(shipped, ours, strict=True):
+        assert installed["expr"].strip() == str(rule["expr"]).strip()
+        if "alert" not in rule:
+            assert installed == {**rule, "expr": installed["expr"]}
+            continue
+        assert installed["labels"] == {**rule.get("labels", {}), "team": "agents"}
+        for key, text in rule["annotations"].items():
+            filled = text.replace("__RUNBOOK_BASE__", "https://docs.example.org/runbooks")
+            assert installed["annotations"][key] == filled
+    assert "{{" in json.dumps(ours)
+
+
+def test_dashboards_are_the_files() -> None:
+    """Each dashboard is one ConfigMap, byte for byte, with the label that Grafana's sidecar looks for."""
+    files = {path.name: path.read_text(encoding="utf-8") for path in (CHART / "files" / "dashboards").glob("*.json")}
+    found = {
+        name: text
+        for one in rendered("monitoring").of("ConfigMap")
+        for name, text in one["data"].items()
+        if one["metadata"]["labels"].get("grafana_dashboard") == "1"
+    }
+    assert {name: json.loads(text) for name, text in found.items()} == {
+        name: json.loads(text) for name, text in files.items()
+    }
+    assert files
+
+
+POLICY_CASES: tuple[tuple[str | None, list[str] | None, bool], ...] = (
+    # What the resource says, which pod asks, whether it may.
+    ("rebuild-abc", ["rebuild-abc-x7k2p"], True),
+    ("rebuild-abc", ["rebuild-abd-x7k2p"], False),
+    ("rebuild", ["rebuild-abc-x7k2p"], False),
+    ("rebuild-abc", ["rebuild-abc"], False),
+    ("rebuild-abc", [], False),
+    ("rebuild-abc", None, False),
+    (None, ["rebuild-abc-x7k2p"], False),
+)
+
+
+@pytest.mark.parametrize(("job", "pods", "may"), POLICY_CASES)
+def test_a_build_may_only_write_the_status_of_its_own_resource(
+    job: str | None, pods: list[str] | None, may: bool
+) -> None:
+    """The admission policy's CEL admits the pods of the Job that status.jobName names, and nobody else's."""
+    spec = rendered("default").of("ValidatingAdmissionPolicy")[0]["spec"]
+    extra = {} if pods is None else {"authentication.kubernetes.io/pod-name": pods}
+    account = f"system:serviceaccount:{NAMESPACE}:memory-myria-builder"
+    status = {} if job is None else {"status": {"jobName": job}}
+    activation: dict[str, Any] = {
+        "request": {"userInfo": {"username": account, "extra": extra}},
+        "oldObject": status,
+        "object": status,
+    }
+    (matches,) = spec["matchConditions"]
+    assert cel.evaluate(matches["expression"], activation) is True
+    others = {**activation, "request": {"userInfo": {"username": "anna", "extra": {}}}}
+    assert cel.evaluate(matches["expression"], others) is False
+    activation["variables"] = {one["name"]: cel.evaluate(one["expression"], activation) for one in spec["variables"]}
+    assert all(cel.evaluate(one["expression"], activation) for one in spec["validations"]) is may
+    told = cel.evaluate(spec["validations"][0]["messageExpression"], activation)
+    assert "its own MyriaRebuild" in told
+
+
+def test_a_build_cannot_give_its_resource_to_another_job() -> None:
+    """status.jobName stays as it is."""
+    spec = rendered("default").of("ValidatingAdmissionPolicy")[0]["spec"]
+    second = spec["validations"][1]["expression"]
+    for new, may in (("a", True), ("b", False), (None, False)):
+        status = {} if new is None else {"jobName": new}
+        activation = {"object": {"status": status}, "variables": {"job": "a"}}
+        assert cel.evaluate(second, activation) is may
+
+
+def test_the_policy_is_bound_to_the_namespace_alone() -> None:
+    """Other installations have their own."""
+    (binding,) = rendered("default").of("ValidatingAdmissionPolicyBinding")
+    (policy,) = rendered("default").of("ValidatingAdmissionPolicy")
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": NAMESPACE
+    }
+    assert NAMESPACE in policy["metadata"]["name"]
+
+
+def test_uninstalling_stops_builds_first() -> None:
+    """A pre-delete hook stops the operator and the builds' Jobs, with rights on nothing else."""
+    default = rendered("default")
+    (job,) = default.of("Job")
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    (deployment,) = [one for one in default.of("Deployment") if one["metadata"]["name"].endswith("-operator")]
+    command = default.pod("stop-builds").containers[0]["command"]
+    assert deployment["metadata"]["name"] in command
+    role = default.one("Role", "memory-myria-stop-builds")
+    (deployments,) = [rule for rule in role["rules"] if rule["resources"] == ["deployments"]]
+    assert deployments["resourceNames"] == [deployment["metadata"]["name"]]
+    assert deployments["verbs"] == ["patch"]
+    assert job["spec"]["activeDeadlineSeconds"] > int(command[command.index("--wait") + 1])
+
+
+def test_the_notes_give_commands_and_warnings_that_fit() -> None:
+    """What to do next is in the notes, with this release's names; warnings appear where they apply."""
+    notes = {name: rendered(name).notes for name in SETS}
+    assert "helm test memory --namespace agents" in notes["default"]
+    assert "create secret generic memory-myria-postgres" in notes["default"]
+    assert "does not authenticate callers" in notes["default"]
+    assert "one connection string serves every pod" not in " ".join(notes["default"].split())
+    for name in ("minimal", "one-key"):
+        assert "one connection string serves every pod" in " ".join(notes[name].split())
+    assert "port-forward service/memory-store 8321:8321" in notes["everything"]
+    assert "the Ingress makes it reachable" in notes["everything"]
+    assert "crds.keep is false" in notes["everything"]
+    assert "There is no operator" in notes["no-operator"]
+    assert "myriarebuilds" not in notes["no-operator"]
+    assert "delete pvc,secret" in notes["trial"]
+    assert "gone with the pod" in notes["trial-without-volume"]

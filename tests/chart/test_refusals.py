@@ -1,0 +1,85 @@
+"""What the chart refuses, with a sentence that names the value."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import helm_python as helm
+import pytest
+
+from tests.chart.rendering import render
+
+WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+    # By the schema: a wrong name, type, or range.
+    ({"replicas": 3}, r"additional properties 'replicas' not allowed"),
+    ({"server": {"replica": 3}}, r"at '/server'.*'replica'"),
+    ({"server": {"replicas": "three"}}, r"at '/server/replicas'.*want integer"),
+    ({"server": {"service": {"type": "LoadBalancer"}}}, r"at '/server/service/type'.*'ClusterIP'"),
+    ({"server": {"containerPort": 70000}}, r"at '/server/containerPort'.*65,?535"),
+    ({"postgres": {"mode": "sqlite"}}, r"at '/postgres/mode'.*'external', 'cnpg', 'trial'"),
+    ({"postgres": {"dsn": "mysql://db"}}, r"at '/postgres/dsn'"),
+    ({"postgres": {"secret": {"keys": {"server": "a b"}}}}, r"at '/postgres/secret/keys/server'"),
+    ({"postgres": {"cnpg": {"instances": 0}}}, r"at '/postgres/cnpg/instances'.*minimum"),
+    ({"postgres": {"trial": {"storage": {"size": "many"}}}}, r"at '/postgres/trial/storage/size'"),
+    ({"image": {"digest": "latest"}}, r"at '/image/digest'"),
+    ({"image": {"pullPolicy": "Sometimes"}}, r"at '/image/pullPolicy'"),
+    ({"settings": {"builder": {"inactivity_timeout": 5}}}, r"at '/settings/builder'.*'inactivity_timeout'"),
+    ({"settings": {"builder": {"workers": 0}}}, r"at '/settings/builder/workers'.*minimum"),
+    ({"settings": {"mcp": {"profiles": ["root"]}}}, r"at '/settings/mcp/profiles/0'"),
+    ({"settings": {"serving": {}}}, r"at '/settings'.*'serving'"),
+    ({"pods": {"extraEnv": [{"value": "x"}]}}, r"at '/pods/extraEnv/0'.*'name'"),
+    ({"pods": {"labels": {"a": 1}}}, r"at '/pods/labels/a'.*want string"),
+    ({"crds": {"enabled": "yes"}}, r"at '/crds/enabled'.*want boolean"),
+    ({"monitoring": {"podMonitor": {"interval": "soon"}}}, r"at '/monitoring/podMonitor/interval'"),
+    ({"ingress": {"hosts": [{"name": "a"}]}}, r"at '/ingress/hosts/0'"),
+    # By the chart: values that contradict each other.
+    ({"server": {"allowUnauthenticated": False}}, r"server\.allowUnauthenticated is false, but Myria cannot"),
+    ({"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}, r"set server\.authenticatedInFront to true"),
+    (
+        {"ingress": {"enabled": True}, "server": {"authenticatedInFront": True}},
+        r"ingress\.enabled needs ingress\.hosts",
+    ),
+    ({"httpRoute": {"enabled": True}}, r"httpRoute\.enabled needs httpRoute\.parentRefs"),
+    ({"httpRoute": {"enabled": True}}, r"httpRoute\.enabled needs httpRoute\.hostnames"),
+    ({"autoscaling": {"enabled": True, "minReplicas": 9}}, r"autoscaling\.minReplicas \(9\) is greater than"),
+    ({"podDisruptionBudget": {"minAvailable": 1}}, r"one of minAvailable and maxUnavailable"),
+    (
+        {"podDisruptionBudget": {"minAvailable": 2, "maxUnavailable": None}},
+        r"podDisruptionBudget\.minAvailable \(2\) lets none of 2",
+    ),
+    (
+        {"monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
+        r"monitoring\.serviceMonitor\.enabled and monitoring\.podMonitor\.enabled would scrape",
+    ),
+    ({"postgres": {"mode": "trial", "dsn": "postgresql://a@b/c"}}, r"postgres\.dsn names .* postgres\.mode is trial"),
+    (
+        {"postgres": {"mode": "cnpg", "secret": {"name": "a"}}},
+        r"secret\.name names .* postgres\.mode is cnpg",
+    ),
+    ({"postgres": {"dsn": "postgresql://a@b/c", "secret": {"name": "a"}}}, r"postgres\.dsn and postgres\.secret\.name"),
+    ({"postgres": {"mode": "trial"}, "rbac": {"create": False}}, r"postgres\.mode trial .* set rbac\.create to true"),
+    (
+        {"operator": {"serviceAccount": {"name": "a"}}, "builder": {"serviceAccount": {"name": "a"}}},
+        r"share the ServiceAccount a",
+    ),
+    ({"operator": {"probePort": 8081}}, r"operator\.probePort and operator\.metricsPort are both 8081"),
+    ({"settings": {"mcp": {"port": 9000}}}, r"settings\.mcp\.port is decided by the chart: use server\.containerPort"),
+    ({"settings": {"postgres": {"dsn": "postgresql://a@b/c"}}}, r"settings\.postgres\.dsn is decided by the chart"),
+)
+
+
+@pytest.mark.parametrize(("values", "sentence"), WRONG, ids=lambda one: None if isinstance(one, dict) else one[:40])
+def test_a_wrong_value_is_named(values: dict[str, Any], sentence: str) -> None:
+    """Rendering fails before anything is installed, and the message says which value, and why."""
+    with pytest.raises(helm.HelmError) as refused:
+        render(values)
+    message = str(refused.value)
+    assert re.search(sentence, message, re.DOTALL), message
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    """Whoever has three things to mend hears of three."""
+    with pytest.raises(helm.HelmError) as refused:
+        render({"server": {"allowUnauthenticated": False}, "httpRoute": {"enabled": True}})
+    assert len(re.findall(r"^- ", str(refused.value), re.MULTILINE)) == 4
