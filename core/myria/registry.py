@@ -221,7 +221,8 @@ class Registry:
     ) -> Json:
         """Make a held snapshot the active one; return `{"snapshot_id", "previous_snapshot_id"}`.
 
-        Publishing the active snapshot again changes nothing. It ends the pause of automatic builds.
+        Publishing the active snapshot again changes nothing. It ends the pause of automatic builds. A `resource` that
+        ended because the pointer had moved cannot publish when it has moved back.
 
         Raises:
             SnapshotNotFound: no such snapshot is kept.
@@ -241,7 +242,10 @@ class Registry:
                     snapshot_id=snapshot_id,
                     status=row["status"],
                 )
-            if row["parent_snapshot_id"] != active_id:
+            is_over = resource is not None and await connection.fetchval(
+                sql("snapshots.is_given_up"), tenant, resource.uid
+            )
+            if row["parent_snapshot_id"] != active_id or is_over:
                 raise errors.StaleParent(
                     f"snapshot {snapshot_id} was built on {row['parent_snapshot_id'] or 'an empty memory'}, and "
                     f"{active_id or 'none'} is active now; build again",

@@ -168,7 +168,7 @@ class Ledger:
             await connection.execute(sql("rebuilds.close_request"), uid)
 
     async def give_up(self, rebuild: Rebuild) -> None:
-        """See to it that a rollback that is over never moves the pointer; one that has moved it stays."""
+        """See to it that a rollback or a held build that is over never moves the pointer; one that did is left."""
         async with write("give_up"), self._database.write(rebuild.tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", rebuild.tenant))
             await connection.execute(

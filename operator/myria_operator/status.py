@@ -258,7 +258,7 @@ def _ended(view: View, build: BuildFacts, outcome: Outcome) -> tuple[Condition, 
         )
     if outcome is Outcome.HELD:
         held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} is valid and held")
-        if not build.parent_is_active:
+        if not build.parent_is_active or view.situation.closed:
             message = "another snapshot became active since it was built; build again"
             return held, _published(FALSE, reasons.PARENT_MOVED, message)
         message = f"set approve: true to publish snapshot {snapshot}, or abort: true to give it up"

@@ -38,7 +38,7 @@ class Do(StrEnum):
     PUBLISH = "publish"
     ROLL_BACK = "roll_back"
     GIVE_UP = "give_up"
-    """See to it that a rollback that is over never moves the pointer."""
+    """See to it that what is over, a rollback or a held build, never moves the pointer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,13 @@ def next_step(view: View, succeeded: str) -> Step:
         return _before_the_build(view, succeeded)
     if build.outcome is not None:
         if build.outcome is Outcome.HELD:
+            if view.situation.closed:
+                return NOTHING
             if rebuild.wants("abort"):
                 return Step(do=Do.ABORT)
-            if rebuild.wants("approve") and build.parent_is_active:
+            if not build.parent_is_active:
+                return Step(do=Do.GIVE_UP)
+            if rebuild.wants("approve"):
                 return Step(do=Do.PUBLISH)
         return NOTHING
     if rebuild.wants("abort"):

@@ -84,6 +84,29 @@ async def test_a_late_rollback_does_not_move_the_pointer(
         assert (await asyncio.to_thread(place.get, "back"))["status"] == ended["status"]
 
 
+async def test_a_late_approval_does_not_move_the_pointer(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A held build that was overtaken is over: it is not published when a rollback brings its parent back."""
+    place = installation.place
+    await append(installation.database.server_dsn, conversation(4))
+    parent = (await builds.build(installation.database)).snapshot_id
+    async with operator(installation, monkeypatch), slow_ledger(installation) as ledger:
+        await append(installation.database.server_dsn, conversation(4, start=50_000))
+        made = await asyncio.to_thread(place.rebuild, "held", build={"publish": "Hold"})
+        await until(lambda: reason(place.get("held"), "Published") == ("False", "AwaitingApproval"))
+        _, build = await ledger.look(seen(made))
+        assert build is not None
+        await append(installation.database.server_dsn, conversation(4, start=100_000))
+        await builds.build(installation.database)
+        await until(lambda: reason(place.get("held"), "Published") == ("False", "ParentMoved"))
+        async with Pool(installation.database.operator_dsn) as pool:
+            await Registry(pool, QUICK).rollback("default", parent)
+        await ledger.publish(seen(made), build)
+        assert installation.active() == parent
+        assert reason(await asyncio.to_thread(place.get, "held"), "Published") == ("False", "ParentMoved")
+
+
 async def test_a_second_job_is_taken_back(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Job made for a build that had one before, which is gone since, goes again; the build ends as WorkerLost."""
     place = installation.place

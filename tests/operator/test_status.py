@@ -310,6 +310,13 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
         view({"approve": True}, build=build("held", facts={"parent_is_active": False})),
         "True Held",
         "False ParentMoved",
+        Do.GIVE_UP,
+    ),
+    (
+        "held, overtaken and given up, and the pointer moved back",
+        view({"approve": True}, situation=situation(closed=True), build=build("held")),
+        "True Held",
+        "False ParentMoved",
         Do.NOTHING,
     ),
     ("overtaken", view(build=build("superseded")), "False ParentMoved", "False ParentMoved", Do.NOTHING),

@@ -1,10 +1,12 @@
 -- name: give_up
--- The mark of a rollback that ended without moving the pointer: a request that was never open.
+-- The mark of what ended without moving the pointer: a request that is closed, though it has a build, or never was
+-- open.
 INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor,
                                     resource_name, resource_uid, resource_manager, closed_at)
 SELECT $1, $2, 'resource:' || $6, 'manual', false, false, $3, $4, $5, $6, $7, clock_timestamp()
 WHERE NOT EXISTS (SELECT FROM myria.pointer_moves m WHERE m.tenant_id = $1 AND m.resource_uid = $6)
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant_id, resource_uid) WHERE resource_uid IS NOT NULL
+DO UPDATE SET closed_at = coalesce(rebuild_requests.closed_at, EXCLUDED.closed_at);
 
 -- name: installation
 SELECT installation_id::text FROM myria.installation;
