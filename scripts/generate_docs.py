@@ -1,5 +1,5 @@
 """Write the generated pages of docs/: settings.md from the settings' docstrings, errors.md from the error tree,
-tools.md from the catalogue of tools.
+tools.md and metrics.md from their catalogues.
 
 Usage: generate_docs.py [--check]
 
@@ -17,6 +17,8 @@ from typing import Any
 
 from myria import errors
 from myria.contract.tools import TOOLS, Tool, input_schema
+from myria.monitoring.catalogue import METRICS, Described
+from myria.monitoring.figures import COUNTED_AT_ONCE, LOOK_S
 from myria.settings import RESERVED_VARIABLES, SECTIONS, SettingDescription, Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -82,6 +84,41 @@ participants you name may see. They answer one tree; `snapshot_id` says which sn
 an event whether it is in that snapshot or in the fresh tail, and `next_cursor` continues a truncated answer.
 Errors are listed in [errors.md](errors.md). The complete schemas, of answers too, come with `tools/list`.
 """
+
+METRICS_HEAD = f"""\
+{NOTICE}
+
+# Metrics
+
+In Prometheus' text format at `/metrics`:
+
+- **a serving process** (`myria serve`) on its own port, `mcp.port`: what it does itself, nothing about memory or
+  builds. However many of them there are, nothing is counted twice.
+- **the operator** (`myria operate`) on `operator.metrics_port` (8081): itself, and memory and builds of the whole
+  database, read out of PostgreSQL. Builds are short-lived, so nobody could scrape their pods.
+- **`myria up`** on its one port: serving, memory and builds.
+
+**Memory and builds** are read at most once in {LOOK_S[0]:g} s whoever scrapes, and less often (up to {LOOK_S[1]:g} s)
+where that takes long, at a cost that grows with the number of tenants, not with the log. Counters live in the database
+(`myria.tallies`): they outlive processes, retention and restores, and never go backwards. A tail of more than
+{COUNTED_AT_ONCE:,} events is counted over several looks and shows as too short until then. While the database is away
+`myria_database_up` is 0, what is read from it is absent, and a scrape still ends within two seconds.
+
+**Labels** have bounded values; what was not foreseen is `other`. Series whose labels are known exist with 0 from the
+start. Those marked with *tenant* are over all tenants, or with `metrics.tenant_label` have one series per tenant and
+that label beside the others.
+
+`myria_database_up` and `myria_build_info` are told by every process; Prometheus' own `job` and `pod` tell them apart.
+Each also tells `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`,
+`process_open_fds` and the like.
+"""
+
+PLANES = {
+    "process": ("Every process", "Told by serving processes and the operator."),
+    "serving": ("Serving", "Told by each serving process."),
+    "memory": ("Memory and builds", "Told by the operator, and by `myria up`."),
+    "operator": ("Operator", "Told by the operator."),
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -166,6 +203,21 @@ def tools_page() -> str:
     return "".join(parts)
 
 
+def metrics_page() -> str:
+    """Return docs/metrics.md."""
+    parts = [METRICS_HEAD]
+    for plane, (title, text) in PLANES.items():
+        parts.append(f"\n## {title}\n\n{text}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+        parts.extend(metric_row(metric) for metric in METRICS if metric.plane == plane)
+    return "".join(parts)
+
+
+def metric_row(metric: Described) -> str:
+    """Return one line of a plane's table."""
+    labels = [f"`{label}`" for label in metric.labels] + (["*tenant*"] if metric.per_tenant else [])
+    return f"| `{metric.name}` | {metric.type} | {', '.join(labels)} | {cell(metric.meaning)} |\n"
+
+
 def arguments_table(tool: Tool) -> str:
     """Return the arguments of a tool as a table, and what it answers at the top level."""
     schema = input_schema(tool)
@@ -213,7 +265,12 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "errors.md": errors_page, "tools.md": tools_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "tools.md": tools_page,
+    "metrics.md": metrics_page,
+}
 
 
 if __name__ == "__main__":

@@ -11,13 +11,16 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from prometheus_client.core import Metric
 
 from myria.errors import InternalError, OperationalError
+from myria.monitoring.exposition import about_memory, scraped
+from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database, PoolOptions
@@ -66,7 +69,6 @@ async def household(
         await schema.migrate(place.owner)
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
-    server = _server(options, settings, place, sock, verbose=verbose)
     tasks: list[asyncio.Task[None]] = []
 
     def begin(work: Coroutine[Any, Any, None], name: str) -> None:
@@ -82,7 +84,17 @@ async def household(
             early.append(status)
 
     pool = PoolOptions(size=4, pgbouncer=settings.postgres.pgbouncer)
-    async with Database(place.control, pool) as database:
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(Database(place.control, pool))
+        figures = FigureReader(database)
+        stack.push_async_callback(figures.close)
+
+        async def families() -> list[Metric]:
+            return list(about_memory(await figures.latest(), tenant_label=settings.metrics.tenant_label))
+
+        # The server may not name all tenants: what is told of them comes from here, and is scraped there with the rest.
+        port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
+        server = _server(options, place, sock, f"http://127.0.0.1:{port}/metrics", verbose=verbose)
         control = ControlLoop(database, settings, launch=_Launcher(options, place, verbose=verbose))
         try:
             if place.embedded is not None:
@@ -129,11 +141,13 @@ class _Launcher:
             await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
 
 
-def _server(options: Options, settings: Settings, place: Place, sock: socket.socket, *, verbose: bool) -> Child:
+def _server(options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool) -> Child:
     # The socket was let through by --insecure already, or is loopback.
     return Child(
         "server",
-        command_line("serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), WITH_PARENT),
+        command_line(
+            "serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), "--beside", beside, WITH_PARENT
+        ),
         environment=_environment(options, place.serving, verbose=verbose),
         without=_OURS,
         descriptors=[sock.fileno()],

@@ -97,8 +97,14 @@ class McpSettings(Section):
     max_in_flight: Annotated[int, Range(1, 100_000)] = 256
     """Requests worked on at once; the next is answered `overloaded` (retryable) instead of queueing without
     bound."""
+    linger_s: Annotated[float, Range(0, 3600)] = 5.0
+    """Time for which `myria serve` goes on serving after SIGTERM, in seconds, while /readyz fails already: routers need
+    a moment to learn that a process leaves. Ctrl-C, and a second signal, do not wait."""
+    ready_grace_s: Annotated[float, Range(0, 3600)] = 10.0
+    """Time for which /readyz goes on saying yes when the database goes away, in seconds. Callers get a retryable error
+    meanwhile; without it a short failover would take every process out of service at once."""
     drain_s: Annotated[float, Range(0, 3600)] = 10.0
-    """Time that open requests get to finish after a stop signal, in seconds; open streams end then."""
+    """Time that open requests get to finish once nothing new is accepted, in seconds; open streams end then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +333,39 @@ class OperatorSettings(Section):
     """Resources worked on at once; each waits for the API server and the database most of the time."""
     probe_port: Annotated[int, Range(0, 65_535)] = 8080
     """TCP port of the liveness probe (/healthz); 0 opens none."""
+    metrics_port: Annotated[int, Range(0, 65_535)] = 8081
+    """TCP port of Prometheus' scrapes (/metrics), not that of the probe; 0 opens none."""
+
+    def rules(self) -> None:
+        """Probe and metrics are two ports."""
+        if self.probe_port and self.probe_port == self.metrics_port:
+            raise ConfigurationError(
+                f"operator.probe_port and operator.metrics_port are both {self.probe_port}; choose two ports.",
+                field="operator.metrics_port",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrateSettings(Section):
+    """What a program does at its start while the database's schema is not its own."""
+
+    section_name: ClassVar[str] = "migrate"
+
+    wait_s: Annotated[float, Range(0, 86_400)] = 0.0
+    """How long `myria serve`, `myria operate` and `myria build` wait for migrations that another process applies, in
+    seconds, before they end with what is wrong; they never migrate themselves. 0: the operator and a build look once
+    and end; a server answers `schema_outdated`, and works as soon as somebody has migrated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings(Section):
+    """What is told to Prometheus; [metrics.md](metrics.md) lists all of it."""
+
+    section_name: ClassVar[str] = "metrics"
+
+    tenant_label: bool = False
+    """True gives each tenant a series of its own (label `tenant`) where that makes sense, instead of one over all of
+    them. Leave it off where tenants are many: every tenant costs Prometheus several series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -444,6 +483,8 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     operator: OperatorSettings = field(default_factory=OperatorSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)
+    migrate: MigrateSettings = field(default_factory=MigrateSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
     def __post_init__(self) -> None:
         if self.ingest.payload_bytes > self.mcp.body_bytes:
@@ -531,6 +572,8 @@ SECTIONS: Mapping[str, type[Section]] = {
         RetentionSettings,
         OperatorSettings,
         LlmSettings,
+        MigrateSettings,
+        MetricsSettings,
     )
 }
 """Every section by the name it has in the YAML file."""

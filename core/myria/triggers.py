@@ -369,10 +369,12 @@ class ControlLoop:
                 logger.exception("collecting garbage failed", extra={"action": "garbage_failed"})
 
     async def collect(self) -> None:
-        """Remove what no kept snapshot reads, of every tenant that has such."""
+        """Remove what no kept snapshot reads, of every tenant that has such, and fold the totals."""
         for tenant in await tenants_with_garbage(self._database, self._settings.retention):
             await free_numbers(self._database, tenant)
             await collect_garbage(self._database, tenant, self._settings.retention)
+        async with self._database.write(ALL_TENANTS) as connection:
+            await connection.execute(sql("monitoring.fold_totals"))
 
 
 def _aborted_since(state: asyncpg.Record) -> bool:

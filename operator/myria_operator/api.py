@@ -72,6 +72,8 @@ class Api:
         self.namespace = namespace
         self.requests: Counter[str] = Counter()
         """Requests made so far, by verb and resource."""
+        self.answers: Counter[tuple[str, ...]] = Counter()
+        """The same with how each ended: verb, resource, and HTTP status or `error`."""
         self._client = ApiClient(configured)
         self._rebuilds = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}"
         self._jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
@@ -233,9 +235,11 @@ class Api:
                 response = await self._client.call_api(*serialized)
                 content: bytes = await response.read()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.answers[verb, resource, "error"] += 1
             raise ClusterUnavailable(
                 f"the API server did not answer to {verb} {resource}: {error or type(error).__name__}"
             ) from error
+        self.answers[verb, resource, str(response.status)] += 1
         if response.status < 400:
             answer: Json = json.loads(content)
             return answer

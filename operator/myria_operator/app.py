@@ -15,12 +15,18 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+from prometheus_client.core import Metric
+
 from myria import errors
+from myria.monitoring.exposition import scraped
+from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
 from myria.store.database import Database, PoolOptions
+from myria.store.waiting import until_current
 from myria_operator.api import Api, configuration
 from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger
+from myria_operator.metrics import OperatorMetrics
 from myria_operator.permissions import review
 from myria_operator.probe import liveness
 from myria_operator.queue import Queue
@@ -45,7 +51,8 @@ class Operator:
         self.ledger = Ledger(database, settings)
         template = read_pod_template(template_path or Path(section.pod_template))
         self.reconciler = Reconciler(api, self.ledger, template, section)
-        self.queue: Queue[str] = Queue(self.reconciler.reconcile, workers=section.workers)
+        self.metrics = OperatorMetrics(FigureReader(database), api.answers, tenant_label=settings.metrics.tenant_label)
+        self.queue: Queue[str] = Queue(self.metrics.timed(self.reconciler.reconcile), workers=section.workers)
         self.loop = ClusterLoop(database, settings, self.ledger, api, self.queue)
 
     async def run(self) -> None:
@@ -60,6 +67,15 @@ class Operator:
         """Return how long ago the queue ticked, in seconds."""
         return time.monotonic() - self.queue.ticked_at
 
+    def heard(self, name: str) -> None:
+        """Take what a watch tells."""
+        self.metrics.heard(name)
+        self.queue.add(name)
+
+    async def families(self) -> list[Metric]:
+        """Return what is scraped."""
+        return await self.metrics.families(queue_length=len(self.queue), idle_s=self.idle_s())
+
     async def _poll(self) -> None:
         """Queue the resources whose builds or requests changed; when a build ended, those that wait as well."""
         changes = await self.ledger.changes()
@@ -70,7 +86,7 @@ class Operator:
             self.queue.add(name)
 
     async def _sweep(self) -> None:
-        await sweep(self.api, self.ledger, self.queue, self.settings.operator)
+        self.metrics.swept(await sweep(self.api, self.ledger, self.queue, self.settings.operator))
 
     async def _often(self, what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
         wait = every_s
@@ -93,6 +109,7 @@ async def operate(settings: Settings, dsn: str) -> None:
 
     Raises:
         ConfigurationError: the pod template is unusable, or there is no way to the API server.
+        SchemaTooNew, SchemaOutdated: the database is not this program's, nor has become so in `migrate.wait_s`.
     """
     configured, namespace = await configuration()
     namespace = settings.operator.namespace or namespace
@@ -104,13 +121,28 @@ async def operate(settings: Settings, dsn: str) -> None:
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(Api(configured, namespace))
         database = await stack.enter_async_context(Database(dsn, pool))
+        await _schema(database, settings)
         operator = Operator(api, database, settings)
+        stack.push_async_callback(operator.metrics.close)
         await stack.enter_async_context(
             liveness(settings.operator.probe_port, operator.idle_s, lambda: {"keys": len(operator.queue)})
         )
         logger.info("watching namespace %s", namespace, extra={"action": "operator_started", "namespace": namespace})
-        watches = Watches(namespace, operator.queue.add)
+        if port := settings.operator.metrics_port:
+            stack.enter_context(scraped("0.0.0.0", port, operator.families, process=True))  # noqa: S104 - see probe
+        watches = Watches(namespace, operator.heard)
         async with asyncio.TaskGroup() as group:
             group.create_task(operator.run(), name="work")
             group.create_task(watches.run(), name="watches")
             group.create_task(review(api), name="review")
+
+
+async def _schema(database: Database, settings: Settings) -> None:
+    """Wait for the schema, alive meanwhile. A database that is away while nobody said to wait is no reason to end."""
+    async with liveness(settings.operator.probe_port, lambda: 0.0, lambda: {"keys": 0}):
+        try:
+            await until_current(database, settings.migrate.wait_s)
+        except errors.UnavailableError as error:
+            if settings.migrate.wait_s:
+                raise
+            logger.warning("the schema is not checked: %s", error.message, extra={"action": "schema_unchecked"})

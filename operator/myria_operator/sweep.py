@@ -25,8 +25,8 @@ ABANDONED_S: Final = 20.0
 """Seconds without any sign of life after which a build that no resource owns is failed."""
 
 
-async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorSettings) -> None:
-    """Look at everything once.
+async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorSettings) -> list[Rebuild]:
+    """Look at everything once; return the resources there are.
 
     Builds, requests and Jobs are read before the resources they belong to: one that is not found then is gone, not new.
     """
@@ -60,6 +60,7 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
             logger.info("deleting the Job of a resource that is gone", extra={"action": "job_deleted", "job": job.name})
             await api.delete_job(job.name, job.uid)
     await prune(api, ledger, rebuilds, settings)
+    return rebuilds
 
 
 async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:

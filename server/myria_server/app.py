@@ -1,8 +1,7 @@
-"""The ASGI application: MCP at /mcp, and beside it /healthz, /readyz and /metrics."""
+"""The ASGI application: MCP at /mcp, and beside it /livez (also /healthz), /readyz and /metrics."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -13,38 +12,40 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from myria.contract.memory import MemoryApi
-from myria.errors import DatabaseUnavailable, MyriaError
 from myria.settings import Settings
 from myria_server.fastpath import FastPath
 from myria_server.gate import Authenticate, Gate, HostList
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
+from myria_server.readiness import Readiness
 from myria_server.toolbox import Caller, Toolbox
 
 PATHS = frozenset({"/mcp", "/mcp/"})
 BODY_TIMEOUT_S = 30.0
-_READY_TIMEOUT_S = 2.0
 
 
 class ServerApp:
     """One serving process as an ASGI application.
 
-    `draining` makes /readyz fail while open requests finish, so that nothing new is sent here.
+    While `readiness.draining`, every answer asks its client to close the connection: the next one leads elsewhere.
     """
 
-    def __init__(self, gate: Gate, beside: Starlette, metrics: ServerMetrics, toolbox: Toolbox) -> None:
+    def __init__(
+        self, gate: Gate, beside: Starlette, metrics: ServerMetrics, toolbox: Toolbox, readiness: Readiness
+    ) -> None:
         self.metrics = metrics
         self.toolbox = toolbox
-        self.draining = False
+        self.readiness = readiness
         self._gate = gate
         self._beside = beside
-        beside.state.server = self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI scope."""
+        if self.readiness.draining and scope["type"] == "http":
+            send = _closing(send)
         if scope["type"] == "http" and scope["path"] in PATHS:
             await self._gate(scope, receive, send)
         else:
@@ -92,39 +93,47 @@ def build_app(
         authenticate=authenticate or (lambda _scope: anybody),
     )
 
-    async def healthz(_request: Request) -> Response:
+    readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)
+
+    async def livez(_request: Request) -> Response:
         return _json({"status": "ok"}, 200)
 
-    async def readyz(request: Request) -> Response:
-        if request.app.state.server.draining:
+    async def readyz(_request: Request) -> Response:
+        if readiness.draining:
             return _json({"status": "draining"}, 503)
-        try:
-            async with asyncio.timeout(_READY_TIMEOUT_S):
-                await memory.ready()
-        except TimeoutError:
-            late = DatabaseUnavailable(f"the database did not answer within {_READY_TIMEOUT_S:g} s")
-            return _json({"status": "unready", "error": late.to_json()}, 503)
-        except MyriaError as error:
-            return _json({"status": "unready", "error": error.to_json()}, 503)
+        await readiness.look()
+        if (refusal := readiness.refusal) is not None:
+            return _json({"status": "unready", "error": refusal.to_json()}, 503)
         return _json({"status": "ready"}, 200)
 
     async def show_metrics(_request: Request) -> Response:
-        return Response(await metrics.text(memory, tenant), headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(await metrics.text(readiness), headers={"content-type": CONTENT_TYPE_LATEST})
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         async with manager.run():
             yield
+        await readiness.close()
 
     beside = Starlette(
         routes=[
-            Route("/healthz", healthz),
+            Route("/livez", livez),
+            Route("/healthz", livez),
             Route("/readyz", readyz),
             Route("/metrics", show_metrics),
         ],
         lifespan=lifespan,
     )
-    return ServerApp(gate, beside, metrics, toolbox)
+    return ServerApp(gate, beside, metrics, toolbox, readiness)
+
+
+def _closing(send: Send) -> Send:
+    async def send_closing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return send_closing
 
 
 def _json(body: object, status: int) -> Response:

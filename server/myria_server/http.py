@@ -79,6 +79,20 @@ def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.sock
     return sock
 
 
+class Departure:
+    """How a server is told to go: once, and it lingers; twice, and it makes haste."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+
+    def ask(self) -> None:
+        """Tell it to go; for a signal handler."""
+        if self.asked.is_set():
+            self.hurried.set()
+        self.asked.set()
+
+
 class HttpServer:
     """A running server. `address` is where it listens."""
 
@@ -119,8 +133,12 @@ class HttpServer:
 
     def stop(self) -> None:
         """Take no new connections, let open requests finish within the drain time, then return from `run`."""
-        self.app.draining = True
+        self.app.readiness.draining = True
         self._server.should_exit = True
+
+    def hurry(self) -> None:
+        """Let open requests finish no longer."""
+        self._server.force_exit = True
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -141,14 +159,19 @@ async def serve_http(
     tenant: str = "default",
     metrics: ServerMetrics | None = None,
     stop: asyncio.Event | None = None,
+    departure: Departure | None = None,
+    linger_s: float | None = None,
     ready: asyncio.Event | None = None,
 ) -> None:
-    """Serve MCP over HTTP until `stop` is set (or the task is cancelled), then drain.
+    """Serve MCP over HTTP until `stop` is set (or the task is cancelled), or the departure asked for is over.
 
-    Signals are the caller's business: set `stop` from a handler.
+    A departure: readiness fails at once, and serving goes on, each answer closing its connection, until routers have
+    noticed; then nothing new is accepted, and open requests get the drain time to finish. `stop` leaves out the first
+    part. Signals are the caller's business: call `departure.ask` from a handler.
 
     Args:
         sock: from `reserve_port`; by default the port of the settings is reserved here.
+        linger_s: seconds of serving on; by default those of the settings.
         ready: set once requests are answered.
 
     Raises:
@@ -159,12 +182,33 @@ async def serve_http(
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
     app = build_app(memory, settings, tenant=tenant, metrics=metrics)
     server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s)
-    async with _running(server, ready):
-        await (stop or asyncio.Event()).wait()
+    departure = departure or Departure()
+    linger_s = settings.mcp.linger_s if linger_s is None else linger_s
+    async with _running(server, ready, departure.hurried):
+        await _first(departure.asked, stop or asyncio.Event())
+        if departure.asked.is_set():
+            app.readiness.draining = True
+            logger.info("leaving in %g s", linger_s, extra={"action": "server_leaving", "linger_s": linger_s})
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(linger_s):
+                    await _first(departure.hurried, stop or asyncio.Event())
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 @contextlib.asynccontextmanager
-async def _running(server: HttpServer, ready: asyncio.Event | None) -> AsyncIterator[None]:
+async def _running(server: HttpServer, ready: asyncio.Event | None, hurried: asyncio.Event) -> AsyncIterator[None]:
+    async def hurry() -> None:
+        await hurried.wait()
+        server.hurry()
+
     task = asyncio.create_task(server.run(ready))
     waiting = asyncio.current_task()
     if waiting is not None:
@@ -173,7 +217,11 @@ async def _running(server: HttpServer, ready: asyncio.Event | None) -> AsyncIter
         yield
     finally:
         server.stop()
-        await asyncio.shield(task)
+        hurrying = asyncio.create_task(hurry())
+        try:
+            await asyncio.shield(task)
+        finally:
+            hurrying.cancel()
 
 
 class _Uvicorn(uvicorn.Server):

@@ -119,6 +119,8 @@ class Toolbox:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             async with asyncio.timeout(deadline):
                 answer = await handler(caller, arguments)
+            if answer.get("degraded"):
+                metrics.answered_degraded(tool.name, answer.get("degraded_reason"))
             return Outcome(orjson.dumps(answer))
         except MyriaError as error:
             code = error.code

@@ -22,6 +22,7 @@ import pytest
 
 from myria.ids import new_id
 from tests.cli.conftest import call
+from tests.metrics.scraping import samples
 from tests.soak.wire import Client
 from tests.support.counts import share
 from tests.support.postgres import Database
@@ -119,6 +120,16 @@ def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
     assert up.program.wait(30.0) == 130
     assert not [pid for pid in started if is_alive(pid)]
     assert "Traceback" not in up.program.output()
+
+
+def test_one_scrape_tells_of_all_planes(up: Up) -> None:
+    """Serving from the server's process, memory and builds of all tenants from the control plane's, in one text."""
+    asyncio.run(append(up.port, [event(new_id("k"))]))
+    seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=10).text)
+    assert seen["myria_requests_total", "outcome=ok", "tool=append_events"] >= 1
+    assert seen["myria_tail_events"] >= 1
+    assert seen["myria_tenants"] == 1
+    assert seen["myria_builds_finished_total", "outcome=failed", "trigger=manual"] == 0
 
 
 def test_sigterm_stops_it_as_well(up: Up) -> None:

@@ -36,7 +36,7 @@ WIRE_EVENT = {
 WIRE_ASKED = {"participants": list(ANA_BEN)}
 IMPATIENT = replace(
     Settings(),
-    mcp=McpSettings(append_deadline_s=1.0, request_deadline_s=1.0),
+    mcp=McpSettings(append_deadline_s=1.0, request_deadline_s=1.0, ready_grace_s=0),
     postgres=PostgresSettings(pool_size=2, connect_timeout_s=0.5),
 )
 GRACE_S = 3.0

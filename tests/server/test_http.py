@@ -140,6 +140,6 @@ async def test_readiness_checks_the_schema(databases: object, served: Served) ->
 
 async def test_a_draining_server_is_not_ready(served: Served) -> None:
     """Load balancers stop sending before connections close."""
-    served.server.app.draining = True
+    served.server.app.readiness.draining = True
     assert (await served.client.get("/readyz")).status_code == 503
     assert (await served.client.get("/healthz")).status_code == 200

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from prometheus_client.parser import text_string_to_metric_families
+import asyncio
+from dataclasses import replace
 
 from myria.memory import Memory
+from myria.monitoring.catalogue import BY_NAME, METRICS
+from myria.monitoring.exposition import Tally, gauge, text_of
+from myria.settings import PostgresSettings, Settings
 from myria_server import ServerMetrics
-from myria_server.metrics import Tally
+from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving
-
-
-def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Return every sample by name and labels."""
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+from tests.support.postgres import Database
 
 
 async def test_calls_are_counted_by_tool_and_outcome(served: Served) -> None:
@@ -29,16 +25,15 @@ async def test_calls_are_counted_by_tool_and_outcome(served: Served) -> None:
     await served.post(b"{", {"content-type": "application/json"})
     await served.post({}, {"content-type": "application/json", "host": "evil.example"})
     seen = samples((await served.client.get("/metrics")).text)
-    assert seen["myria_requests_total", (("outcome", "ok"), ("tool", "append_event"))] == 2
-    assert seen["myria_requests_total", (("outcome", "invalid_text"), ("tool", "append_event"))] == 2
-    assert seen["myria_requests_total", (("outcome", "malformed_json"), ("tool", "append_event"))] == 1
-    assert seen["myria_requests_total", (("outcome", "event_not_found"), ("tool", "get_event"))] == 1
-    assert seen["myria_http_refusals_total", (("reason", "malformed_json"),)] == 1
-    assert seen["myria_http_refusals_total", (("reason", "foreign_host"),)] == 1
-    assert seen["myria_request_duration_seconds_count", (("tool", "append_event"),)] == 5
-    assert seen["myria_requests_in_flight", ()] == 0
-    assert seen["myria_tail_events", ()] == 2
-    assert seen["process_resident_memory_bytes", ()] > 0
+    assert seen["myria_requests_total", "outcome=ok", "tool=append_event"] == 2
+    assert seen["myria_requests_total", "outcome=invalid_text", "tool=append_event"] == 2
+    assert seen["myria_requests_total", "outcome=malformed_json", "tool=append_event"] == 1
+    assert seen["myria_requests_total", "outcome=event_not_found", "tool=get_event"] == 1
+    assert seen["myria_http_refusals_total", "reason=malformed_json"] == 1
+    assert seen["myria_http_refusals_total", "reason=foreign_host"] == 1
+    assert seen["myria_request_duration_seconds_count", "tool=append_event"] == 5
+    assert seen["myria_requests_in_flight"] == 0
+    assert seen["process_resident_memory_bytes"] > 0
 
 
 async def test_the_domain_reports_into_them(memory: Memory) -> None:
@@ -49,11 +44,11 @@ async def test_the_domain_reports_into_them(memory: Memory) -> None:
     metrics.watch_cache("segments", lambda: {"bytes": 10, "hits": 4, "misses": 1})
     async with serving(memory, metrics=metrics) as served:
         seen = samples((await served.client.get("/metrics")).text)
-    assert seen["myria_append_batch_events_count", ()] == 2
-    assert seen["myria_append_batch_events_sum", ()] == 203
-    assert seen["myria_append_batch_events_bucket", (("le", "4.0"),)] == 1
-    assert seen["myria_cache_bytes", (("cache", "segments"),)] == 10
-    assert seen["myria_cache_lookups_total", (("cache", "segments"), ("result", "hit"))] == 4
+    assert seen["myria_append_batch_events_count"] == 2
+    assert seen["myria_append_batch_events_sum"] == 203
+    assert seen["myria_append_batch_events_bucket", "le=4.0"] == 1
+    assert seen["myria_cache_bytes", "cache=segments"] == 10
+    assert seen["myria_cache_lookups_total", "cache=segments", "result=hit"] == 4
 
 
 def test_a_tally_counts_like_a_histogram() -> None:
@@ -63,3 +58,61 @@ def test_a_tally_counts_like_a_histogram() -> None:
         tally.observe(value)
     assert tally.buckets() == [("1.0", 2.0), ("2.0", 4.0), ("+Inf", 5.0)]
     assert tally.total == 8
+
+
+async def test_what_a_serving_process_tells(memory: Memory, settings: Settings) -> None:
+    """Itself, every family of its plane and nothing about memory or builds, which would be told as often as it runs."""
+    metrics = ServerMetrics()
+    metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
+    metrics.watch_pool(memory.database.figures)
+    metrics.refused("batch")
+    async with serving(memory, settings, metrics=metrics) as served:
+        await served.call("query_event_nodes", {"participants": ["a"]})
+        seen = samples((await served.client.get("/metrics")).text)
+    told = {one.name for one in METRICS if one.plane in {"serving", "process"}}
+    assert {key[0] for key in seen if not key[0].startswith("process_")} == {
+        name for one in told for name in BY_NAME[one].series
+    }
+    assert seen["myria_database_up"] == 1
+    assert seen["myria_ready"] == 1
+    assert seen["myria_pool_limit"] == settings.postgres.pool_size
+    assert seen["myria_pool_connections", "state=idle"] >= 1
+    assert seen["myria_pool_connections", "state=used"] == 0
+    assert seen["myria_requests_total", "outcome=ok", "tool=rollback"] == 0
+    assert seen["myria_answers_degraded_total", "reason=other", "tool=query_references"] == 0
+
+
+async def test_waits_for_a_connection_are_counted(database: Database) -> None:
+    """The second of two that want the only connection waits, and the pool says so."""
+    settings = replace(Settings(), postgres=PostgresSettings(pool_size=1))
+    async with Memory(database.server_dsn, settings) as memory:
+        async with memory.database.connection():
+            other = asyncio.create_task(memory.ready())
+            await asyncio.sleep(0.05)
+            assert memory.database.figures() == {"used": 1, "idle": 0, "limit": 1, "waits": 1}
+        await other
+        assert memory.database.figures() == {"used": 0, "idle": 1, "limit": 1, "waits": 1}
+
+
+async def test_degraded_answers_are_counted_with_bounded_reasons(served: Served) -> None:
+    """An answer that says degraded is counted by tool; a reason nobody foresaw is other."""
+    metrics = served.server.app.metrics
+    metrics.answered_degraded("query_references", "the moon")
+    seen = samples((await served.client.get("/metrics")).text)
+    assert seen["myria_answers_degraded_total", "reason=other", "tool=query_references"] == 1
+
+
+async def test_another_process_is_scraped_beside(served: Served) -> None:
+    """Its text follows ours; when it does not answer, ours comes alone."""
+    metrics = served.server.app.metrics
+
+    async def beside() -> bytes:
+        return text_of([gauge("myria_tenants", 3)])
+
+    async def broken() -> bytes:
+        raise OSError("gone")
+
+    metrics.beside = beside
+    assert samples((await served.client.get("/metrics")).text)["myria_tenants"] == 3
+    metrics.beside = broken
+    assert "myria_tenants" not in samples((await served.client.get("/metrics")).text)

@@ -79,14 +79,3 @@ async def test_snapshots_are_published_and_taken_back_over_mcp(served: Served, d
     assert {listed["snapshots"][0]["snapshot_id"], rest.content["snapshots"][0]["snapshot_id"]} == {first, held}
     status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
     assert status["last_build"]["status"]
-
-
-async def test_metrics_show_the_snapshot_and_its_tail(served: Served, database: Database) -> None:
-    """Scraping tells tail length, snapshot age and the last build."""
-    await served.call("append_events", conversation())
-    await build_now(database.builder_dsn)
-    await served.call("append_event", event("fresh"))
-    text = (await served.client.get("/metrics")).text
-    assert "myria_tail_events 1.0" in text
-    assert "myria_snapshot_age_seconds" in text
-    assert 'myria_build_duration_seconds_count{outcome="' in text

@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_generated_pages_are_current() -> None:
-    """The references of settings, errors and tools say what the code says."""
+    """The references of settings, errors, tools and metrics say what the code says."""
     script = ROOT / "scripts" / "generate_docs.py"
     run = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -8,24 +8,32 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import httpx
 import typer
 from rich.panel import Panel
 from rich.text import Text
 
-from myria.errors import InvalidArgument
+from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
+from myria.store.database import Database, PoolOptions
+from myria.store.waiting import until_current
 from myria_builder import build as work_on
 from myria_cli import console, logs
 from myria_cli.children import stop_with_parent
 from myria_cli.local import Household, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
+
+if TYPE_CHECKING:
+    from myria_server import Departure
 
 PANEL = "Run"
 
@@ -149,15 +157,17 @@ myria serve --stdio
         port: Port = None,
         insecure: Insecure = False,
         descriptor: Annotated[int | None, typer.Option(hidden=True)] = None,
+        beside: Annotated[str | None, typer.Option(hidden=True)] = None,
         with_parent: WithParent = False,
     ) -> None:
         """Run the serving plane alone: MCP over Streamable HTTP (at /mcp), or over standard input and output.
 
-        Builds are the other planes' work: `myria up` runs them all.
+        Builds are the other planes' work: `myria up` runs them all. After SIGTERM /readyz fails and serving goes on for
+        mcp.linger_s; then it ends with status 0.
         """
         if with_parent:
             stop_with_parent()
-        from myria_server import ServerMetrics, serve_http, serve_stdio  # noqa: PLC0415 - see the module's docstring
+        from myria_server import Departure, ServerMetrics, serve_http, serve_stdio  # noqa: PLC0415 - see the module's docstring
 
         settings = options.settings(mcp__host=host, mcp__port=port)
         logs.configure(settings.service, "server")
@@ -171,12 +181,34 @@ myria serve --stdio
             metrics = ServerMetrics()
             memory = await stack.enter_async_context(Memory(place.serving, settings, on_commit=metrics.commit_done))
             metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
+            metrics.watch_pool(memory.database.figures)
             if sock is None:
                 await serve_stdio(memory, settings, tenant=options.tenant)
                 return
             if descriptor is None:
                 console.say(f"serving MCP at {url_of(sock)}/mcp")
-            await serve_http(memory, settings, sock=sock, tenant=options.tenant, metrics=metrics)
+            if beside is not None:
+                metrics.beside = _fetch(beside)
+            departure = Departure()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, departure.ask)
+            awaiting = asyncio.create_task(_expect_schema(memory.database, settings.migrate.wait_s, departure))
+            # A parent knows that it ends its child, and routes nothing to it.
+            linger_s = 0.0 if with_parent else settings.mcp.linger_s
+            try:
+                await serve_http(
+                    memory,
+                    settings,
+                    sock=sock,
+                    tenant=options.tenant,
+                    metrics=metrics,
+                    departure=departure,
+                    linger_s=linger_s,
+                )
+            finally:
+                awaiting.cancel()
+                await asyncio.wait({awaiting})
+            if not awaiting.cancelled() and (error := awaiting.exception()) is not None:
+                raise error
 
     @command(
         app,
@@ -201,6 +233,9 @@ myria serve --stdio
         settings = options.settings()
         logs.configure(settings.service, "builder")
         async with opened(options, settings) as place:
+            if settings.migrate.wait_s:
+                async with Database(place.building, PoolOptions(size=1, pgbouncer=settings.postgres.pgbouncer)) as one:
+                    await until_current(one, settings.migrate.wait_s)
             outcome = await work_on(
                 settings, place.building, options.tenant, build, workers=workers or settings.builder.workers
             )
@@ -217,6 +252,26 @@ def _listen(settings: Settings, descriptor: int | None, *, insecure: bool) -> so
         sock.setblocking(False)
         return sock
     return reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+
+
+async def _expect_schema(database: Database, wait_s: float, departure: Departure) -> None:
+    """End a server whose schema does not come in time; meanwhile it lives, and is not ready."""
+    if not wait_s:
+        return
+    try:
+        await until_current(database, wait_s)
+    except MyriaError:
+        departure.ask()
+        departure.ask()
+        raise
+
+
+def _fetch(url: str) -> Callable[[], Awaitable[bytes]]:
+    async def fetch() -> bytes:
+        async with httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+            return (await client.get(url)).raise_for_status().content
+
+    return fetch
 
 
 def _introduce(options: Options, place: Place, running: Household) -> None:

@@ -99,7 +99,7 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         if build.trigger != "manual" and await automatic_builds_pause(connection, tenant):
             # Queued before a rollback, which it would undo (trap 9).
             await connection.fetchval(
-                sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}"
+                sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}", 0, 0
             )
             return
         parent = await connection.fetchrow(sql("snapshots.active"), tenant)

@@ -23,8 +23,9 @@ async def publish_or_hold(database: Database, build: RunningBuild, settings: Bui
     """End a build all of whose tasks are done; return how it ended, whoever ended it."""
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.task_counts"), build.tenant, build.build_id)
+        tasks = await _count_tasks(connection, build.tenant, build.build_id)
     counts = orjson.dumps({row["name"]: row["value"] for row in rows}).decode()
-    outcome = await _move_pointer(database, build, settings, counts)
+    outcome = await _move_pointer(database, build, settings, counts, tasks)
     if outcome is Outcome.SUPERSEDED:
         return await end_without_result(
             database, build.tenant, build.build_id, Outcome.SUPERSEDED, error=superseded(build), settings=settings
@@ -61,7 +62,13 @@ async def end_without_result(
             outcome = build.outcome
         else:
             await connection.fetchval(
-                sql("builds.finish"), tenant, build_id, outcome, orjson.dumps(error.to_json()).decode(), "{}"
+                sql("builds.finish"),
+                tenant,
+                build_id,
+                outcome,
+                orjson.dumps(error.to_json()).decode(),
+                "{}",
+                *await _count_tasks(connection, tenant, build_id),
             )
             if build.snapshot_id is not None:
                 await connection.fetchval(
@@ -128,7 +135,15 @@ def superseded(build: RunningBuild) -> errors.BuildSuperseded:
     )
 
 
-async def _move_pointer(database: Database, build: RunningBuild, settings: BuilderSettings, counts: str) -> Outcome:
+async def _count_tasks(connection: Connection, tenant: str, build_id: str) -> tuple[int, int]:
+    """Return how many tasks are done, and how many of those are degraded."""
+    row = await connection.fetchrow(sql("builds.task_outcomes"), tenant, build_id)
+    return (row["done"], row["degraded"]) if row is not None else (0, 0)
+
+
+async def _move_pointer(
+    database: Database, build: RunningBuild, settings: BuilderSettings, counts: str, tasks: tuple[int, int]
+) -> Outcome:
     tenant = build.tenant
     parent_id = build.parent.snapshot_id if build.parent is not None else None
     async with database.write(tenant) as connection:
@@ -154,7 +169,7 @@ async def _move_pointer(database: Database, build: RunningBuild, settings: Build
                 connection, tenant, parent_id, build.snapshot_id, kind="publish", actor="builder", reason=found.reason
             )
             outcome = Outcome.SUCCEEDED
-        await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, None, counts)
+        await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, None, counts, *tasks)
         await connection.execute(sql("builds.note_success"), tenant)
     return outcome
 

@@ -71,6 +71,8 @@ class Database:
         self.options = options or PoolOptions()
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
+        self._wanted = 0
+        self._waits = 0
 
     async def __aenter__(self) -> Database:
         return self
@@ -92,6 +94,12 @@ class Database:
         """How many connections are out of the pool."""
         return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size()
 
+    def figures(self) -> dict[str, int]:
+        """Return how the pool does: connections `used`, `idle`, its `limit`, and `waits` for one since the start."""
+        size = self._pool.get_size() if self._pool is not None else 0
+        used = min(self._wanted, self.options.size)
+        return {"used": used, "idle": max(0, size - used), "limit": self.options.size, "waits": self._waits}
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """Lend a connection, outside any transaction.
@@ -100,23 +108,28 @@ class Database:
             DatabaseUnavailable: PostgreSQL cannot be reached, or no connection came free in time.
         """
         pool = self._pool or await self._open()
-        with translated():
-            try:
-                connection = await pool.acquire(timeout=self.options.acquire_timeout)
-            except TimeoutError as error:
-                raise errors.DatabaseUnavailable(
-                    "no database connection came free in time; retry, or raise postgres.pool_size"
-                ) from error
+        self._wanted += 1
+        self._waits += self._wanted > self.options.size
         try:
             with translated():
-                yield connection
-        except errors.DatabaseUnavailable:
-            with _quietly():
-                connection.terminate()
-            raise
+                try:
+                    connection = await pool.acquire(timeout=self.options.acquire_timeout)
+                except TimeoutError as error:
+                    raise errors.DatabaseUnavailable(
+                        "no database connection came free in time; retry, or raise postgres.pool_size"
+                    ) from error
+            try:
+                with translated():
+                    yield connection
+            except errors.DatabaseUnavailable:
+                with _quietly():
+                    connection.terminate()
+                raise
+            finally:
+                with _quietly():
+                    await pool.release(connection, timeout=2.0)
         finally:
-            with _quietly():
-                await pool.release(connection, timeout=2.0)
+            self._wanted -= 1
 
     @asynccontextmanager
     async def read(self, tenant: str) -> AsyncIterator[Connection]:

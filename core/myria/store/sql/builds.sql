@@ -209,9 +209,14 @@ SELECT count(*) AS tasks, count(*) FILTER (WHERE status = 'done') AS done,
        coalesce(sum((counts->>'events')::bigint), 0)::bigint AS events
 FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
 
+-- name: task_outcomes
+SELECT count(*) FILTER (WHERE status = 'done') AS done, count(degraded_reason) FILTER (WHERE status = 'done') AS degraded
+FROM myria.build_tasks WHERE tenant_id = $1 AND build_id = $2;
+
 -- name: finish
 UPDATE myria.builds
-SET status = $3, finished_at = clock_timestamp(), lease_until = NULL, error = $4::jsonb, counts = counts || $5::jsonb
+SET status = $3, finished_at = clock_timestamp(), lease_until = NULL, error = $4::jsonb, counts = counts || $5::jsonb,
+    tasks_done = $6, tasks_degraded = $7
 WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL
 RETURNING build_id;
 

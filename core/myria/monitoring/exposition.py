@@ -1,0 +1,251 @@
+"""Prometheus' metric families, made from plain numbers, and a port on which they are scraped.
+
+Counting happens on the event loop in plain dictionaries; prometheus-client turns them into text when scraped. Its own
+counters take a lock and cost more per call than everything else on the fast path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from itertools import product
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from myria.building.model import Outcome
+from myria.errors import PortInUse
+from myria.monitoring.catalogue import BY_NAME
+from myria.monitoring.figures import Figures, TenantFigures
+from myria.planning.validation import RULE_NAMES
+
+logger = logging.getLogger(__name__)
+
+BUILD_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Upper bounds of the buckets of builds' durations, as the migration that counts them has them."""
+
+TRIGGERS: Final = ("inactivity", "manual", "tail_threshold")
+OUTCOMES: Final = tuple(sorted(Outcome))
+PHASES: Final = ("compile", "queue", "start")
+MOVES: Final = ("publish", "rollback")
+PAUSES: Final = ("held_snapshot", "other", "rollback")
+STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
+OTHER: Final = "other"
+"""The label of what was not foreseen: labels stay bounded."""
+
+_SCRAPE_S: Final = 5.0
+
+Values = Mapping[tuple[str, ...], float]
+"""Numbers by the values of the labels, in the catalogue's order."""
+
+
+class Tally:
+    """A histogram that only its event loop touches."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return the cumulative buckets as prometheus-client wants them."""
+        return _cumulative(self.bounds, self.counts)
+
+
+def counter(name: str, values: Values) -> Metric:
+    """Return a counter of the catalogue; `values` by its labels' values, in the catalogue's order."""
+    told = BY_NAME[name]
+    family = CounterMetricFamily(name.removesuffix("_total"), told.meaning, labels=told.labels)
+    for labels, value in sorted(values.items()):
+        family.add_metric(labels, value)
+    return family
+
+
+def gauge(name: str, values: Values | float, *, by_tenant: bool = False) -> Metric:
+    """Return a gauge of the catalogue; a plain number when it has no labels. `by_tenant` adds the label `tenant`."""
+    told = BY_NAME[name]
+    labels = (*told.labels, "tenant") if by_tenant else told.labels
+    family = GaugeMetricFamily(name, told.meaning, labels=labels)
+    for key, value in sorted(values.items()) if isinstance(values, Mapping) else [((), values)]:
+        family.add_metric(key, value)
+    return family
+
+
+def histogram(name: str, tallies: Mapping[tuple[str, ...], Tally]) -> Metric:
+    """Return a histogram of the catalogue."""
+    told = BY_NAME[name]
+    family = HistogramMetricFamily(name, told.meaning, labels=told.labels)
+    for labels, tally in sorted(tallies.items()):
+        family.add_metric(labels, tally.buckets(), tally.total)
+    return family
+
+
+def about_process(plane: str, *, database_up: bool) -> Iterator[Metric]:
+    """Yield what every process tells of itself."""
+    yield gauge("myria_build_info", {(metadata.version("myria"), plane): 1.0})
+    yield gauge("myria_database_up", float(database_up))
+
+
+def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iterator[Metric]:
+    """Yield what PostgreSQL told; nothing when it did not answer, so that no old number is taken for a new one."""
+    if figures is None:
+        return
+    yield gauge("myria_tenants", len(figures.tenants))
+    yield gauge("myria_log_events", figures.last_event_seq)
+    yield gauge("myria_log_bytes", figures.log_bytes)
+    yield gauge("myria_database_bytes", figures.database_bytes)
+    yield from _about_tenants(figures.tenants, tenant_label)
+    yield gauge("myria_builds", {("queued",): figures.queued, ("running",): figures.running})
+    yield gauge("myria_oldest_queued_build_seconds", figures.oldest_queued_s)
+    yield gauge("myria_oldest_running_build_seconds", figures.oldest_running_s)
+    yield gauge("myria_snapshots", {(one,): figures.snapshots.get(one, 0) for one in STATUSES})
+    yield from _totals(figures.totals)
+
+
+def text_of(families: Iterable[Metric]) -> bytes:
+    """Return Prometheus' text format, version 0.0.4."""
+    return generate_latest(_registry(lambda: families))
+
+
+@contextmanager
+def scraped(
+    host: str, port: int, families: Callable[[], Awaitable[Iterable[Metric]]], *, process: bool
+) -> Iterator[int]:
+    """Answer scrapes on a port of its own for the block; yield the port, which is a free one for 0.
+
+    The families are made on the event loop that runs here, so nothing needs a lock; a loop that stands still fails the
+    scrape within seconds. `process` adds what the operating system knows of this process.
+
+    Raises:
+        PortInUse: another program listens there.
+    """
+    loop = asyncio.get_running_loop()
+
+    async def made() -> list[Metric]:
+        return list(await families())
+
+    def collect() -> Iterable[Metric]:
+        return asyncio.run_coroutine_threadsafe(made(), loop).result(_SCRAPE_S)
+
+    registry = _registry(collect)
+    if process:
+        ProcessCollector(registry=registry)
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise PortInUse(f"port {port} on {host} is in use; set operator.metrics_port", host=host, port=port) from error
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(1.0)
+
+
+def _registry(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(_Collector(collect))
+    return registry
+
+
+class _Collector:
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self.collect = collect
+
+    def describe(self) -> list[Metric]:
+        return []
+
+
+def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iterator[Metric]:
+    by_pause = {
+        flag: [one for one in tenants if (one.paused_reason is not None) is paused]
+        for flag, paused in (("false", False), ("true", True))
+    }
+    waiting = [one for one in tenants if one.tail_events and one.snapshot_age_s is not None]
+    if tenant_label:
+        tails: Values = {(one.tenant,): one.tail_events for one in tenants}
+        lags: Values = {(flag, one.tenant): one.lag_s for flag, some in by_pause.items() for one in some}
+        ages: Values = {(one.tenant,): one.snapshot_age_s or 0.0 for one in waiting}
+        successes: Values = {(one.tenant,): one.succeeded_at for one in tenants}
+        yield gauge("myria_tail_events", tails, by_tenant=True)
+        yield gauge("myria_memory_lag_seconds", lags, by_tenant=True)
+        yield gauge("myria_snapshot_age_seconds", ages, by_tenant=True)
+        yield gauge("myria_last_build_success_timestamp_seconds", successes, by_tenant=True)
+    else:
+        yield gauge("myria_tail_events", sum(one.tail_events for one in tenants))
+        yield gauge(
+            "myria_memory_lag_seconds",
+            {(flag,): max((one.lag_s for one in some), default=0.0) for flag, some in by_pause.items()},
+        )
+        yield gauge("myria_snapshot_age_seconds", max((one.snapshot_age_s or 0.0 for one in waiting), default=0.0))
+        yield gauge(
+            "myria_last_build_success_timestamp_seconds", max((one.succeeded_at for one in tenants), default=0.0)
+        )
+    yield gauge(
+        "myria_tail_events_max",
+        {(flag,): max((one.tail_events for one in some), default=0) for flag, some in by_pause.items()},
+    )
+    reasons = [_known(one.paused_reason, PAUSES) for one in by_pause["true"]]
+    yield gauge("myria_tenants_paused", {(reason,): reasons.count(reason) for reason in PAUSES})
+    yield gauge("myria_oldest_pause_seconds", max((one.paused_s for one in by_pause["true"]), default=0.0))
+    yield gauge("myria_tenants_backing_off", sum(one.failures > 0 for one in tenants))
+
+
+def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
+    """Yield the counters; every label that can be foreseen is there from the start, for rates begin with a zero."""
+    finished: dict[tuple[str, ...], float] = dict.fromkeys(product(TRIGGERS, OUTCOMES), 0)
+    tasks: dict[tuple[str, ...], float] = {("done",): 0, ("degraded",): 0}
+    rules: dict[tuple[str, ...], float] = {(rule,): 0 for rule in (*RULE_NAMES, OTHER)}
+    moves: dict[tuple[str, ...], float] = {(kind,): 0 for kind in MOVES}
+    for (family, labels), amount in totals.items():
+        if family == "builds_finished":
+            finished[labels] = finished.get(labels, 0) + amount
+        elif family == "build_tasks":
+            tasks[labels] = tasks.get(labels, 0) + amount
+        elif family == "validation_failures":
+            rules[_known(labels[0], RULE_NAMES),] += amount
+        elif family == "pointer_moves":
+            moves[labels] = moves.get(labels, 0) + amount
+    yield counter("myria_builds_finished_total", finished)
+    yield _durations("myria_build_duration_seconds", totals, "build_duration", OUTCOMES)
+    yield _durations("myria_build_phase_duration_seconds", totals, "build_phase", PHASES)
+    yield counter("myria_build_tasks_total", tasks)
+    yield counter("myria_validation_failures_total", rules)
+    yield counter("myria_pointer_moves_total", moves)
+
+
+def _durations(
+    name: str, totals: Mapping[tuple[str, tuple[str, ...]], int], family: str, labels: Sequence[str]
+) -> Metric:
+    tallies: dict[tuple[str, ...], Tally] = {}
+    for label in labels:
+        tally = tallies[label,] = Tally(BUILD_SECONDS)
+        bounds = [str(bound) for bound in BUILD_SECONDS]
+        tally.counts = [totals.get((family, (label, bound)), 0) for bound in (*bounds, "+Inf")]
+        tally.total = totals.get((family, (label, "sum")), 0) / 1_000_000
+    return histogram(name, tallies)
+
+
+def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    running = 0
+    out = []
+    for bound, count in zip((*bounds, float("inf")), counts, strict=True):
+        running += count
+        out.append(("+Inf" if bound == float("inf") else str(float(bound)), float(running)))
+    return out
+
+
+def _known(label: str | None, known: Sequence[str]) -> str:
+    return label if label is not None and label in known else OTHER

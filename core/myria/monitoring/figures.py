@@ -1,0 +1,204 @@
+"""The memory's figures, read from PostgreSQL at a cost that does not grow with the log.
+
+Nothing that a figure needs is counted twice: of a long tail a reader remembers how far it has counted, and goes on from
+there. All of it is the work of few statements, asked at most every few seconds whoever scrapes, and less often when
+they take long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import asyncpg
+
+from myria import errors
+from myria.store.database import ALL_TENANTS, Connection, Database
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = (5.0, 60.0)
+"""Least and most seconds between two looks: as often as costs a hundredth of the time."""
+
+PATIENCE_S: Final = 2.0
+"""How long a scrape waits for a look; the look itself may go on."""
+
+COUNTED_AT_ONCE: Final = 200_000
+"""Events past what was counted before that one look counts at most, over all tenants."""
+
+_LEAST_COUNTED: Final = 500
+_SETTLED: Final = timedelta(seconds=60)
+"""Age after which no append with a lower number can still be under way: they are given up long before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantFigures:
+    """One tenant's memory. Times are seconds; `succeeded_at` is Unix time, 0 before the first success.
+
+    `tail_events` is a lower bound for a minute or so when a tail is longer than one look counts. `snapshot_age_s` is
+    None without an active snapshot, `paused_reason` None while automatic builds are not paused.
+    """
+
+    tenant: str
+    tail_events: int
+    lag_s: float
+    snapshot_age_s: float | None
+    paused_reason: str | None
+    paused_s: float
+    failures: int
+    succeeded_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All that one look found. Sizes are bytes; `totals` are sums for ever, by family and labels."""
+
+    tenants: tuple[TenantFigures, ...]
+    last_event_seq: int
+    log_bytes: int
+    database_bytes: int
+    queued: int
+    running: int
+    oldest_queued_s: float
+    oldest_running_s: float
+    snapshots: Mapping[str, int]
+    totals: Mapping[tuple[str, tuple[str, ...]], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """Of one tenant's tail: `counted` events count from the cutoff up to number `upto`, the first came `first_at`."""
+
+    cutoff: int
+    upto: int
+    counted: int = 0
+    first_at: datetime | None = None
+
+
+class FigureReader:
+    """Reads the figures of all tenants that its database role may name together, or of one."""
+
+    def __init__(self, database: Database, tenant: str = ALL_TENANTS) -> None:
+        self.up = False
+        """Whether the database answered when it was last asked."""
+        self._database = database
+        self._tenant = tenant
+        self._counted: dict[str, _Counted] = {}
+        self._figures: Figures | None = None
+        self._again_at = float("-inf")
+        self._looking: asyncio.Task[Figures | None] | None = None
+
+    async def latest(self) -> Figures | None:
+        """Return figures that are a few seconds old at most; None when the database does not answer.
+
+        Never waits longer than `PATIENCE_S`, and never raises for an outage.
+        """
+        if self._looking is None and time.monotonic() < self._again_at:
+            return self._figures
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="figures")
+        looking = self._looking
+        done, _ = await asyncio.wait({looking}, timeout=PATIENCE_S)
+        if not done:
+            self.up = False
+            return None
+        if self._looking is looking:
+            self._looking = None
+        self._figures = None if looking.cancelled() else looking.result()
+        return self._figures
+
+    async def close(self) -> None:
+        """End a look that is under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def read(self) -> Figures:
+        """Read everything now.
+
+        Raises:
+            MyriaError: the database is away, or not as it should be.
+        """
+        async with self._database.read(self._tenant) as connection:
+            tenants = await connection.fetch(sql("monitoring.tenants"))
+            tails = await self._tails(connection, tenants)
+            builds = await connection.fetchrow(sql("monitoring.builds"))
+            snapshots = await connection.fetch(sql("monitoring.snapshots"))
+            sizes = await connection.fetchrow(sql("monitoring.sizes"))
+            totals = await connection.fetch(sql("monitoring.totals"))
+        if builds is None or sizes is None:
+            raise errors.InternalError("a statement over everything gave no row")
+        return Figures(
+            tenants=tuple(_tenant(row, *tails[row["tenant_id"]]) for row in tenants),
+            last_event_seq=max((row["last_seq"] for row in tenants), default=0),
+            log_bytes=sizes["log_bytes"],
+            database_bytes=sizes["database_bytes"],
+            queued=builds["queued"],
+            running=builds["running"],
+            oldest_queued_s=max(0.0, builds["queued_s"]),
+            oldest_running_s=max(0.0, builds["running_s"]),
+            snapshots={row["status"]: row["snapshots"] for row in snapshots},
+            totals={(row["family"], tuple(row["labels"])): row["amount"] for row in totals},
+        )
+
+    async def _look(self) -> Figures | None:
+        started = time.monotonic()
+        figures = None
+        try:
+            figures = await self.read()
+            self.up = True
+        except errors.MyriaError as error:
+            self.up = not isinstance(error, errors.UnavailableError)
+            logger.info("no figures: %s", error.message, extra={"action": "figures_unread"})
+        except Exception:
+            self.up = False
+            logger.exception("the figures cannot be read", extra={"action": "figures_failed"})
+        now = time.monotonic()
+        self._again_at = now + min(max(LOOK_S[0], 100 * (now - started)), LOOK_S[1])
+        if figures is None:
+            self._again_at = now + LOOK_S[0]
+        return figures
+
+    async def _tails(
+        self, connection: Connection, tenants: Sequence[asyncpg.Record]
+    ) -> dict[str, tuple[int, datetime | None]]:
+        """Return each tenant's tail: how many events, and when the oldest of them was appended."""
+        known: dict[str, _Counted] = {}
+        for row in tenants:
+            before = self._counted.get(row["tenant_id"])
+            if before is None or before.cutoff != row["cutoff"]:
+                before = _Counted(cutoff=row["cutoff"], upto=row["cutoff"])
+            known[row["tenant_id"]] = before
+        found = {tenant: (one.counted, one.first_at) for tenant, one in known.items()}
+        news = {row["tenant_id"]: row["now"] for row in tenants if row["last_seq"] > known[row["tenant_id"]].upto}
+        if news:
+            limit = max(_LEAST_COUNTED, COUNTED_AT_ONCE // len(news))
+            after = [known[tenant].upto for tenant in news]
+            for row in await connection.fetch(sql("monitoring.tails"), list(news), after, limit):
+                tenant = row["tenant_id"]
+                before = known[tenant]
+                counted, first_at = before.counted + row["counted"], before.first_at or row["first_at"]
+                found[tenant] = (counted, first_at)
+                if row["looked_at"] == limit and row["last_at"] < news[tenant] - _SETTLED:
+                    known[tenant] = replace(before, upto=row["last_seq"], counted=counted, first_at=first_at)
+        self._counted = known
+        return found
+
+
+def _tenant(row: asyncpg.Record, tail: int, first_at: datetime | None) -> TenantFigures:
+    return TenantFigures(
+        tenant=row["tenant_id"],
+        tail_events=tail,
+        lag_s=max(0.0, (row["now"] - first_at).total_seconds()) if tail and first_at is not None else 0.0,
+        snapshot_age_s=max(0.0, row["snapshot_age_s"]) if row["snapshot_age_s"] is not None else None,
+        paused_reason=row["paused_reason"],
+        paused_s=max(0.0, row["paused_s"]) if row["paused_s"] is not None else 0.0,
+        failures=row["failures"],
+        succeeded_at=row["succeeded_at"] or 0.0,
+    )

@@ -1,0 +1,101 @@
+"""What the operator tells Prometheus: of itself as it works, and of memory and builds out of PostgreSQL.
+
+Builds are short-lived, so nobody could scrape their pods: the database remembers for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from myria.monitoring.exposition import OTHER, Tally, about_memory, about_process, counter, gauge, histogram
+from myria.monitoring.figures import FigureReader
+from myria_operator import reasons
+from myria_operator.facts import Rebuild
+
+SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+_REASONS: Final = tuple(
+    sorted(
+        value
+        for name, value in vars(reasons).items()
+        if name.isupper() and isinstance(value, str) and value not in reasons.CONDITION_TYPES
+    )
+)
+
+
+class OperatorMetrics:
+    """Everything one operator measures.
+
+    Args:
+        figures: reads the memory's figures.
+        requests: made to the API server so far, by verb, resource and code; the API client counts.
+        tenant_label: whether tenants have series of their own.
+    """
+
+    def __init__(self, figures: FigureReader, requests: Counter[tuple[str, ...]], *, tenant_label: bool) -> None:
+        self._figures = figures
+        self._requests = requests
+        self._tenant_label = tenant_label
+        self._passes: dict[tuple[str, ...], Tally] = {(outcome,): Tally(SECONDS) for outcome in ("ok", "retry")}
+        self._latency = Tally(SECONDS)
+        self._heard: dict[str, float] = {}
+        self._swept_at = 0.0
+        self._rebuilds: Counter[str] = Counter()
+
+    def heard(self, name: str) -> None:
+        """Note that a watch told of a resource; its latency ends with the next pass that succeeds."""
+        self._heard.setdefault(name, time.monotonic())
+
+    def timed(self, work: Callable[[str], Awaitable[float | None]]) -> Callable[[str], Awaitable[float | None]]:
+        """Return the same work, measured."""
+
+        async def measured(name: str) -> float | None:
+            began = time.monotonic()
+            heard_at = self._heard.pop(name, None)
+            try:
+                again = await work(name)
+            except Exception:
+                self._passes["retry",].observe(time.monotonic() - began)
+                if heard_at is not None:
+                    self._heard[name] = heard_at
+                raise
+            now = time.monotonic()
+            self._passes["ok",].observe(now - began)
+            if heard_at is not None:
+                self._latency.observe(now - heard_at)
+            return again
+
+        return measured
+
+    def swept(self, rebuilds: Iterable[Rebuild]) -> None:
+        """Note that a sweep has succeeded, and the resources it saw."""
+        self._swept_at = time.time()
+        found = (str(one.condition(reasons.SUCCEEDED).get("reason", reasons.PENDING)) for one in rebuilds)
+        self._rebuilds = Counter(reason if reason in _REASONS else OTHER for reason in found)
+
+    async def families(self, *, queue_length: int, idle_s: float) -> list[Metric]:
+        """Return everything, after looking at the database if the last look is old."""
+        figures = await self._figures.latest()
+        return [
+            *about_process("control", database_up=self._figures.up),
+            *self._own(queue_length, idle_s),
+            *about_memory(figures, tenant_label=self._tenant_label),
+        ]
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        await self._figures.close()
+
+    def _own(self, queue_length: int, idle_s: float) -> Iterator[Metric]:
+        yield histogram("myria_operator_reconcile_duration_seconds", self._passes)
+        yield gauge("myria_operator_queue_length", queue_length)
+        yield histogram("myria_operator_event_latency_seconds", {(): self._latency})
+        yield counter("myria_operator_api_requests_total", self._requests)
+        yield gauge("myria_operator_last_progress_timestamp_seconds", time.time() - idle_s)
+        yield gauge("myria_operator_last_sweep_timestamp_seconds", self._swept_at)
+        yield gauge("myria_operator_rebuilds", {(reason,): self._rebuilds[reason] for reason in (*_REASONS, OTHER)})

@@ -1,0 +1,88 @@
+"""Whether this process may be sent requests: it is not on its way out, and the database is there with our schema."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from myria.errors import DatabaseUnavailable, InternalError, MyriaError, UnavailableError
+
+LOOK_TIMEOUT_S = 2.0
+"""How long an answer about readiness waits for the database."""
+
+
+class Readiness:
+    """What /readyz says, and why.
+
+    A database that goes away leaves the process ready for `grace_s` seconds: during a failover every process would
+    otherwise be taken out of service at once, and callers get refused connections where they could get a coded error
+    that says "retry". Before the database has answered for the first time, and with a schema that is not this
+    program's, there is no such grace.
+
+    Args:
+        ask: returns when the database answers and has this program's schema; raises a MyriaError.
+        grace_s: seconds.
+    """
+
+    def __init__(self, ask: Callable[[], Awaitable[None]], *, grace_s: float) -> None:
+        self.draining = False
+        """Set once the process is on its way out; nothing unsets it."""
+        self._ask = ask
+        self._grace_s = grace_s
+        self._looking: asyncio.Task[MyriaError | None] | None = None
+        self._looked_at = float("-inf")
+        self._ready_at = float("-inf")
+        self._error: MyriaError | None = DatabaseUnavailable("the database has not been asked yet")
+
+    @property
+    def database_up(self) -> bool:
+        """Whether the database answered when it was last asked, whatever it said."""
+        return not isinstance(self._error, UnavailableError)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests should be sent here."""
+        return not self.draining and self.refusal is None
+
+    @property
+    def refusal(self) -> MyriaError | None:
+        """What is wrong with the database, None when nothing is or not for long."""
+        if self._error is not None and not self.database_up and time.monotonic() - self._ready_at < self._grace_s:
+            return None
+        return self._error
+
+    async def look(self, *, max_age_s: float = 0.0) -> None:
+        """Ask the database, unless it was asked `max_age_s` ago; never waits longer than `LOOK_TIMEOUT_S`."""
+        if self._looking is None:
+            if time.monotonic() - self._looked_at < max_age_s:
+                return
+            self._looking = asyncio.create_task(self._answer(), name="readiness")
+        looking = self._looking
+        done, _ = await asyncio.wait({looking}, timeout=LOOK_TIMEOUT_S)
+        if not done:
+            self._error = DatabaseUnavailable(f"the database did not answer within {LOOK_TIMEOUT_S:g} s")
+            return
+        if self._looking is looking:
+            self._looking = None
+            self._looked_at = time.monotonic()
+            self._error = looking.result()
+            if self._error is None:
+                self._ready_at = self._looked_at
+
+    async def close(self) -> None:
+        """End a look that is under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _answer(self) -> MyriaError | None:
+        try:
+            await self._ask()
+        except MyriaError as error:
+            return error
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the process is not ready
+            return InternalError(f"the database could not be asked: {error or type(error).__name__}")
+        return None

@@ -1,0 +1,103 @@
+"""Programs that find another schema than theirs at their start: they wait for it, and say so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from myria import errors
+from myria.store.database import Database as Pool
+from myria.store.schema import migrate
+from myria.store.waiting import until_current
+from tests.support.postgres import Database, Databases
+from tests.support.processes import Spawner, free_port, wait_until
+
+
+@pytest.fixture
+def empty(databases: Databases) -> Iterator[Database]:
+    """A database without a schema."""
+    one = databases.create_empty()
+    yield one
+    databases.drop(one)
+
+
+async def test_a_current_schema_is_not_waited_for(database: Database) -> None:
+    """Looking once is enough."""
+    async with Pool(database.operator_dsn) as pool:
+        await until_current(pool, 0)
+
+
+async def test_without_a_wait_it_is_refused(empty: Database) -> None:
+    """The message says what to do."""
+    async with Pool(empty.dsn) as pool:
+        with pytest.raises(errors.SchemaOutdated, match="myria migrate"):
+            await until_current(pool, 0)
+
+
+async def test_it_goes_on_once_somebody_has_migrated(empty: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """One line says what is waited for, another that it came; nothing is migrated by who waits."""
+    caplog.set_level(logging.INFO, "myria.store.waiting")
+    async with Pool(empty.dsn) as pool:
+        waiting = asyncio.create_task(until_current(pool, 30))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await migrate(empty.dsn)
+        await asyncio.wait_for(waiting, 5)
+    said = [record.__dict__["action"] for record in caplog.records]
+    assert said == ["schema_awaited", "schema_current"]
+
+
+async def test_the_wait_is_bounded(empty: Database) -> None:
+    """Then it ends with what is wrong; also when it is the database that is away."""
+    async with Pool(empty.dsn) as pool:
+        with pytest.raises(errors.SchemaOutdated):
+            await until_current(pool, 0.3)
+    async with Pool("postgresql://nobody@127.0.0.1:1/nothing") as pool:
+        with pytest.raises(errors.DatabaseUnavailable):
+            await until_current(pool, 0.3)
+
+
+async def test_a_newer_schema_is_refused_at_once(database: Database) -> None:
+    """An older program never becomes newer by waiting."""
+    async with Pool(database.superuser_dsn) as pool:
+        async with pool.connection() as connection:
+            await connection.execute("INSERT INTO myria.schema_migrations VALUES (9999, 'future', 'x')")
+        began = time.monotonic()
+        with pytest.raises(errors.SchemaTooNew):
+            await until_current(pool, 30)
+        assert time.monotonic() - began < 5
+
+
+def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
+    """It is alive, not ready, becomes ready without a restart, leaves on SIGTERM with status 0."""
+    port = free_port()
+    server = spawn.python(
+        *("-m", "myria_cli.main", "serve", "--dsn", empty.dsn, "--port", str(port)),
+        env={"MYRIA_MIGRATE_WAIT_S": "60", "MYRIA_MCP_LINGER_S": "0.2"},
+    )
+    server.wait_for("waiting up to", 30)
+    assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
+    unready = httpx.get(f"http://127.0.0.1:{port}/readyz")
+    assert (unready.status_code, unready.json()["error"]["code"]) == (503, "schema_outdated")
+    asyncio.run(migrate(empty.dsn))
+    wait_until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200, 10, "readiness")
+    server.signal(signal.SIGTERM)
+    assert server.wait(20) == 0, server.output()
+
+
+def test_programs_end_when_the_schema_does_not_come(empty: Database, spawn: Spawner) -> None:
+    """Server and builder end with the status of an outdated schema, and its sentence."""
+    env = {"MYRIA_MIGRATE_WAIT_S": "1"}
+    started = [
+        spawn.python("-m", "myria_cli.main", "serve", "--dsn", empty.dsn, "--port", "0", env=env),
+        spawn.python("-m", "myria_cli.main", "build", "--dsn", empty.dsn, "--build", "bld_x", env=env),
+    ]
+    for program in started:
+        assert program.wait(30) == errors.SchemaOutdated.exit_status, program.output()
+        assert "error[schema_outdated]" in program.output()

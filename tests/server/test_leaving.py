@@ -1,0 +1,173 @@
+"""Readiness, and how a serving process leaves: it says so, serves on, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import asyncpg
+import httpx
+import pytest
+
+from myria import errors
+from myria.memory import Memory
+from myria.settings import McpSettings, Settings
+from myria_server import Departure, reserve_port, serve_http
+from myria_server.readiness import Readiness
+from tests.server.wire import Served, call, event, headers
+from tests.support.postgres import Database
+
+APPEND = "myria.append_event"
+
+
+class Asked:
+    """A database that answers what the test says."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.delay_s = 0.0
+        self.times = 0
+
+    async def __call__(self) -> None:
+        self.times += 1
+        await asyncio.sleep(self.delay_s)
+        if self.error is not None:
+            raise self.error
+
+
+async def test_readiness_begins_with_no() -> None:
+    """Before the database has answered once there is no grace."""
+    asked = Asked()
+    readiness = Readiness(asked, grace_s=60)
+    assert not readiness.ready
+    asked.error = errors.DatabaseUnavailable("away")
+    await readiness.look()
+    assert not readiness.ready
+    assert not readiness.database_up
+    asked.error = None
+    await readiness.look()
+    assert readiness.ready
+    assert readiness.database_up
+
+
+async def test_an_outage_has_a_grace_and_a_wrong_schema_has_none() -> None:
+    """A database that goes away leaves the process ready for a while; a schema that is not ours ends it at once."""
+    asked = Asked()
+    readiness = Readiness(asked, grace_s=0.2)
+    await readiness.look()
+    asked.error = errors.DatabaseUnavailable("away")
+    await readiness.look()
+    assert (readiness.ready, readiness.database_up) == (True, False)
+    await asyncio.sleep(0.25)
+    assert not readiness.ready
+    asked.error = None
+    await readiness.look()
+    asked.error = errors.SchemaOutdated("old")
+    await readiness.look()
+    assert (readiness.ready, readiness.database_up) == (False, True)
+
+
+async def test_a_database_that_hangs_holds_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everyone who asks gets an answer in time, and the database is asked once, not by each of them."""
+    monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", 0.1)
+    asked = Asked()
+    asked.delay_s = 0.5
+    readiness = Readiness(asked, grace_s=0)
+    began = time.monotonic()
+    await asyncio.gather(*(readiness.look() for _ in range(5)))
+    await readiness.look()
+    assert time.monotonic() - began < 0.4
+    assert not readiness.ready
+    assert asked.times == 1
+    await asyncio.sleep(0.5)
+    await readiness.look()
+    assert readiness.ready
+    await readiness.close()
+
+
+async def test_liveness_knows_no_database(served: Served) -> None:
+    """/livez and /healthz are the same, whatever else is wrong."""
+    served.server.app.readiness.draining = True
+    for path in ("/livez", "/healthz"):
+        assert (await served.client.get(path)).json() == {"status": "ok"}
+
+
+async def test_a_draining_server_answers_and_closes(served: Served) -> None:
+    """Every answer carries Connection: close, those of the fast path, of the SDK and of refusals alike."""
+    open_before = await served.client.get("/livez")
+    assert "connection" not in open_before.headers
+    served.server.app.readiness.draining = True
+    fast = await served.post(call(APPEND, event("a")), headers(APPEND))
+    listed = await served.post(call(APPEND, {}) | {"method": "tools/list", "params": {}}, headers(version="2025-06-18"))
+    refused = await served.post(b"{", headers(APPEND))
+    ready = await served.client.get("/readyz")
+    assert fast.json()["result"]["isError"] is False
+    for answer in (fast, listed, refused, ready):
+        assert answer.headers["connection"] == "close", answer.text
+    assert ready.json() == {"status": "draining"}
+
+
+@asynccontextmanager
+async def leaving(
+    database: Database, settings: Settings
+) -> AsyncIterator[tuple[httpx.AsyncClient, Departure, asyncio.Task[None]]]:
+    """Run a server as `myria serve` does."""
+    async with Memory(database.server_dsn, settings) as memory:
+        sock = reserve_port("127.0.0.1", 0)
+        departure, ready = Departure(), asyncio.Event()
+        address = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        task = asyncio.create_task(serve_http(memory, settings, sock=sock, departure=departure, ready=ready))
+        await ready.wait()
+        async with httpx.AsyncClient(base_url=address, timeout=10) as client:
+            yield client, departure, task
+        departure.ask()
+        departure.ask()
+        await asyncio.wait_for(task, 10)
+
+
+async def test_it_serves_on_and_then_ends(database: Database) -> None:
+    """Asked to go, readiness fails at once, calls and new connections are served for linger_s, then it is over."""
+    settings = replace(Settings(), mcp=McpSettings(linger_s=1.0))
+    async with leaving(database, settings) as (client, departure, task):
+        assert (await client.get("/readyz")).status_code == 200
+        began = time.monotonic()
+        departure.ask()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert (await client.get("/readyz")).status_code == 503
+        assert "myria_ready 0.0" in (await client.get("/metrics")).text
+        served = 0
+        while time.monotonic() - began < 0.9:
+            answer = await client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND))
+            assert answer.json()["result"]["isError"] is False
+            served += 1
+        assert served > 5
+        await asyncio.wait_for(task, 5)
+        assert 1.0 <= time.monotonic() - began < 3.0
+        with pytest.raises(httpx.ConnectError):
+            await client.get("/livez")
+
+
+async def test_a_second_word_makes_haste(database: Database) -> None:
+    """It neither lingers nor waits for a request that hangs."""
+    blocker = await asyncpg.connect(database.superuser_dsn)
+    settings = replace(Settings(), mcp=McpSettings(linger_s=60, drain_s=60))
+    async with leaving(database, settings) as (client, departure, task):
+        await client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND))
+        await blocker.execute("BEGIN; LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
+        hanging = asyncio.create_task(client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND)))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        departure.ask()
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        departure.ask()
+        await asyncio.wait_for(task, 5)
+        assert time.monotonic() - began < 3
+        await blocker.execute("ROLLBACK")
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+    await blocker.close()
