@@ -30,6 +30,7 @@ QUICK: Mapping[str, str] = {
     "MYRIA_BUILDER_TASK_LEASE_S": "3",
     "MYRIA_SERVICE_LOG_FORMAT": "json",
     "MYRIA_OPERATOR_PROBE_PORT": "0",
+    "MYRIA_OPERATOR_METRICS_PORT": "0",
 }
 """Settings of an operator that has little patience, and whose triggers are off unless a test says otherwise."""
 
