@@ -27,7 +27,8 @@ from myria.index import BlockNode, BlockView, build, decode
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
 from myria.planning.model import LEAF, Node, Participants, PlanEvent, Unit
 from myria.planning.scope import UnitSplitter, plan_unit
-from myria.planning.settings import PlannerSettings
+from myria.planning.settings import PlannerSettings, settings_digest
+from myria.planning.shaped import UnitShape, plan_shaped, unit_digest
 from myria.planning.trie import assemble
 from myria.scopes import canonical_participants, scope_key
 from myria.store.database import Connection, Database
@@ -50,7 +51,7 @@ CHECKS: Mapping[str, str] = {
     "coverage": "every event up to the cutoff that is not internal is in exactly one leaf of its scope",
     "search_blocks": "the search blocks hold exactly the scope's events, each under its leaf",
     "block_content": "every search block recomputes from its events, byte for byte",
-    "replan": "planning every scope anew gives the same root renderings",
+    "replan": "planning every scope anew, by its stored plans where it has some, gives the same root renderings",
 }
 """What each check proves, by its name; `block_content` and `replan` are the deep ones."""
 
@@ -466,7 +467,7 @@ class _Verification:
                 await self._block_content(content, views, name)
             if snapshot.planner_settings == fingerprint(self._settings):
                 with self._timed("replan") as replan:
-                    await self._replan(replan, scope, name)
+                    await self._replan(replan, scope, shape, name)
 
     async def _eligible(self, scope_id: int, cutoff: int) -> Seqs:
         parts = []
@@ -529,8 +530,9 @@ class _Verification:
             if len(docs) == len(view) and build(docs, nodes) != view.raw:
                 check.fail(f"{name}: search block {rendering.hex()} is not what its events give")
 
-    async def _replan(self, check: Check, scope: _Scope, name: str) -> None:
+    async def _replan(self, check: Check, scope: _Scope, shape: _Shape, name: str) -> None:
         check.examined += 1
+        plans = await self._unit_plans(scope)
         splitter = UnitSplitter(self._settings)
         units: list[Unit] = []
         cursor = self._connection.cursor(
@@ -541,8 +543,8 @@ class _Verification:
             read += 1
             if read % (4 * _STREAM_ROWS) == 0:
                 self._progress("replan", read, 0)
-            units.extend(self._plan(scope, splitter.feed(plan_event(row))))
-        units.extend(self._plan(scope, splitter.finish()))
+            units.extend(self._plan(scope, splitter.feed(plan_event(row)), plans, shape))
+        units.extend(self._plan(scope, splitter.finish(), plans, shape))
         root, _ = await assemble(
             None, set(), units, _NothingStored(), participants=scope.participants, settings=self._settings
         )
@@ -550,8 +552,26 @@ class _Verification:
             got = "nothing" if root is None else root.rendering_id.hex()
             check.fail(f"{name}: its root is {scope.root.hex()}, planning anew gives {got}")
 
-    def _plan(self, scope: _Scope, complete: Iterable[tuple[PlanEvent, ...]]) -> Iterator[Unit]:
+    async def _unit_plans(self, scope: _Scope) -> Mapping[bytes, str]:
+        """Return the stored plans of a scope's units, by unit."""
+        if await self._connection.fetchval(sql("verify.has_plans"), self._tenant) is None:
+            return {}
+        planner = settings_digest(self._settings)
+        rows = await self._connection.fetch(sql("llm.plans"), self._tenant, scope.scope_id, planner)
+        return {row["unit"]: row["plan"] for row in rows}
+
+    def _plan(
+        self, scope: _Scope, complete: Iterable[tuple[PlanEvent, ...]], plans: Mapping[bytes, str], shape: _Shape
+    ) -> Iterator[Unit]:
+        """Yield units planned anew: by the stored plan where the tree holds what that gives."""
         for events in complete:
+            plan = plans.get(unit_digest(events)) if plans else None
+            if plan is not None:
+                shaped = UnitShape.from_json(orjson.loads(plan))
+                nodes = plan_shaped(scope.participants, events, shaped, self._settings)
+                if nodes[-1].rendering_id in shape.level_of:
+                    yield Unit.of(nodes)
+                    continue
             yield Unit.of(plan_unit(scope.participants, events, self._settings))
 
 

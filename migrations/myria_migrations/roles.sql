@@ -33,15 +33,18 @@ GRANT INSERT, UPDATE ON myria.active_snapshots TO myria_server;
 GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_server;
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
+GRANT INSERT ON myria.llm_calls TO myria_server;
 
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
     myria.renderings, myria.search_blocks, myria.active_snapshots TO myria_builder;
 GRANT INSERT, UPDATE ON myria.tenants, myria.topics TO myria_builder;
-GRANT INSERT ON myria.pointer_moves TO myria_builder;
+GRANT INSERT ON myria.pointer_moves, myria.llm_calls, myria.unit_plans TO myria_builder;
+GRANT INSERT, UPDATE ON myria.build_units TO myria_builder;
 
 -- The control plane starts builds, fails dead ones and collects garbage.
 GRANT INSERT, UPDATE, DELETE ON myria.builds, myria.build_tasks, myria.rebuild_requests, myria.snapshots, myria.scope_roots,
     myria.nodes, myria.renderings, myria.search_blocks TO myria_operator;
+GRANT DELETE ON myria.llm_calls TO myria_operator;
 GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;

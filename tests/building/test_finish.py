@@ -123,14 +123,14 @@ async def test_a_bug_in_a_task_is_tried_again_and_then_fails_the_build(
     """What raises once is tried again; what raises three times fails the build, which backs off longer each time."""
     raised = 0
 
-    async def sometimes(*_: Any) -> Any:
+    async def sometimes(*_: Any, **named: Any) -> Any:
         nonlocal raised
         raised += 1
         if raised == 1:
             raise RuntimeError("once only")
-        return await honest(*_)
+        return await honest(*_, **named)
 
-    async def always(*_: Any) -> Any:
+    async def always(*_: Any, **__: Any) -> Any:
         raise RuntimeError("always")
 
     honest = compilation.compile_scope

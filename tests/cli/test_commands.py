@@ -14,7 +14,7 @@ from tests.support.postgres import Databases
 
 COMMANDS = (
     *("up", "demo", "serve", "build", "migrate", "rebuild", "snapshots", "show", "diff", "publish"),
-    *("rollback", "resume", "status", "query", "events", "import", "export", "verify", "version"),
+    *("rollback", "resume", "status", "query", "events", "import", "export", "verify", "version", "audit", "replay"),
 )
 
 

@@ -70,7 +70,11 @@ async def tenants_with_garbage(database: Database, retention: RetentionSettings)
     """Return the tenants for which `collect_garbage` would find something."""
     async with database.read(ALL_TENANTS) as connection:
         rows = await connection.fetch(
-            sql("collect.tenants"), retention.keep_snapshots, retention.min_archived_s, retention.keep_failed
+            sql("collect.tenants"),
+            retention.keep_snapshots,
+            retention.min_archived_s,
+            retention.keep_failed,
+            retention.llm_calls_s,
         )
     return [row["tenant_id"] for row in rows]
 
@@ -95,6 +99,7 @@ async def collect_garbage(database: Database, tenant: str, retention: RetentionS
         rows = await connection.fetch(sql("collect.builds_without_snapshot"), tenant, max(retention.keep_failed, 20))
     for row in rows:
         await _remove(database, tenant, row["build_id"], None, collected)
+    await _forget_calls(database, tenant, retention.llm_calls_s, collected)
     if collected.rows or collected.skipped:
         logger.info(
             "collected garbage",
@@ -106,6 +111,18 @@ async def collect_garbage(database: Database, tenant: str, retention: RetentionS
             },
         )
     return collected
+
+
+async def _forget_calls(database: Database, tenant: str, age_s: float, collected: Collected) -> None:
+    """Remove the audit of calls to a language model that is old enough, a batch at a time."""
+    while True:
+        async with database.write(tenant) as connection:
+            status = await connection.execute(sql("llm.prune_calls"), tenant, age_s, _ORPHANS_AT_ONCE)
+        removed = int(status.rpartition(" ")[2])
+        if removed:
+            collected.rows["llm_calls"] += removed
+        if removed < _ORPHANS_AT_ONCE:
+            return
 
 
 async def _sweep_roots(database: Database, tenant: str, collected: Collected) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from myria import errors
 from myria.building.blocks import OldBlocks, block_nodes, write_block
@@ -20,6 +21,7 @@ from myria.building.writing import TreeWriter
 from myria.planning.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import UnitSplitter, changed_units, plan_unit
 from myria.planning.settings import PlannerSettings
+from myria.planning.shaped import UnitShape, plan_shaped
 from myria.planning.trie import assemble
 from myria.planning.validation import Candidate, SourceEvent, Violation, validate
 from myria.store.clock import to_microseconds
@@ -51,31 +53,44 @@ class _OldTree:
     events: int
 
 
+class UnitShaper(Protocol):
+    """Who may say how a unit is divided, such as a model with its stored plans."""
+
+    def start_from(self, root: bytes | None) -> None:
+        """Hear which tree the scope has in the parent."""
+        ...
+
+    async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
+        """Return a shape that keeps every rule, None to leave the unit to the deterministic planner."""
+        ...
+
+
 async def compile_scope(
-    database: Database, build: RunningBuild, task: Task, settings: PlannerSettings, counts: Counter[str]
+    database: Database,
+    build: RunningBuild,
+    task: Task,
+    settings: PlannerSettings,
+    counts: Counter[str],
+    *,
+    shaper: UnitShaper | None = None,
 ) -> Compiled:
     """Compile one scope up to the build's cutoff and write everything but its root row.
 
     `counts` is kept up to date on the way: events, units and leaves planned, rows written by table, milliseconds by
-    phase.
+    phase. Without `shaper` every unit is planned deterministically.
 
     Raises:
         BuildInvalid: the plan breaks a rule of §12; nothing of it can be reached.
     """
-    work = _Work(database, build, task, settings, counts)
+    work = _Work(database, build, task, settings, counts, shaper=shaper)
     started = time.monotonic()
     if task.eligible is not None:
         counts["events_eligible"] = task.eligible
-    old = await work.old_tree()
-    new = await work.new_events(old) if old is not None and not build.is_full else None
-    if old is not None and new is not None:
-        root = await work.update(old, new) if new else None
-        if root is None:
-            return Compiled(root=old.root, blocks=old.blocks, changed=False)
-    else:
-        root = await work.plan()
-        if root is None:
-            return Compiled(root=None, blocks=[], changed=False)
+    old, root = await work.run()
+    if root is None:
+        return Compiled(
+            root=old.root if old is not None else None, blocks=old.blocks if old is not None else [], changed=False
+        )
     await work.flush()
     await work.validate_groups()
     blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
@@ -85,9 +100,48 @@ async def compile_scope(
     return Compiled(root=root.rendering_id, blocks=blocks, changed=changed)
 
 
+async def replay_scope(
+    database: Database, build: RunningBuild, task: Task, settings: PlannerSettings, *, shaper: UnitShaper | None
+) -> bytes | None:
+    """Return the root rendering that compiling a scope gives, all of whose nodes are stored already. Writes nothing.
+
+    Raises:
+        BuildInvalid: the plan breaks a rule of §12.
+        InternalError: a node of the tree is not stored.
+    """
+    writer = _NoWriter(database, build.tenant, task.scope_id)
+    work = _Work(database, build, task, settings, Counter(), shaper=shaper, writer=writer)
+    old, root = await work.run()
+    if root is None:
+        return old.root if old is not None else None
+    await work.validate_groups()
+    return root.rendering_id
+
+
+class _NoWriter(TreeWriter):
+    """Takes nodes and writes none."""
+
+    async def add(self, nodes: Sequence[Node]) -> None:
+        """Leave them."""
+
+    async def flush(self) -> None:
+        """There is nothing to write."""
+
+    async def add_block(self, rendering_id: bytes, block: bytes) -> None:
+        """Leave it."""
+
+
 class _Work:
     def __init__(
-        self, database: Database, build: RunningBuild, task: Task, settings: PlannerSettings, counts: Counter[str]
+        self,
+        database: Database,
+        build: RunningBuild,
+        task: Task,
+        settings: PlannerSettings,
+        counts: Counter[str],
+        *,
+        shaper: UnitShaper | None,
+        writer: TreeWriter | None = None,
     ) -> None:
         self._database = database
         self._build = build
@@ -96,10 +150,22 @@ class _Work:
         self._counts = counts
         self._events = ScopeEvents(database, build.tenant, task.scope_id, build.cutoff)
         self._tree = ScopeTree(database, build.tenant)
-        self._writer = TreeWriter(database, build.tenant, task.scope_id)
+        self._writer = writer or TreeWriter(database, build.tenant, task.scope_id)
+        self._shaper = shaper
         self._units: list[Unit] = []
         self._groups: list[Node] = []
         self._to_place: set[int] = set()
+
+    async def run(self) -> tuple[_OldTree | None, Outline | None]:
+        """Plan what must be planned; return the parent's tree, and the new root, None where nothing changes."""
+        old = await self.old_tree()
+        if self._shaper is not None:
+            self._shaper.start_from(old.root if old is not None else None)
+        new = await self.new_events(old) if old is not None and not self._build.is_full else None
+        if old is not None and new is not None:
+            return old, await self.update(old, new) if new else None
+        root = await self.plan()
+        return (old if root is not None else None), root
 
     async def old_tree(self) -> _OldTree | None:
         """Return the tree the scope has in the parent snapshot."""
@@ -205,7 +271,11 @@ class _Work:
             self._counts["units_planned"] += 1
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
-        nodes = plan_unit(self._task.participants, events, self._settings)
+        shape = await self._shaper.shape(events) if self._shaper is not None else None
+        if shape is None:
+            nodes = plan_unit(self._task.participants, events, self._settings)
+        else:
+            nodes = plan_shaped(self._task.participants, events, shape, self._settings)
         self._validate_unit(nodes, events)
         self._to_place.difference_update(event.event_seq for event in events)
         self._counts["events"] += len(events)

@@ -116,7 +116,8 @@ class RunningBuild:
 class Task:
     """One claimed scope of a build; `attempt` is the fencing token, `failures` how often its work raised before.
 
-    `eligible` is how many of its events in (parent cutoff, cutoff] count, None in a full build.
+    `eligible` is how many of its events in (parent cutoff, cutoff] count, None in a full build. `has_plans` tells that
+    the tenant has stored plans of a language model.
     """
 
     scope_id: int
@@ -124,3 +125,4 @@ class Task:
     attempt: int
     failures: int
     eligible: int | None
+    has_plans: bool = False

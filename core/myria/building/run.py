@@ -20,6 +20,7 @@ from myria.building.compilation import compile_scope
 from myria.building.finish import end_without_result, free_numbers, publish_or_hold, superseded, task_failure
 from myria.building.heartbeat import Heartbeat, Verdict
 from myria.building.model import Outcome, RunningBuild, Task
+from myria.building.shaping import LanguageModel, asked_model, unit_planner
 from myria.building.versions import fingerprint
 from myria.settings import Settings
 from myria.store.database import Database, PoolOptions
@@ -51,12 +52,12 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
     )
     away_since: float | None = None
     pause = 0.1
-    async with Database(dsn, options) as database:
+    async with Database(dsn, options) as database, asked_model(settings.llm) as model:
         with (
             tasks.worker() as name,
             Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat,
         ):
-            worker = _Worker(database, settings, tenant, build_id, name=name, heartbeat=heartbeat)
+            worker = _Worker(database, settings, tenant, build_id, name=name, heartbeat=heartbeat, model=model)
             while True:
                 try:
                     return await worker.run()
@@ -75,7 +76,15 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
 
 class _Worker:
     def __init__(
-        self, database: Database, settings: Settings, tenant: str, build_id: str, *, name: str, heartbeat: Heartbeat
+        self,
+        database: Database,
+        settings: Settings,
+        tenant: str,
+        build_id: str,
+        *,
+        name: str,
+        heartbeat: Heartbeat,
+        model: LanguageModel | None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -84,6 +93,7 @@ class _Worker:
         self._heartbeat = heartbeat
         self._planner = settings.planner.for_planner()
         self._name = name
+        self._model = model
         self.worked_at = time.monotonic()
 
     async def run(self) -> Outcome:
@@ -148,8 +158,10 @@ class _Worker:
             self._heartbeat.forget(work)
 
     async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
-        compiled = await compile_scope(self._database, build, task, self._planner, counts)
-        await tasks.finish(self._database, build, task, compiled, counts)
+        shaper = unit_planner(self._database, build, task, self._planner, model=self._model, counts=counts)
+        compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper)
+        reason = shaper.degraded_reason if shaper is not None else None
+        await tasks.finish(self._database, build, task, compiled, counts, degraded_reason=reason)
 
     async def _end(self, build: RunningBuild) -> Outcome | None:
         """End the build when nothing is left to do; None while other workers are busy."""

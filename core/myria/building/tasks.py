@@ -79,6 +79,7 @@ async def claim(database: Database, build: RunningBuild, name: str, lease_s: flo
         attempt=row["attempt"],
         failures=failures,
         eligible=row["eligible"],
+        has_plans=row["has_plans"],
     )
 
 
@@ -97,8 +98,16 @@ async def renew(database: Database, build: RunningBuild, task: Task, counts: Cou
     return renewed is not None
 
 
-async def finish(database: Database, build: RunningBuild, task: Task, compiled: Compiled, counts: Counter[str]) -> None:
-    """Commit a task: its root row, and that it is done.
+async def finish(
+    database: Database,
+    build: RunningBuild,
+    task: Task,
+    compiled: Compiled,
+    counts: Counter[str],
+    *,
+    degraded_reason: str | None = None,
+) -> None:
+    """Commit a task: its root row, and that it is done; `degraded_reason` says why a model did not help as it should.
 
     Raises:
         LeaseLost: another worker has the task, or the build has ended.
@@ -116,6 +125,7 @@ async def finish(database: Database, build: RunningBuild, task: Task, compiled: 
             task.attempt,
             compiled.root,
             orjson.dumps(dict(counts)).decode(),
+            degraded_reason,
         )
         if done is None:
             raise errors.LeaseLost(

@@ -494,6 +494,11 @@ def _said(quotes: Sequence[Quote], events: Sequence[PlanEvent]) -> list[str]:
     ]
 
 
+def legible(text: str) -> str:
+    """Return text as a label or summary may hold it: on one line, without control or directional characters."""
+    return _clean(text)
+
+
 def quoted(speaker: str | None, sentence: str) -> str:
     """Return a sentence as a summary quotes it, with who said it where that is known."""
     text = f"“{_clip(sentence, _SENTENCE_CHARACTERS)}”"

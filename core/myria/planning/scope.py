@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import TypeVar
 
 from myria.errors import InternalError
 from myria.planning.describe import describe_inner, describe_leaf, marker_text, quoted
@@ -46,6 +47,7 @@ _FIRST_PAGE = 64
 _MOST_PAGE = 2048
 
 _Child = tuple[Outline, tuple[bytes, ...]]
+T = TypeVar("T")
 
 
 def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: PlannerSettings) -> list[Node]:
@@ -85,7 +87,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
         if MAX_PART_LEVEL < level < UNIT_LEVEL:
             raise InternalError("a unit is too long for the ladder of levels", events=len(events))
         above: list[_Child] = []
-        for children in _balanced(row, settings.max_fan_out):
+        for children in balanced(row, settings.max_fan_out):
             outlines = [outline for outline, _ in children]
             leaf_ids = tuple(leaf_id for _, inner in children for leaf_id in inner)
             is_unit = level == UNIT_LEVEL
@@ -267,7 +269,7 @@ class _Region:
         return [UnitChanges(removed=tuple(removed), added=tuple(added))] if removed or added else []
 
 
-def _balanced(row: list[_Child], most: int) -> Iterator[list[_Child]]:
+def balanced(row: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     """Yield runs of neighbours, no longer than `most`, whose lengths differ by one at most."""
     groups = -(-len(row) // most)
     for index in range(groups):

@@ -142,7 +142,8 @@ WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = (
     LIMIT 1
     FOR UPDATE SKIP LOCKED)
 RETURNING t.scope_id, t.attempt, t.error, (t.counts->>'events_eligible')::bigint AS eligible,
-    (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = t.scope_id) AS participants;
+    (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = t.scope_id) AS participants,
+    coalesce((SELECT n.llm_planned_at IS NOT NULL FROM myria.tenants n WHERE n.tenant_id = $1), false) AS has_plans;
 
 -- name: renew_task
 UPDATE myria.build_tasks
@@ -174,7 +175,7 @@ WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND lease_until > 
 -- name: finish_task
 -- Compare-and-set on the lease's attempt, while the build still runs (the build lock is held): a zombie cannot commit.
 UPDATE myria.build_tasks t
-SET status = 'done', lease_until = NULL, root_rendering_id = $5, counts = $6::jsonb, error = NULL
+SET status = 'done', lease_until = NULL, root_rendering_id = $5, counts = $6::jsonb, error = NULL, degraded_reason = $7
 WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = $3 AND t.attempt = $4 AND t.status = 'pending'
   AND EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.status = 'running')
 RETURNING t.scope_id;

@@ -9,7 +9,12 @@ SELECT DISTINCT x.tenant_id FROM (
 WHERE (x.status = 'archived' AND x.rank > $1 AND x.archived_at < clock_timestamp() - make_interval(secs => $2))
    OR (x.status = 'superseded' AND x.activated_at IS NOT NULL)
    OR (x.status <> 'archived' AND (x.rank > $3 OR x.number IS NOT NULL))
-ORDER BY x.tenant_id;
+UNION
+SELECT n.tenant_id FROM myria.tenants n
+WHERE EXISTS (
+    SELECT FROM myria.llm_calls c
+    WHERE c.tenant_id = n.tenant_id AND c.created_at < clock_timestamp() - make_interval(secs => $4))
+ORDER BY tenant_id;
 
 -- name: expire
 -- Archived snapshots beyond what is kept, that no request or cursor can still be pinned to, that are neither what a

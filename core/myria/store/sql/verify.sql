@@ -190,3 +190,7 @@ WITH RECURSIVE reached AS (
 )
 SELECT count(*) FROM myria.renderings r
 WHERE r.tenant_id = $1 AND NOT EXISTS (SELECT FROM reached WHERE reached.rendering_id = r.rendering_id);
+
+-- name: has_plans
+-- Since when the tenant has stored plans of a language model, if it has.
+SELECT llm_planned_at FROM myria.tenants WHERE tenant_id = $1;

@@ -1,0 +1,165 @@
+"""`myria audit` and `replay`: what language models were asked, and builds repeated without them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.text import Text
+
+from myria.building.replay import Replay, replay
+from myria.memory import pool_options
+from myria.store import schema
+from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria_cli import console
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+
+PANEL = "Keep it well"
+DIFFERENT = 1
+
+_PREVIEW = 4_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "audit",
+        panel=PANEL,
+        examples="""
+myria audit
+
+myria audit --build bld_0198c1d2 --full
+
+myria audit --failed --json | jq '.calls[].outcome'
+""",
+    )
+    async def audit(
+        options: Options,
+        *,
+        build: Annotated[str | None, typer.Option("--build", metavar="BUILD", help="Only of this build.")] = None,
+        workflow: Annotated[str | None, typer.Option("--workflow", help="Only `build` or only `walk`.")] = None,
+        failed: Annotated[bool, typer.Option("--failed", help="Only calls whose reply could not be used.")] = False,
+        limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many, newest first.")] = 50,
+        full: Annotated[bool, typer.Option("--full", help="With prompts, replies and tool calls.")] = False,
+    ) -> None:
+        """Show the requests to language models: for whom, what they used and cost, how they ended.
+
+        Prompts and replies are there when llm.audit is `full`; credentials never are. See docs/llm.md.
+        """
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            async with database.read(options.tenant) as connection:
+                rows = await connection.fetch(sql("llm.calls"), options.tenant, build, workflow, failed, limit)
+        calls = [_call(row) for row in rows]
+        if options.json:
+            console.write_json({"calls": calls if full else [_short(call) for call in calls]})
+            return
+        _show(calls)
+        if full:
+            for call in calls:
+                _show_texts(call)
+
+    @command(
+        app,
+        "replay",
+        panel=PANEL,
+        examples="""
+myria replay bld_0198c1d2
+
+myria replay bld_0198c1d2 --json | jq .equal
+""",
+    )
+    async def replay_(
+        options: Options,
+        *,
+        build: Annotated[str, typer.Argument(metavar="BUILD", help="A build that ended with a snapshot.")],
+    ) -> int:
+        """Repeat a build from its stored plans against its retained parent, without any model, and compare the roots.
+
+        Nothing is written. Exit 1 when a scope gets another root.
+        """
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            repeated = await replay(database, options.tenant, build, settings.planner.for_planner())
+        if options.json:
+            console.write_json(repeated.to_json())
+        else:
+            _show_replay(repeated)
+        return 0 if repeated.is_equal else DIFFERENT
+
+
+def _call(row: Any) -> dict[str, Any]:
+    hashes = {name: row[name].hex() if row[name] is not None else None for name in ("prompt_sha256", "reply_sha256")}
+    return {
+        **dict(row),
+        **hashes,
+        "unit": row["unit"].hex() if row["unit"] is not None else None,
+        "mask": list(row["mask"]),
+        "mask_scopes": list(row["mask_scopes"]),
+        "tools": orjson.loads(row["tools"]),
+        "created_at": to_rfc3339(to_microseconds(row["created_at"])),
+    }
+
+
+def _short(call: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in call.items() if name not in ("prompt", "reply")}
+
+
+def _show(calls: list[dict[str, Any]]) -> None:
+    rows = []
+    for call in calls:
+        good = call["outcome"] == "ok"
+        rows.append(
+            (
+                call["created_at"][:19],
+                call["workflow"],
+                ", ".join(call["mask"]),
+                f"{call['round']}.{call['attempt']}",
+                f"{call['input_tokens']:,}",
+                f"{call['output_tokens']:,}",
+                f"{call['cost_microusd'] / 1e6:.4f}",
+                f"{call['latency_ms']:,}",
+                Text(call["outcome"], style="green" if good else "red"),
+                call["build_id"] or call["request_id"],
+            )
+        )
+    right = ("in", "out", "USD", "ms")
+    columns = ("at", "workflow", "for", "round", "in", "out", "USD", "ms", "outcome", "belongs to")
+    console.write(console.table(columns, rows, right=right))
+    spent = sum(call["cost_microusd"] for call in calls) / 1e6
+    console.say(f"{len(calls):,} calls, {spent:.4f} USD", "dim")
+
+
+def _show_texts(call: dict[str, Any]) -> None:
+    console.write(Text(f"\n{call['call_id']}  {call['model']}  {call['outcome']}", style="bold"))
+    if call["message"]:
+        console.write(Text(console.shown(call["message"]), style="red"))
+    for name in ("prompt", "reply"):
+        console.write(Text(f"{name}, {call[f'{name}_bytes']:,} bytes, sha256 {call[f'{name}_sha256']}", style="dim"))
+        if call[name]:
+            console.write(Text(console.shown(call[name])[:_PREVIEW]))
+    for tool in call["tools"]:
+        console.write(Text(console.shown(console.json_text(tool))[:_PREVIEW], style="cyan"))
+
+
+def _show_replay(repeated: Replay) -> None:
+    rows = [
+        (
+            Text("equal", style="green") if scope.is_equal else Text("DIFFERENT", style="bold red"),
+            ", ".join(scope.participants),
+            scope.root.hex()[:16] if scope.root is not None else None,
+            scope.again.hex()[:16] if scope.again is not None else None,
+        )
+        for scope in repeated.scopes
+    ]
+    console.write(console.table(("", "scope", "root", "again"), rows))
+    against = repeated.parent_snapshot_id or "nothing"
+    console.say(f"{repeated.build_id} against {against}: {len(rows):,} scopes", "dim")

@@ -1,0 +1,65 @@
+"""Where a language model comes into a build; without one, and without its stored plans, nothing of it is loaded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from myria.building.model import RunningBuild, Task
+from myria.planning.settings import PlannerSettings
+from myria.settings import LlmSettings
+from myria.store.database import Database
+
+if TYPE_CHECKING:
+    from myria.llm.builder import UnitPlanner
+    from myria.llm.model import LanguageModel
+else:
+    LanguageModel = UnitPlanner = object
+
+__all__ = ["LanguageModel", "asked_model", "unit_planner"]
+
+
+@asynccontextmanager
+async def asked_model(settings: LlmSettings) -> AsyncIterator[LanguageModel | None]:
+    """Lend the configured model, None where none is configured or builds do not ask it.
+
+    Raises:
+        ConfigurationError: the request template cannot be used.
+    """
+    if settings.template is None or not settings.build:
+        yield None
+        return
+    from myria.llm.model import LanguageModel as Configured  # noqa: PLC0415 - only where a model is asked
+
+    model = Configured.configured(settings)
+    try:
+        yield model
+    finally:
+        if model is not None:
+            await model.close()
+
+
+def unit_planner(
+    database: Database,
+    build: RunningBuild,
+    task: Task,
+    settings: PlannerSettings,
+    *,
+    model: LanguageModel | None,
+    counts: Counter[str],
+) -> UnitPlanner | None:
+    """Return who shapes the units of a task; None where neither a model nor one of its plans can have a say."""
+    if model is None and not task.has_plans:
+        return None
+    from myria.llm.builder import Job, UnitPlanner  # noqa: PLC0415 - only where a model is asked
+
+    job = Job(
+        tenant=build.tenant,
+        build_id=build.build_id,
+        cutoff=build.cutoff,
+        scope_id=task.scope_id,
+        participants=task.participants,
+    )
+    return UnitPlanner(database, job, settings, model=model, counts=counts)

@@ -1,0 +1,146 @@
+"""The record of every request to a provider: who asked, under which mask, what was said, shown, used and paid."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from myria.errors import MyriaError
+from myria.ids import new_id
+from myria.llm.client import Attempt
+from myria.llm.secrets import Redactor
+from myria.store.database import Database
+from myria.store.queries import sql
+
+Json = dict[str, Any]
+Workflow = Literal["build", "walk"]
+Detail = Literal["full", "hashed", "off"]
+
+logger = logging.getLogger(__name__)
+
+_MESSAGE_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a call belongs to; `participants` are the mask in force, `scopes` the scopes that it opens."""
+
+    workflow: Workflow
+    participants: tuple[str, ...]
+    scopes: tuple[int, ...]
+    build_id: str | None = None
+    scope_id: int | None = None
+    unit: bytes | None = None
+    request_id: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    call_id: str
+    round: int
+    attempt: Attempt
+    prompt: str
+    outcome: str
+    message: str
+    tools: list[Json] = field(default_factory=list)
+
+
+class Recorder:
+    """Keeps the calls of one workflow until they are written; `detail` says how much of their text."""
+
+    def __init__(self, origin: Origin, *, model: str, structure: str, detail: Detail, redactor: Redactor) -> None:
+        self._origin = origin
+        self._model = model
+        self._structure = structure
+        self._detail: Detail = detail
+        self._redactor = redactor
+        self._calls: list[_Call] = []
+
+    def call(self, round_: int, attempt: Attempt, new_messages: Sequence[Json]) -> None:
+        """Keep one request: its outcome, and the messages that the request before it did not have."""
+        self._calls.append(
+            _Call(
+                call_id=new_id("call"),
+                round=round_,
+                attempt=attempt,
+                prompt=orjson.dumps(list(new_messages)).decode(),
+                outcome=attempt.outcome,
+                message=attempt.message,
+            )
+        )
+
+    def refused(self, kind: str, message: str) -> None:
+        """Note that the newest reply could not be used."""
+        if self._calls:
+            self._calls[-1].outcome, self._calls[-1].message = kind, message
+
+    def tool(self, name: str, arguments: str, *, size: int, statements: Sequence[str], outcome: str = "ok") -> None:
+        """Note a tool that the newest reply called."""
+        if not self._calls:
+            return
+        said = {"arguments": self._shown(arguments)} if self._detail == "full" else {}
+        if self._detail == "hashed":
+            said = {"arguments_sha256": hashlib.sha256(arguments.encode()).hexdigest()}
+        self._calls[-1].tools.append(
+            {"name": self._shown(name[:100]), **said, "bytes": size, "sql": list(statements), "outcome": outcome}
+        )
+
+    async def write(self, database: Database, tenant: str) -> None:
+        """Write what is kept, and keep it no longer. The log says when that fails: the work itself goes on."""
+        calls, self._calls = self._calls, []
+        if not calls:
+            return
+        try:
+            async with database.write(tenant) as connection:
+                await connection.executemany(sql("llm.write_call"), [self._row(tenant, call) for call in calls])
+        except MyriaError as error:
+            logger.warning(
+                "%d calls to a model are missing in the audit: %s",
+                len(calls),
+                error.message,
+                extra={"action": "audit_lost", "tenant": tenant},
+            )
+
+    def _row(self, tenant: str, call: _Call) -> tuple[Any, ...]:
+        origin, attempt = self._origin, call.attempt
+        reply = attempt.reply.decode("utf-8", "replace")
+        texts: list[Any] = []
+        for text in (call.prompt, reply):
+            raw = text.encode("utf-8", "replace")
+            texts += [
+                self._shown(text) if self._detail == "full" else None,
+                hashlib.sha256(raw).digest() if self._detail != "off" else None,
+                len(raw),
+            ]
+        return (
+            tenant,
+            call.call_id,
+            origin.workflow,
+            origin.build_id,
+            origin.scope_id,
+            origin.unit,
+            origin.request_id,
+            call.round,
+            attempt.number,
+            list(origin.participants),
+            list(origin.scopes),
+            self._model,
+            self._structure,
+            *texts,
+            orjson.dumps(call.tools).decode(),
+            attempt.input_tokens,
+            attempt.output_tokens,
+            attempt.cost,
+            attempt.latency_ms,
+            call.outcome,
+            self._shown(call.message)[:_MESSAGE_CHARACTERS] or None,
+        )
+
+    def _shown(self, text: str) -> str:
+        """Return text without secrets, and without what PostgreSQL cannot store."""
+        return self._redactor.text(text).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

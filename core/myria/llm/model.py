@@ -1,0 +1,98 @@
+"""The configured model of one process: its provider, its limits, its counters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from myria.llm.audit import Origin, Recorder
+from myria.llm.budget import Limits, Meter
+from myria.llm.client import Provider
+from myria.llm.conversation import Conversation, Tool
+from myria.llm.meters import Meters
+from myria.llm.template import RequestTemplate
+from myria.settings import LlmSettings
+
+_MILLION = 1_000_000
+
+
+class LanguageModel:
+    """What workflows ask; one per process."""
+
+    def __init__(self, template: RequestTemplate, settings: LlmSettings) -> None:
+        self.settings = settings
+        self.meters = Meters()
+        self.provider = Provider(template, settings, self.meters)
+
+    @classmethod
+    def configured(cls, settings: LlmSettings, environ: Mapping[str, str] | None = None) -> LanguageModel | None:
+        """Return the model of the settings, None where no template is named.
+
+        Raises:
+            ConfigurationError: the template cannot be used.
+        """
+        if settings.template is None:
+            return None
+        return cls(RequestTemplate.load(settings.template, os.environ if environ is None else environ), settings)
+
+    @property
+    def name(self) -> str:
+        """The model's name in the template."""
+        return self.provider.template.model
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.provider.close()
+
+    def task_meter(self) -> Meter:
+        """Return the meter of one build task."""
+        settings = self.settings
+        return Meter(
+            Limits(
+                rounds=settings.task_calls,
+                calls=settings.task_calls,
+                tokens=settings.task_tokens,
+                bytes=settings.task_bytes,
+                seconds=settings.task_deadline_s,
+                cost=round(settings.task_usd * _MILLION),
+            )
+        )
+
+    def walk_meter(self) -> Meter:
+        """Return the meter of one walk."""
+        settings = self.settings
+        return Meter(
+            Limits(
+                rounds=settings.walk_rounds,
+                calls=settings.walk_rounds * (1 + settings.retries),
+                tokens=settings.walk_tokens,
+                bytes=settings.walk_bytes,
+                seconds=settings.walk_deadline_s,
+                cost=round(settings.walk_usd * _MILLION),
+            )
+        )
+
+    def recorder(self, origin: Origin) -> Recorder:
+        """Return what keeps the calls of one workflow for the audit."""
+        return Recorder(
+            origin,
+            model=self.name,
+            structure=self.settings.structure,
+            detail=self.settings.audit,
+            redactor=self.provider.redactor,
+        )
+
+    def conversation(
+        self, origin: Origin, *, instructions: str, tools: Sequence[Tool], meter: Meter, recorder: Recorder
+    ) -> Conversation:
+        """Return a conversation that has not begun."""
+        return Conversation(
+            self.provider,
+            workflow=origin.workflow,
+            structure=self.settings.structure,
+            instructions=instructions,
+            tools=tools,
+            repairs=self.settings.repairs,
+            meter=meter,
+            recorder=recorder,
+        )

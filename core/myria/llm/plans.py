@@ -1,0 +1,107 @@
+"""Shapes of units that were found valid, kept so that nobody asks for them again (trap 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from myria.planning.identity import leaf_node_id
+from myria.planning.model import Participants, PlanEvent
+from myria.planning.settings import PlannerSettings, settings_digest
+from myria.planning.shaped import UnitShape, plan_shaped, problems
+from myria.planning.validation import Candidate, SourceEvent, validate
+from myria.store.database import Database
+from myria.store.queries import sql
+
+
+class UnitPlans:
+    """The stored shapes of one scope under one planner."""
+
+    def __init__(
+        self, database: Database, tenant: str, *, scope_id: int, participants: Participants, settings: PlannerSettings
+    ) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._scope_id = scope_id
+        self._participants = participants
+        self._settings = settings
+        self._planner = settings_digest(settings)
+
+    async def find(self, unit: bytes, events: Sequence[PlanEvent]) -> UnitShape | None:
+        """Return the shape kept for a unit; one that breaks a rule today counts as none."""
+        async with self._database.read(self._tenant) as connection:
+            stored = await connection.fetchval(sql("llm.plan"), self._tenant, self._scope_id, unit, self._planner)
+        return None if stored is None else usable(stored, self._participants, events, self._settings)
+
+    async def keep(
+        self, unit: bytes, events: Sequence[PlanEvent], shape: UnitShape, *, model: str, build_id: str
+    ) -> UnitShape:
+        """Keep a valid shape; return the one that is kept, which is another's who was first."""
+        body = orjson.dumps(shape.to_json()).decode()
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(
+                sql("llm.write_plan"), self._tenant, self._scope_id, unit, self._planner, body, model, build_id
+            )
+            await connection.execute(sql("llm.note_plans"), self._tenant)
+            stored = await connection.fetchval(sql("llm.plan"), self._tenant, self._scope_id, unit, self._planner)
+        return usable(stored, self._participants, events, self._settings) or shape
+
+    async def note(self, build_id: str, unit: bytes, *, planned: bool, reason: str | None = None) -> None:
+        """Note how a build planned a unit, for its replay."""
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(
+                sql("llm.note_unit"), self._tenant, build_id, self._scope_id, unit, planned, reason
+            )
+
+    async def was_planned(self, build_id: str, unit: bytes) -> bool:
+        """Tell whether a build planned a unit by its stored shape."""
+        async with self._database.read(self._tenant) as connection:
+            return bool(await connection.fetchval(sql("llm.build_unit"), self._tenant, build_id, self._scope_id, unit))
+
+
+def usable(
+    stored: str, participants: Participants, events: Sequence[PlanEvent], settings: PlannerSettings
+) -> UnitShape | None:
+    """Return a stored shape, None when it breaks a rule."""
+    shape = UnitShape.from_json(orjson.loads(stored))
+    return None if broken_rules(shape, participants, events, settings) else shape
+
+
+def broken_rules(
+    shape: UnitShape,
+    participants: Participants,
+    events: Sequence[PlanEvent],
+    settings: PlannerSettings,
+    names: dict[str, str] | None = None,
+) -> list[str]:
+    """Return in words what is wrong with a shape: its own problems, else the rules of §12 that its nodes break."""
+    found = problems(shape, events, settings, names)
+    if found:
+        return found
+    nodes = plan_shaped(participants, events, shape, settings)
+    violations = validate(
+        Candidate(
+            participants=participants,
+            settings=settings,
+            root=nodes[-1].rendering_id,
+            nodes=nodes,
+            events=[
+                SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=participants)
+                for event in events
+            ],
+            scope_events=len(events),
+        )
+    )
+    called = {leaf_node_id(participants, leaf.events): f"leaf {at}" for at, leaf in enumerate(shape.leaves, 1)}
+    return [
+        f"{called.get(one.node_id or b'', 'the unit')} breaks {one.rule}: {_named(one.message, names)}"
+        for one in violations
+    ]
+
+
+def _named(message: str, names: dict[str, str] | None) -> Any:
+    for event_id, alias in (names or {}).items():
+        message = message.replace(event_id, alias)
+    return message

@@ -1,0 +1,91 @@
+-- name: write_call
+INSERT INTO myria.llm_calls (tenant_id, call_id, workflow, build_id, scope_id, unit, request_id, round, attempt, mask,
+                             mask_scopes, model, structure, prompt, prompt_sha256, prompt_bytes, reply, reply_sha256,
+                             reply_bytes, tools, input_tokens, output_tokens, cost_microusd, latency_ms, outcome, message)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20::jsonb, $21, $22, $23,
+        $24, $25, $26);
+
+-- name: calls
+-- The audit, newest first; nulls ask for all.
+SELECT call_id, workflow, build_id, scope_id, unit, request_id, round, attempt, mask, mask_scopes, model, structure,
+       prompt, prompt_sha256, prompt_bytes, reply, reply_sha256, reply_bytes, tools, input_tokens, output_tokens,
+       cost_microusd, latency_ms, outcome, message, created_at
+FROM myria.llm_calls
+WHERE tenant_id = $1 AND ($2::text IS NULL OR build_id = $2) AND ($3::text IS NULL OR workflow = $3)
+  AND (NOT $4 OR outcome <> 'ok')
+ORDER BY created_at DESC, call_id DESC
+LIMIT $5;
+
+-- name: prune_calls
+-- The next batch of calls that are too old.
+DELETE FROM myria.llm_calls c
+WHERE c.tenant_id = $1 AND c.call_id IN (
+    SELECT o.call_id FROM myria.llm_calls o
+    WHERE o.tenant_id = $1 AND o.created_at < clock_timestamp() - make_interval(secs => $2)
+    ORDER BY o.created_at LIMIT $3);
+
+-- name: topics
+-- Topics with their children's renderings, in the order asked for; only of the scopes in force.
+SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.is_unit,
+       r.events, r.leaves, r.first_at, r.last_at, s.participants
+FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
+JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
+WHERE r.scope_id = ANY ($3::bigint[])
+ORDER BY wanted.position;
+
+-- name: leaf_refs
+-- The references of one leaf, in their order; only of the scopes in force.
+SELECT ref.event_seq, ref.position, e.event_id, e.occurred_at, e.channel, e.type
+FROM myria.renderings r
+JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
+CROSS JOIN LATERAL unnest(n.event_seqs) WITH ORDINALITY AS ref (event_seq, position)
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = ref.event_seq AND e.scope_id = r.scope_id
+WHERE r.tenant_id = $1 AND r.rendering_id = $2 AND r.scope_id = ANY ($3::bigint[]) AND NOT e.internal
+ORDER BY ref.position;
+
+-- name: events
+-- Whole events of the scopes in force, in the order asked for.
+SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.internal,
+       s.participants
+FROM unnest($2::bigint[]) WITH ORDINALITY AS wanted (event_seq, position)
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted.event_seq
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+WHERE e.scope_id = ANY ($3::bigint[])
+ORDER BY wanted.position;
+
+-- name: plan
+SELECT plan FROM myria.unit_plans WHERE tenant_id = $1 AND scope_id = $2 AND unit = $3 AND planner = $4;
+
+-- name: plans
+-- Every plan of a scope under one planner.
+SELECT unit, plan FROM myria.unit_plans WHERE tenant_id = $1 AND scope_id = $2 AND planner = $3;
+
+-- name: write_plan
+-- The first valid plan of a unit stays: whoever comes later reads it.
+INSERT INTO myria.unit_plans (tenant_id, scope_id, unit, planner, plan, model, build_id)
+VALUES ($1, $2, $3, $4, $5::jsonb, $6, $7)
+ON CONFLICT DO NOTHING;
+
+-- name: note_plans
+-- From now on builds of this tenant look for stored plans; before, none does.
+UPDATE myria.tenants SET llm_planned_at = clock_timestamp() WHERE tenant_id = $1 AND llm_planned_at IS NULL;
+
+-- name: note_unit
+-- A task that is done again says again how it planned a unit.
+INSERT INTO myria.build_units (tenant_id, build_id, scope_id, unit, planned, reason)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (tenant_id, build_id, scope_id, unit) DO UPDATE SET planned = EXCLUDED.planned, reason = EXCLUDED.reason;
+
+-- name: build_unit
+SELECT planned FROM myria.build_units WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND unit = $4;
+
+-- name: build_tasks
+-- The scopes of a build with the roots it gave them.
+SELECT t.scope_id, s.participants, t.root_rendering_id, t.status, (t.counts->>'events_eligible')::bigint AS eligible,
+       EXISTS (SELECT FROM myria.build_units u WHERE u.tenant_id = $1 AND u.build_id = $2 AND u.scope_id = t.scope_id)
+           AS has_plans
+FROM myria.build_tasks t
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = t.scope_id
+WHERE t.tenant_id = $1 AND t.build_id = $2
+ORDER BY t.scope_id;
