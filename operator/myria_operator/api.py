@@ -241,7 +241,10 @@ class Api:
             ) from error
         self.answers[verb, resource, str(response.status)] += 1
         if response.status < 400:
-            answer: Json = json.loads(content)
+            try:
+                answer: Json = json.loads(content)
+            except ValueError as error:  # a load balancer's page, say
+                raise ClusterUnavailable(f"what answered to {verb} {resource} was no API server: {error}") from error
             return answer
         raise _refusal(response.status, content, verb, resource, response.headers.get("Retry-After"))
 
@@ -256,7 +259,9 @@ def _refusal(
     if not isinstance(answer, dict):
         answer = {}
     message = str(answer.get("message") or content[:300].decode("utf-8", "replace"))
-    if status == 429 or status >= 500:
+    # What is no Status is a gateway's word, or that of an API server which does not serve our kind yet: a 404 of theirs
+    # must never mean that a resource is gone.
+    if status == 429 or status >= 500 or answer.get("kind") != "Status":
         details: dict[str, Any] = {"status": status}
         if retry_after is not None and retry_after.isdecimal():  # the other form, a date, is not of API servers
             details["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)

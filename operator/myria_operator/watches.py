@@ -2,7 +2,9 @@
 
 kopf ends as a whole on answers it does not expect: an ERROR in a stream that is not 410, 410 or 404 as the status of a
 request, a stream that ends within a line, a 401. While it ends, it cancels every task of its event loop that began
-after it did. Neither may touch the queue, so all that this thread does is to hand over names.
+after it did. Neither may touch the queue, so all that this thread does is to hand over names. kopf's own way to its end
+may take for ever (it cancels what it then waits for), so its tasks are ended from here, and left behind where they do
+not.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ logger = logging.getLogger(__name__)
 _LONGEST_BACKOFF_S: Final = 5.0
 """Between two of kopf's requests, in seconds."""
 _LONGEST_WAIT_S: Final = 2.0
-"""Between two attempts to watch, in seconds; kopf's own end takes five. The list that follows finds what happened."""
+"""Between two attempts to watch, in seconds. The list that follows finds what happened meanwhile."""
+_PATIENCE_S: Final = 2.0
+"""For each part of kopf to end."""
 _SETTLED_S: Final = 30.0
 """Watches that went well for so long begin anew with a short wait."""
 
@@ -55,7 +59,7 @@ class Watches:
         self._tell = tell
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     async def run(self) -> None:
         """Watch until cancelled.
@@ -78,19 +82,22 @@ class Watches:
             self._stopping.set()
             with self._lock:
                 if self._running is not None:
-                    there, watching = self._running
-                    there.call_soon_threadsafe(watching.cancel)
+                    there, stop = self._running
+                    there.call_soon_threadsafe(stop.set)
             await asyncio.to_thread(thread.join, 5.0)
 
     def _watch_on(self, tell: Callable[[str], None]) -> None:
         wait = 0.0
         while not self._stopping.wait(wait):
             began = time.monotonic()
+            loop = asyncio.new_event_loop()
+            error: BaseException | None = None
             try:
-                asyncio.run(self._watch(tell))
-                error: BaseException | None = None
+                loop.run_until_complete(self._watch(tell))
             except (Exception, asyncio.CancelledError) as ended:  # noqa: BLE001 - whatever it is, it is told of below
                 error = ended
+            finally:
+                loop.close()  # and not asyncio.run: that would wait for whatever did not end
             if self._stopping.is_set():
                 return
             wait = 0.2 if time.monotonic() - began > _SETTLED_S else min(max(0.2, wait * 2), _LONGEST_WAIT_S)
@@ -102,21 +109,25 @@ class Watches:
             )
 
     async def _watch(self, tell: Callable[[str], None]) -> None:
-        # No stop flag: kopf would wait for its waiter for five seconds at every end.
-        watching = asyncio.create_task(
-            kopf.operator(
+        stop = asyncio.Event()
+        with self._lock:
+            self._running = asyncio.get_running_loop(), stop
+            if self._stopping.is_set():
+                stop.set()
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        roots = {
+            *await kopf.spawn_tasks(
                 registry=self._registry(tell), settings=_settings(), standalone=True, namespaces=[self._namespace]
             )
-        )
-        with self._lock:
-            self._running = asyncio.get_running_loop(), watching
-            if self._stopping.is_set():
-                watching.cancel()
+        }
         try:
-            await watching
+            done, _ = await asyncio.wait({stopped, *roots}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
         finally:
             with self._lock:
                 self._running = None
+            await _end(roots)
 
     def _registry(self, tell: Callable[[str], None]) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -143,6 +154,19 @@ class Watches:
                     tell(owner["name"])
 
         return registry
+
+
+async def _end(roots: set[asyncio.Task[None]]) -> None:
+    """End kopf: the streams first, which its orchestrator forgets when it fails, then its root tasks, then the rest."""
+    for chosen in (lambda one: one.get_name().startswith("watcher for"), lambda one: one in roots, lambda _one: True):
+        tasks = {one for one in asyncio.all_tasks() if one is not asyncio.current_task() and chosen(one)}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE_S)
+    for task in roots:
+        if task.done() and not task.cancelled():
+            task.exception()  # told of already
 
 
 def _settings() -> kopf.OperatorSettings:

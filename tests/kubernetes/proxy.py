@@ -33,14 +33,15 @@ _STATUSES: Mapping[str, tuple[int, str]] = {
     "503": (503, "ServiceUnavailable"),
     "504": (504, "Timeout"),
 }
-_ANY = ("429", "500", "502", "503", "504", "drop", "hang", "page")
+_ANY = ("429", "500", "502", "503", "504", "drop", "hang", "page", "nonsense", "absent")
 _WRITES = ("409", "lost")
 _LISTS = ("410",)
 _WATCHES = ("410", "gone", "error", "half", "cut")
 FAULTS = sorted({*_ANY, *_WRITES, *_LISTS, *_WATCHES})
 """A status each; `drop`: the connection is closed; `hang`: it is silent for a while, then closed; `page`: 502 with a
-page instead of JSON; `lost`: the write happens, its answer is lost; `gone`, `error`: an ERROR in the stream, of a lost
-version or another one; `half`: a stream that ends within a line; `cut`: one that breaks off."""
+page instead of JSON; `nonsense`: 200 with one; `absent`: 404 as of a path that nobody serves; `lost`: the write
+happens, its answer is lost; `gone`, `error`: an ERROR in the stream, of a lost version or another one; `half`: a stream
+that ends within a line; `cut`: one that breaks off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +132,10 @@ class Proxy:
             return _refusal(fault, storm.retry_after_s)
         if fault == "page":
             return web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html")
+        if fault == "absent":
+            return web.Response(status=404, text="404 page not found\n")
+        if fault == "nonsense":
+            return web.Response(text="<html>Welcome</html>", content_type="text/html")
         if fault == "hang":
             await asyncio.sleep(storm.hang_s)
         if fault in {"drop", "hang"}:
@@ -150,8 +155,9 @@ class Proxy:
             self._streams.discard(relaying)
 
     async def _relay(self, request: web.Request, fault: str | None, storm: Storm) -> web.StreamResponse:
-        kept = {"Authorization", "Content-Type", "Accept", "User-Agent"}
+        kept = {"Authorization", "Content-Type", "Accept", "Accept-Encoding", "User-Agent"}
         headers = {name: value for name, value in request.headers.items() if name in kept}
+        headers.setdefault("Accept-Encoding", "identity")  # ours would be added, and its answer not be understood
         body = await request.read()
         url = f"{self._upstream}{request.path_qs}"
         try:
@@ -160,7 +166,7 @@ class Proxy:
                     await found.read()
                     return _dropped(request)
                 answer = web.StreamResponse(status=found.status)
-                for name in ("Content-Type", "Retry-After"):
+                for name in ("Content-Type", "Content-Encoding", "Retry-After"):
                     if name in found.headers:
                         answer.headers[name] = found.headers[name]
                 await answer.prepare(request)
