@@ -73,7 +73,7 @@ bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS choose
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write what is generated anew: pages of docs/ (settings, errors, tools), parts of the chart, Grafana's dashboards.
+docs: venv ## Write what is generated anew: pages of docs/ (settings, errors, tools, metrics), parts of the chart, Grafana's dashboards.
 	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python scripts/generate_chart.py
 	$(BIN)/python scripts/generate_dashboards.py
