@@ -157,16 +157,21 @@ def message(chosen: random.Random, people: Sequence[str], key: str) -> dict[str,
 
 
 async def mishap(one: Scene, seconds: float) -> None:
-    """Roll back and resume, and take the database away for some seconds."""
-    client = Client(one.ports["acme"])
+    """Roll back and build again, and take the database away for some seconds."""
     await asyncio.sleep(seconds * 0.35)
-    await client.call("rollback", {"reason": "a bad import"})
+    await say(one.ports["acme"], "rollback", {"reason": "a bad import"})
     await asyncio.sleep(seconds * 0.15)
-    await client.call("trigger_build", {"reason": "mended"})
+    await say(one.ports["acme"], "trigger_build", {"reason": "mended"})
     await asyncio.sleep(seconds * 0.2)
     await asyncio.to_thread(one.installation.stop_postgres)
     await asyncio.sleep(OUTAGE_S)
     await asyncio.to_thread(one.installation.start_postgres)
+
+
+async def say(port: int, tool: str, arguments: dict[str, Any]) -> None:
+    """Call a tool on a connection of its own."""
+    client = Client(port)
+    await client.call_until_answered(tool, arguments)
     client.hang_up()
 
 
