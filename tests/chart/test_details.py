@@ -292,16 +292,24 @@ def test_probes_are_where_the_programs_answer() -> None:
                     assert container[probe]["httpGet"]["port"] in ports
     server = rendered("default").pod("server").container("server")
     assert server["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert server["livenessProbe"]["httpGet"]["path"] != "/readyz"
+    assert server["livenessProbe"]["httpGet"]["path"] == server["startupProbe"]["httpGet"]["path"] == "/livez"
 
 
-@pytest.mark.parametrize("drain_s", [None, 0, 10, 42.5])
-def test_grace_periods_add_up(drain_s: float | None) -> None:
-    """The kubelet waits longer than a serving pod drains."""
-    values: dict[str, Any] = {} if drain_s is None else {"settings": {"mcp": {"drain_s": drain_s}}}
-    grace = render(values).pod("server").spec["terminationGracePeriodSeconds"]
-    assert grace >= (10 if drain_s is None else drain_s) + 10
-    assert grace < 120
+@pytest.mark.parametrize("given", [{}, {"drain_s": 0, "linger_s": 0}, {"drain_s": 42.5}, {"linger_s": 12}])
+def test_grace_periods_add_up(given: dict[str, float]) -> None:
+    """The kubelet waits longer than a serving pod lingers and drains, and not for ever."""
+    mcp = Settings.load(None, environ={f"MYRIA_MCP_{key.upper()}": str(value) for key, value in given.items()}).mcp
+    grace = render({"settings": {"mcp": given}}).pod("server").spec["terminationGracePeriodSeconds"]
+    assert mcp.linger_s + mcp.drain_s + 10 <= grace <= mcp.linger_s + mcp.drain_s + 12
+
+
+def test_whoever_needs_the_schema_waits_for_it_and_only_looks() -> None:
+    """Serving pods, operator and builds wait for migrations in the process; nobody but the migration migrates."""
+    pods = rendered("default")
+    for component, container in (("server", "server"), ("operator", "operator"), ("builder", "builder")):
+        assert environment(pods.pod(component), container)["MYRIA_MIGRATE_WAIT_S"] == "300"
+    migrating = [one["name"] for pod in pods.pods() for one in pod.containers if "migrate" in one["command"]]
+    assert migrating == ["migrate"]
 
 
 def test_one_pod_gets_no_budget_and_a_scaled_one_no_replicas() -> None:

@@ -155,7 +155,7 @@ migrate: myria_owner
 - myria
 - migrate
 - --wait
-- {{ .Values.operator.migrateWaitSeconds | quote }}
+- {{ .Values.migrations.waitSeconds | int | toString | quote }}
 {{- if and .Values.postgres.grantRoles (not (include "myria.singleDsn" .)) }}
 - --grant
 {{- end }}
@@ -175,15 +175,23 @@ migrate: myria_owner
 {{- concat $names .Values.server.allowedHosts | uniq | toJson -}}
 {{- end -}}
 
-{{/* Seconds a serving pod may need after SIGTERM: the drain, and time to end. */}}
-{{- define "myria.drainSeconds" -}}
-{{- $mcp := default (dict) .Values.settings.mcp -}}
-{{- $drain := 10 -}}
-{{- if hasKey $mcp "drain_s" -}}{{- $drain = $mcp.drain_s -}}{{- end -}}
-{{- ceil $drain | int -}}
+{{/* Variables of pods that wait for migrations, which others apply. */}}
+{{- define "myria.waitEnv" -}}
+- name: MYRIA_MIGRATE_WAIT_S
+  value: {{ .Values.migrations.waitSeconds | int | toString | quote }}
 {{- end -}}
 
-{{/* The profiles of tools that are offered, as a JSON array. */}}
+{{/* What the kubelet gives a serving pod after SIGTERM: it lingers, drains, and has ten seconds to end. */}}
+{{- define "myria.serverGraceSeconds" -}}
+{{- $mcp := default (dict) .Values.settings.mcp -}}
+{{- $linger := 5 -}}
+{{- $drain := 10 -}}
+{{- if hasKey $mcp "linger_s" -}}{{- $linger = $mcp.linger_s -}}{{- end -}}
+{{- if hasKey $mcp "drain_s" -}}{{- $drain = $mcp.drain_s -}}{{- end -}}
+{{- add (ceil $linger | int) (ceil $drain | int) 10 -}}
+{{- end -}}
+
+{{/* Whether somebody builds, and callers may ask for it: "true" or "". */}}
 {{- define "myria.canTrigger" -}}
 {{- $mcp := default (dict) .Values.settings.mcp -}}
 {{- $builder := default (dict) .Values.settings.builder -}}

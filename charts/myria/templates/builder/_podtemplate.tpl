@@ -20,7 +20,7 @@ template:
     containers:
       - name: builder
         command: [myria, build]
-        {{- $env := include "myria.dsnEnv" (dict "root" $ "plane" "builder") | fromYamlArray }}
+        {{- $env := concat (include "myria.dsnEnv" (dict "root" $ "plane" "builder") | fromYamlArray) (include "myria.waitEnv" . | fromYamlArray) }}
         {{- include "myria.container" (merge (dict "env" $env) $at) | nindent 8 }}
     {{- include "myria.volumes" $at | nindent 4 }}
 {{- end -}}
