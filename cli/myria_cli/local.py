@@ -67,6 +67,7 @@ async def household(
     """
     if place.embedded is None:
         await schema.migrate(place.owner)
+    await schema.adopt(place.owner)
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()
     tasks: list[asyncio.Task[None]] = []

@@ -1,32 +1,30 @@
-"""The advice of docs/operations-local.md about pg_dump, tried out."""
+"""Dumps, and what makes one of another server this one's own. The whole path is drilled in tests/drills."""
 
 from __future__ import annotations
 
-import re
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 from myria.contract.event import parse_event
 from myria.contract.limits import Limits
 from myria.contract.queries import EventNodesQuery
 from myria.memory import Memory
 from myria.settings import Settings
+from myria.store import schema
+from myria.store.database import Database as StoreDatabase
+from myria.verify import verify
 from myria_cli.embedded.account import server_account
 from myria_cli.embedded.find import find_binaries
+from tests.support.builds import build, rows
+from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database, Databases
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations-local.md"
 OTHER_CLUSTERS_XID = "4000000000"
-
-
-def advice() -> str:
-    """Return the SQL that the page tells to run after a restore."""
-    block = re.search(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None
-    return block[1].split("VACUUM")[0]
 
 
 async def remember(memory: Memory, *texts: str) -> None:
@@ -73,8 +71,8 @@ async def as_if_restored(dsn: str) -> None:
         await connection.close()
 
 
-async def test_what_the_page_says_to_run_makes_a_restored_tail_whole(database: Database) -> None:
-    """Without it new events are hidden; with it old and new ones are found, on every page."""
+async def test_adopting_makes_a_restored_tail_whole(database: Database) -> None:
+    """Before it, new events are hidden; after it all are found, on every page. A second time changes nothing."""
     async with Memory(database.server_dsn, Settings()) as memory:
         await remember(memory, "indexed", "restored one", "restored two")
         await as_if_restored(database.superuser_dsn)
@@ -83,9 +81,8 @@ async def test_what_the_page_says_to_run_makes_a_restored_tail_whole(database: D
         hidden, _ = await found(memory, None)
         assert "appended here" not in hidden
 
-    connection = await asyncpg.connect(database.superuser_dsn)
-    await connection.execute(advice())
-    await connection.close()
+    assert await schema.adopt(database.dsn) == 3
+    assert await schema.adopt(database.dsn) is None
 
     async with Memory(database.server_dsn, Settings()) as memory:
         seen: set[str] = set()
@@ -97,10 +94,47 @@ async def test_what_the_page_says_to_run_makes_a_restored_tail_whole(database: D
         assert cursor is None
 
 
-async def test_a_dump_needs_a_superuser_and_restores_every_event(
-    database: Database, databases: Databases, tmp_path: Path
+async def test_adopting_leaves_a_memory_alone_that_was_never_restored(database: Database) -> None:
+    """Cursors, builds and events of the server's own are none of its business."""
+    await append(database.server_dsn, conversation(60))
+    built = await build(database)
+    assert built.snapshot_id is not None
+    await append(database.server_dsn, [event(9999, "and one more")])
+    before = await rows(database, "SELECT event_seq, xid::text FROM myria.events ORDER BY event_seq")
+    assert await schema.adopt(database.dsn) is None
+    assert await rows(database, "SELECT event_seq, xid::text FROM myria.events ORDER BY event_seq") == before
+
+
+async def test_scans_of_a_restored_tail_are_bounded_as_before(database: Database) -> None:
+    """tail_xid of each snapshot lies past every event that it holds and before every one that it does not."""
+    for start in (0, 5000, 10000):
+        await append(database.server_dsn, conversation(40, seed=start + 1, start=start))
+        assert (await build(database)).outcome == "succeeded"
+    await append(database.server_dsn, [event(20000, "the tail")])
+    connection = await asyncpg.connect(database.superuser_dsn)
+    await connection.execute(
+        f"UPDATE myria.events SET xid = '{OTHER_CLUSTERS_XID}';"
+        f"UPDATE myria.snapshots SET tail_xid = '{OTHER_CLUSTERS_XID}'"
+    )
+    await connection.close()
+
+    assert await schema.adopt(database.dsn) == 121
+    wrong = await rows(
+        database,
+        "SELECT s.number, e.event_seq FROM myria.snapshots s JOIN myria.events e USING (tenant_id) "
+        "WHERE (e.event_seq > s.cutoff) <> (e.xid >= s.tail_xid)",
+    )
+    assert wrong == []
+    async with StoreDatabase(database.server_dsn) as store:
+        report = await verify(store, TENANT, Settings().planner.for_planner(), deep=True, all_snapshots=True)
+    assert not report.failed
+
+
+@pytest.mark.parametrize("who", ["owner", "superuser"])
+async def test_a_dump_as_the_pages_say_restores_every_event(
+    database: Database, databases: Databases, tmp_path: Path, who: str
 ) -> None:
-    """pg_dump refuses as the owner, who is bound by row-level security, and is complete as the superuser."""
+    """pg_dump refuses as the owner, who is bound by row-level security, until she names all tenants."""
     async with Memory(database.server_dsn, Settings()) as memory:
         await remember(memory, "one", "two", "three")
     file = tmp_path / "memory.dump"
@@ -110,18 +144,20 @@ async def test_a_dump_needs_a_superuser_and_restores_every_event(
     assert refused.returncode != 0
     assert "row-level security" in refused.stderr
 
+    named = {**os.environ, "PGOPTIONS": "-c myria.tenant=*"}
+    asked = ["--enable-row-security"] if who == "owner" else []
+    dsn = database.dsn if who == "owner" else database.superuser_dsn
     with file.open("wb") as out:
-        dumped = program("pg_dump", "--format=custom", f"--dbname={database.superuser_dsn}", stdout=out)
+        dumped = program("pg_dump", "--format=custom", *asked, f"--dbname={dsn}", stdout=out, env=named)
     assert dumped.returncode == 0, dumped.stderr
 
     other = databases.create_empty()
     try:
+        target = other.dsn if who == "owner" else other.superuser_dsn
         with file.open("rb") as dump:
-            restored = program("pg_restore", "--exit-on-error", f"--dbname={other.superuser_dsn}", stdin=dump)
+            restored = program("pg_restore", "--exit-on-error", f"--dbname={target}", stdin=dump)
         assert restored.returncode == 0, restored.stderr
-        connection = await asyncpg.connect(other.superuser_dsn)
-        await connection.execute(advice())
-        await connection.close()
+        await schema.adopt(other.dsn)
         async with Memory(other.server_dsn, Settings()) as memory:
             assert (await found(memory, None))[0] == {"one", "two", "three"}
     finally:

@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Awaitable, Callable
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.text import Text
@@ -31,6 +31,7 @@ from myria_cli.place import Place, opened
 from myria_migrations import migrations, roles_sql
 
 PANEL = "Keep it well"
+T = TypeVar("T")
 CHECK_FAILED = 1
 WAIT_S = 1.0
 """Seconds between two looks while `migrate --wait` waits."""
@@ -74,6 +75,9 @@ myria migrate --grant --wait 300 --dsn postgresql://owner@db/myria
     ) -> None:
         """Bring the database's schema up to this program, each step in a transaction, under one lock.
 
+        In a database restored from a dump it also renews the transaction numbers, which another server gave out: run
+        it before anything else works there.
+
         Migrations never create roles: an administrator runs the SQL of --print-roles (once, and after upgrades). The
         embedded server has them by itself.
         """
@@ -82,11 +86,13 @@ myria migrate --grant --wait 300 --dsn postgresql://owner@db/myria
             return
         settings = options.settings()
         async with opened(options, settings, create=not check) as place:
-            done = await _patiently(lambda: _current(place, check=check, grant=grant), wait)
+            done, adopted = await _patiently(lambda: _current(place, check=check, grant=grant), wait)
         if options.json:
-            console.write_json({"applied": done, "schema": migrations()[-1].version})
+            console.write_json({"applied": done, "schema": migrations()[-1].version, "adopted_events": adopted})
         else:
             console.say(f"applied {', '.join(done)}" if done else "the schema is current")
+            if adopted is not None:
+                console.say(f"a dump of another server: the transaction numbers of {adopted:,} events are renewed")
 
     @command(
         app,
@@ -151,22 +157,23 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
             )
 
 
-async def _current(place: Place, *, check: bool, grant: bool) -> list[str]:
-    """Bring the schema up to date, or refuse one that is not; return what was applied."""
+async def _current(place: Place, *, check: bool, grant: bool) -> tuple[list[str], int | None]:
+    """Bring the schema up to date, or refuse one that is not; return what was applied, and what `adopt` says."""
     if check:
         missing = await schema.pending(place.owner)
         if missing:
             raise SchemaOutdated(f"the schema lacks {', '.join(missing)}; run `myria migrate`", missing=missing)
-        return []
+        return [], None
     done = await schema.migrate(place.owner)
+    adopted = await schema.adopt(place.owner)
     if place.embedded is not None:
         await grant_roles(place.embedded)
     elif grant:
         await schema.grant(place.owner)
-    return done
+    return done, adopted
 
 
-async def _patiently(work: Callable[[], Awaitable[list[str]]], patience_s: float) -> list[str]:
+async def _patiently(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
     """Try until it succeeds or the time is over, and say what is waited for, once for each reason.
 
     A refused connection counts as well: where several things start at once, the role may come a moment later.

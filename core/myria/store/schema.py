@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 
 from myria import errors
-from myria.store.database import Connection, Database, connect, translated
+from myria.store.database import ALL_TENANTS, Connection, Database, connect, translated
 from myria.store.queries import sql
 from myria_migrations import PLANE_ROLES, Migration, migrations, roles_sql
 
@@ -54,6 +54,34 @@ async def pending(dsn: str) -> list[str]:
             if not await connection.fetchval(sql("schema.present")):
                 return [f"{step.version:04d}_{step.name}" for step in migrations()]
             return [f"{step.version:04d}_{step.name}" for step in await _missing(connection)]
+    finally:
+        await connection.close()
+
+
+async def adopt(dsn: str) -> int | None:
+    """Make a dump of another server this one's own, as the database's owner; return how many events it changed.
+
+    Events and snapshots carry numbers of transactions, which mean something on the server alone that gave them out.
+    Where they come out of a dump, new events could be hidden from readers and builds. Idempotent; None where there is
+    nothing to do, which costs an index look-up per scope. To be called before anything reads or builds: processes that
+    run already keep what they have read.
+    """
+    connection = await connect(dsn)
+    try:
+        with translated():
+            async with connection.transaction():
+                await connection.execute(sql("schema.own_migration_lock"))
+                await connection.execute(sql("session.name_tenant"), ALL_TENANTS, "0")
+                if not await connection.fetchval(sql("schema.has_foreign_transactions")):
+                    return None
+                changed = 0
+                last = await connection.fetchval(sql("schema.last_foreign_event"))
+                if last is not None:
+                    changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
+                for name in ("adopt_snapshots", "adopt_builds", "adopt_requests", "void_cursors"):
+                    await connection.execute(sql(f"schema.{name}"))
+            await connection.execute(sql("schema.tidy_events"))
+            return changed
     finally:
         await connection.close()
 

@@ -26,3 +26,55 @@ SELECT current_setting('server_version_num')::integer;
 
 -- name: roles
 SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = ANY($1::text[]);
+
+-- name: has_foreign_transactions
+-- Whether rows carry transaction numbers that this server never gave out: they came in a dump of another one. What this
+-- statement sees of its own server's is below its xmax.
+SELECT EXISTS (SELECT FROM myria.snapshots s WHERE s.tail_xid > pg_snapshot_xmax(pg_current_snapshot()))
+    OR EXISTS (SELECT FROM myria.builds b WHERE b.revision >= pg_snapshot_xmax(pg_current_snapshot()))
+    OR EXISTS (SELECT FROM myria.rebuild_requests r WHERE r.revision >= pg_snapshot_xmax(pg_current_snapshot()))
+    OR EXISTS (
+        SELECT FROM myria.scopes c
+        CROSS JOIN LATERAL (
+            SELECT FROM myria.events e
+            WHERE e.tenant_id = c.tenant_id AND e.scope_id = c.scope_id
+              AND e.xid >= pg_snapshot_xmax(pg_current_snapshot())
+            LIMIT 1
+        ) found
+    );
+
+-- name: last_foreign_event
+-- The events of the dump end here: the sequence came with it, so those appended here have higher numbers.
+SELECT max(e.event_seq) FROM myria.events e WHERE e.xid >= pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: adopt_events
+-- Numbers from the server's own creation: older than any transaction of Myria's here. They rise with each snapshot's
+-- cutoff, so that tail_xid goes on bounding scans of the tail closely.
+UPDATE myria.events e SET xid = (3 + least(coalesce(width_bucket(e.event_seq, t.starts), 0), 100))::text::xid8
+FROM (
+    SELECT c.tenant_id, (SELECT array_agg(DISTINCT s.cutoff + 1 ORDER BY s.cutoff + 1)
+                         FROM myria.snapshots s WHERE s.tenant_id = c.tenant_id) AS starts
+    FROM (SELECT DISTINCT tenant_id FROM myria.scopes) c
+) t
+WHERE e.tenant_id = t.tenant_id AND e.event_seq <= $1;
+
+-- name: adopt_snapshots
+UPDATE myria.snapshots s SET tail_xid = least(
+    (SELECT min(e.xid) FROM myria.events e WHERE e.tenant_id = s.tenant_id AND e.event_seq > s.cutoff),
+    pg_snapshot_xmin(pg_current_snapshot())
+);
+
+-- name: adopt_builds
+-- A trigger gives every row that is written its revision.
+UPDATE myria.builds SET revision = '0' WHERE revision >= pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: adopt_requests
+UPDATE myria.rebuild_requests SET revision = '0' WHERE revision >= pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: void_cursors
+-- Cursors carry transaction numbers too.
+UPDATE myria.installation
+SET cursor_secret = sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8'));
+
+-- name: tidy_events
+VACUUM (ANALYZE) myria.events;
