@@ -94,6 +94,12 @@ myria query "soak test" --as jonas --json | jq .root
         payload: Annotated[
             bool, typer.Option("--payload", help="Whole payloads instead of snippets.", rich_help_panel=_SHAPE)
         ] = False,
+        mode: Annotated[
+            str | None,
+            typer.Option(
+                help="Whether a language model looks further: auto, llm, deterministic.", rich_help_panel=_SHAPE
+            ),
+        ] = None,
         order: Annotated[str | None, typer.Option(help="relevance, newest or oldest.", rich_help_panel=_SHAPE)] = None,
         now: Annotated[str | None, typer.Option(help="What 'yesterday' counts from.", rich_help_panel=_SHAPE)] = None,
         cursor: Annotated[
@@ -118,16 +124,24 @@ myria query "soak test" --as jonas --json | jq .root
             "now": now,
             "cursor": cursor,
         }
-        _refuse_other_shape(events, limit=limit, max_nodes=max_nodes, max_depth=max_depth, root=root, payload=payload)
+        _refuse_other_shape(
+            events, limit=limit, max_nodes=max_nodes, max_depth=max_depth, root=root, mode=mode, payload=payload
+        )
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
             if events:
                 asked = read(EventNodesInput, {**arguments, "limit": limit}).query_value()
                 answer = await memory.query_event_nodes(options.tenant, asked)
             else:
-                shape = {"max_nodes": max_nodes, "max_depth": max_depth, "root": root, "include_payload": payload}
+                shape = {
+                    "max_nodes": max_nodes,
+                    "max_depth": max_depth,
+                    "root": root,
+                    "include_payload": payload,
+                    "mode": mode,
+                }
                 answer = await memory.query_references(
-                    options.tenant, read(ReferencesInput, {**arguments, **shape}).query_value()
+                    options.tenant, read(ReferencesInput, {**arguments, **shape, "mode": mode}).query_value()
                 )
         if options.json:
             console.write_json(answer)

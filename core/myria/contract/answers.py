@@ -150,6 +150,14 @@ class TreeCounts(Answer):
     fresh: int = 0
 
 
+class Walk(Answer):
+    """How far a language model looked."""
+
+    rounds: int
+    calls: int
+    tokens: int
+
+
 class Tree(Answer):
     """query_event_nodes and query_references (§16)."""
 
@@ -161,6 +169,7 @@ class Tree(Answer):
     degraded: bool = Field(description="A deterministic fallback answered where a model was asked for")
     degraded_reason: str | None
     counts: TreeCounts
+    walk: Walk | None = Field(default=None, description="There when a language model looked further")
 
 
 class EventAnswer(Answer):

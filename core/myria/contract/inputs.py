@@ -34,7 +34,7 @@ from myria.contract.limits import (
     MAX_TYPE,
     MAX_TYPES,
 )
-from myria.contract.queries import EventNodesQuery, Order, ReferencesQuery
+from myria.contract.queries import EventNodesQuery, Mode, Order, ReferencesQuery
 from myria.errors import InvalidArgument, InvalidPayload, MyriaError
 from myria.events import TopicHint
 from myria.jsontext import check_storable
@@ -281,6 +281,11 @@ class ReferencesInput(_SelectionInput):
     )
     root: OptionalIdentifier = Field(default=None, description="topic_id or node_id: only this topic's subtree")
     include_payload: Flag = Field(default=False, description="Whole payloads instead of short snippets")
+    mode: Annotated[Mode, _or_default("auto")] = Field(
+        default="auto",
+        description="Whether a language model looks further and may add up to a quarter of max_nodes: auto as the "
+        "server is set, llm always, deterministic never",
+    )
 
     def query_value(self) -> ReferencesQuery:
         """Return the domain's query.

@@ -9,6 +9,7 @@ from myria.contract.limits import DEFAULT_LIMIT, DEFAULT_NODES
 from myria.events import TopicHint
 
 Order = Literal["relevance", "newest", "oldest"]
+Mode = Literal["auto", "llm", "deterministic"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +49,12 @@ class ReferencesQuery(_Selection):
     """Arguments of query_references (§14.2).
 
     `max_nodes` counts all nodes of the answer, its root included; `max_depth` counts levels below the root (None: no
-    bound of its own); `root` is the topic_id or node_id whose subtree is asked for.
+    bound of its own); `root` is the topic_id or node_id whose subtree is asked for. `mode` says whether a language
+    model may add to the answer, within a further quarter of `max_nodes`.
     """
 
     max_nodes: int = DEFAULT_NODES
     max_depth: int | None = None
     root: str | None = None
     include_payload: bool = False
+    mode: Mode = "auto"

@@ -194,7 +194,8 @@ class Conversation:
         except orjson.JSONDecodeError as error:
             raise failed(Kind.MALFORMED_ARGUMENTS, f"the arguments of {tool.name} are not JSON: {error}") from None
         try:
-            arguments = tool.arguments.model_validate(document)
+            # A provider knows our key: what it writes must not carry it into a label.
+            arguments = tool.arguments.model_validate(self._provider.redactor.value(document))
         except ValidationError as error:
             raise failed(Kind.SCHEMA, f"the arguments of {tool.name} are wrong: {_problems(error)}") from None
         return Call(call_id=call.call_id, name=tool.name, arguments=arguments, text=call.arguments)

@@ -7,10 +7,10 @@ belong to one moment, whatever is published or rolled back meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -28,14 +28,25 @@ from myria.retrieval.pinned import pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Found, Query, Search, no_topic
 from myria.retrieval.tree import Assembled, Leafward, assemble, estimated_tokens
+from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
 from myria.scopes import visible
 from myria.settings import Settings
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
 
+if TYPE_CHECKING:
+    from myria.llm.inspection import ShownEvent
+    from myria.llm.walker import Walked, Walker
+
 Json = dict[str, Any]
 
+
+_FURTHER = 40
+"""Hits after those of an answer from which a model may choose."""
+
+_NO_ARGUMENTS = frozenset({"cursor", "mode"})
+"""Fields that do not say what is looked for: a cursor continues a ranking whoever looked further than it."""
 
 _ANSWER_TOKENS = 170
 """The names of an answer's fields, its ids and counts, and a cursor but for the transactions it lists."""
@@ -47,6 +58,7 @@ class Retrieval:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self.walker = _walker(database, settings)
         self.cache = ByteCache(settings.retrieval.cache_bytes)
         self._threads = ThreadPoolExecutor(settings.retrieval.ranking_threads, thread_name_prefix="rank")
         lanes = Lanes(self.cache)
@@ -55,8 +67,10 @@ class Retrieval:
         self._secret: bytes | None = None
 
     async def close(self) -> None:
-        """End the ranking threads."""
+        """End the ranking threads, and what walks."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self.walker is not None:
+            await self.walker.close()
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> Json:
         """Return matching events under one root, best first.
@@ -93,37 +107,117 @@ class Retrieval:
             CursorInvalid, CursorExpired: ask again without the cursor.
             UnavailableError: retry.
         """
+        start = wider = None
         async with self._database.read(tenant) as connection:
             cursor = await self._cursor(connection, tenant, query)
-            found = await self._search.find(
-                connection, tenant, query, limit=query.max_nodes, cursor=cursor, root=query.root
+            page = await self._page(connection, tenant, query, limit=query.max_nodes, cursor=cursor)
+            answer = await self._answer(connection, tenant, query, found=page.found, answer=page.answer, cursor=cursor)
+            if self._walks(query):
+                limit = query.max_nodes + _FURTHER
+                wider = await self._page(connection, tenant, query, limit=limit, cursor=None)
+                start = start_of(tenant, query, page, wider, _looked_for(query))
+        if start is not None and wider is not None and self.walker is not None:
+            walked = await self.walker.walk(start)
+            return await self._walked(tenant, query, answer, page=page, wider=wider, walked=walked)
+        if query.mode == "llm" and self.walker is None:
+            return {**answer, "degraded": True, "degraded_reason": "not_configured"}
+        return answer
+
+    def _walks(self, query: ReferencesQuery) -> bool:
+        """Tell whether a model looks further: it needs words to go by, and room; a cursor continues the ranking."""
+        if self.walker is None or query.cursor is not None or query.query is None or room_of(query) < 1:
+            return False
+        return query.mode == "llm" or (query.mode == "auto" and self._settings.llm.walk)
+
+    async def _page(
+        self, connection: Connection, tenant: str, query: ReferencesQuery, *, limit: int, cursor: Cursor | None
+    ) -> Page:
+        """Return the deterministic answer of the best `limit` hits."""
+        found = await self._search.find(connection, tenant, query, limit=limit, cursor=cursor, root=query.root)
+        rows = await _rows(connection, found)
+        paths = [await self._search.path(connection, found, hit) for hit in found.hits]
+        scopes = [found.scope(hit) for hit in found.hits]
+        topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
+        if query.root is not None:
+            paths = [_downward(path, topics, query.root) for path in paths]
+        looked_for = _looked_for(query)
+        hits = [
+            Leafward(
+                event=_event(found, hit, rows, looked_for, as_reference=bool(path), with_payload=query.include_payload),
+                path=path,
             )
-            rows = await _rows(connection, found)
-            paths = [await self._search.path(connection, found, hit) for hit in found.hits]
-            scopes = [found.scope(hit) for hit in found.hits]
-            topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
-            if query.root is not None:
-                paths = [_downward(path, topics, query.root) for path in paths]
-            looked_for = _looked_for(query)
-            hits = [
-                Leafward(
-                    event=_event(
-                        found, hit, rows, looked_for, as_reference=bool(path), with_payload=query.include_payload
-                    ),
-                    path=path,
-                )
-                for hit, path in zip(found.hits, paths, strict=True)
-            ]
-            answer = assemble(
-                hits,
-                topics=topics,
-                asked_by=query.participants,
-                max_nodes=query.max_nodes,
-                max_depth=query.max_depth,
-                max_tokens=query.max_tokens,
-                around_tokens=_around_tokens(found, query),
+            for hit, path in zip(found.hits, paths, strict=True)
+        ]
+        around_tokens = _around_tokens(found, query)
+        answer = assemble(
+            hits,
+            topics=topics,
+            asked_by=query.participants,
+            max_nodes=query.max_nodes,
+            max_depth=query.max_depth,
+            max_tokens=query.max_tokens,
+            around_tokens=around_tokens,
+        )
+        return Page(
+            found=found, hits=hits, rows=rows, paths=paths, topics=topics, answer=answer, around_tokens=around_tokens
+        )
+
+    async def _walked(
+        self, tenant: str, query: ReferencesQuery, answer: Json, *, page: Page, wider: Page, walked: Walked
+    ) -> Json:
+        """Return the deterministic answer with what a walk has added to it."""
+        ranked = {hit.event_seq: one for hit, one in zip(wider.found.hits, wider.hits, strict=True)}
+        placed = {hit.event_seq for hit in page.found.hits[: page.answer.placed]}
+        chosen = [one for one in walked.additions if one.event_seq not in placed]
+        unranked = [one for one in chosen if one.event_seq not in ranked]
+        topics = {**wider.topics, **page.topics}
+        if unranked:
+            async with self._database.read(tenant) as connection:
+                more, below = await self._unranked(connection, query, page, unranked)
+            ranked |= more
+            topics |= below
+        additions = [ranked[one.event_seq] for one in chosen if one.event_seq in ranked]
+        tree = with_additions(query, page, additions, topics) if additions else page.answer
+        return {
+            **answer,
+            "root": tree.root,
+            "degraded": walked.reason is not None,
+            "degraded_reason": walked.reason,
+            "counts": _counts(tree),
+            "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
+        }
+
+    async def _unranked(
+        self, connection: Connection, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
+    ) -> tuple[dict[int, Leafward], dict[bytes, Json]]:
+        """Return events that the model found in topics, as far as they keep the filters, and the topics above them."""
+        pinned = page.found.pinned
+        scopes = {scope.scope_id: scope for scope in page.found.scopes}
+        rows = await connection.fetch(
+            sql("events.by_seqs"), pinned.tenant, [one.event_seq for one in chosen], list(scopes)
+        )
+        kept = {row["event_seq"]: row for row in rows if fits(query, row) and row["event_seq"] <= pinned.cutoff}
+        inside = [one for one in chosen if one.event_seq in kept]
+        topics = await self._paths.topics(
+            connection, pinned.tenant, [(scopes[one.scope_id], one.path) for one in inside]
+        )
+        looked_for = _looked_for(query)
+        hits = {
+            one.event_seq: Leafward(
+                event=event_node(
+                    kept[one.event_seq],
+                    scopes[one.scope_id].participants,
+                    cutoff=pinned.cutoff,
+                    score=0,
+                    as_reference=True,
+                    with_payload=query.include_payload,
+                    looked_for=looked_for,
+                ),
+                path=one.path,
             )
-            return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
+            for one in inside
+        }
+        return hits, topics
 
     async def get_event(
         self, tenant: str, event_id: str, participants: tuple[str, ...], *, include_internal: bool = False
@@ -217,8 +311,6 @@ class Retrieval:
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)
-        shown = list(_events(answer.root))
-        indexed = sum(event["indexed"] for event in shown)
         return {
             "snapshot_id": found.pinned.snapshot_id,
             "root": answer.root,
@@ -227,13 +319,7 @@ class Retrieval:
             "next_cursor": next_cursor,
             "degraded": False,
             "degraded_reason": None,
-            "counts": {
-                "nodes": answer.nodes,
-                "events": len(shown),
-                "topics": answer.nodes - 1 - len(shown),
-                "indexed": indexed,
-                "fresh": len(shown) - indexed,
-            },
+            "counts": _counts(answer),
         }
 
     def _state(self, last_at: Any, newest: Any) -> str:
@@ -247,6 +333,34 @@ class Retrieval:
             secret: bytes = await connection.fetchval(sql("retrieval.cursor_secret"))
             self._secret = secret
         return self._secret
+
+
+def _walker(database: Database, settings: Settings) -> Walker | None:
+    """Return who walks, None where no model is configured.
+
+    Raises:
+        ConfigurationError: the request template cannot be used.
+    """
+    if settings.llm.template is None:
+        return None
+    from myria.llm.model import LanguageModel  # noqa: PLC0415 - only where a model is asked
+    from myria.llm.walker import Walker as Configured  # noqa: PLC0415
+
+    model = LanguageModel.configured(settings.llm)
+    return None if model is None else Configured(database, model)
+
+
+def _counts(answer: Assembled) -> Json:
+    """Return how much an answer shows."""
+    shown = list(_events(answer.root))
+    indexed = sum(event["indexed"] for event in shown)
+    return {
+        "nodes": answer.nodes,
+        "events": len(shown),
+        "topics": answer.nodes - 1 - len(shown),
+        "indexed": indexed,
+        "fresh": len(shown) - indexed,
+    }
 
 
 async def _rows(connection: Connection, found: Found) -> dict[int, asyncpg.Record]:
@@ -310,6 +424,8 @@ def _events(node: Json) -> Iterator[Json]:
 def _constraints(query: Query) -> Json:
     """Return the query as it was understood, without what was not asked for."""
     said = {name: value for name, value in _arguments(query).items() if value not in (None, [], False)}
+    if isinstance(query, ReferencesQuery) and query.mode != "auto":
+        said["mode"] = query.mode
     for name in ("since", "until", "now"):
         if name in said:
             said[name] = to_rfc3339(said[name])
@@ -317,7 +433,7 @@ def _constraints(query: Query) -> Json:
 
 
 def _arguments(query: Query) -> Json:
-    return {one.name: _plain(getattr(query, one.name)) for one in fields(query) if one.name != "cursor"}
+    return {one.name: _plain(getattr(query, one.name)) for one in fields(query) if one.name not in _NO_ARGUMENTS}
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,149 @@
+"""An answer that a model walked further for: the deterministic answer, and what was added within the reserved room.
+
+What is read after the first transaction has ended is immutable and was visible in it, so the answer still belongs to
+one snapshot, while no transaction is open as long as a model thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import orjson
+
+from myria.contract.queries import ReferencesQuery
+from myria.events import searchable_text, speaker_of
+from myria.retrieval.nodes import snippet
+from myria.retrieval.paths import Path
+from myria.retrieval.searching import Found
+from myria.retrieval.tree import Assembled, Leafward, assemble
+from myria.store.clock import to_microseconds, to_rfc3339
+
+if TYPE_CHECKING:
+    from myria.llm.walker import Candidate, Start
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A deterministic answer with what it was made of: ranked hits, their rows and places, and the tree."""
+
+    found: Found
+    hits: Sequence[Leafward]
+    rows: Mapping[int, asyncpg.Record]
+    paths: Sequence[Path]
+    topics: Mapping[bytes, Json]
+    answer: Assembled
+    around_tokens: int
+
+
+def room_of(query: ReferencesQuery) -> int:
+    """Return how many nodes a walk may add: a quarter of max_nodes, beyond it."""
+    return query.max_nodes // 4
+
+
+def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looked_for: frozenset[str]) -> Start:
+    """Return where a walk begins; `wider` continues the ranking of `page`."""
+    from myria.llm.inspection import Mask  # noqa: PLC0415 - only where a model walks
+    from myria.llm.walker import MOST_FURTHER, MOST_IN_ANSWER, MOST_TOPICS, Start  # noqa: PLC0415
+
+    placed = page.answer.placed
+    inside = [_candidate(wider, at, looked_for) for at in range(min(placed, len(wider.hits)))]
+    further = [_candidate(wider, at, looked_for) for at in range(placed, len(wider.hits))][:MOST_FURTHER]
+    topics: dict[Path, None] = {}
+    for one in (*inside[:MOST_IN_ANSWER], *further):
+        path = one.event.path
+        if path:
+            topics.setdefault(path[:1])
+            topics.setdefault(path)
+    return Start(
+        tenant=tenant,
+        question=query.query or "",
+        mask=Mask(
+            participants=query.participants,
+            scopes={scope.scope_id: scope.participants for scope in page.found.scopes},
+            cutoff=page.found.pinned.cutoff,
+            fresh=True,
+        ),
+        found=inside[:MOST_IN_ANSWER],
+        further=further,
+        topics=list(topics)[:MOST_TOPICS],
+        room=room_of(query),
+    )
+
+
+def fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
+    """Tell whether an event keeps the filters of a query."""
+    at = to_microseconds(row["occurred_at"])
+    return (
+        (query.channel is None or row["channel"] == query.channel)
+        and (not query.types or row["type"] in query.types)
+        and (query.context_id is None or row["context_id"] == query.context_id)
+        and (query.since is None or at >= query.since)
+        and (query.until is None or at < query.until)
+        and (query.include_internal or not row["internal"])
+    )
+
+
+def with_additions(
+    query: ReferencesQuery, page: Page, additions: Sequence[Leafward], topics: Mapping[bytes, Json]
+) -> Assembled:
+    """Return the answer's tree with additions, in order, as far as the reserved room goes.
+
+    Every event of the deterministic answer stays: an addition that would push one below max_depth is left out.
+    """
+    base = list(page.hits[: page.answer.placed])
+    must = set(_ids(page.answer.root))
+    whole = _assembled(query, page, [*base, *additions], topics)
+    if must <= set(_ids(whole.root)):
+        return whole
+    best, kept = page.answer, base
+    for one in additions:
+        tried = _assembled(query, page, [*kept, one], topics)
+        if tried.placed == len(kept) + 1 and must <= set(_ids(tried.root)):
+            best, kept = tried, [*kept, one]
+    return best
+
+
+def _assembled(query: ReferencesQuery, page: Page, hits: Sequence[Leafward], topics: Mapping[bytes, Json]) -> Assembled:
+    return assemble(
+        hits,
+        topics={**page.topics, **topics},
+        asked_by=query.participants,
+        max_nodes=query.max_nodes + room_of(query),
+        max_depth=query.max_depth,
+        max_tokens=query.max_tokens,
+        around_tokens=page.around_tokens,
+    )
+
+
+def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> Candidate:
+    from myria.llm.inspection import ShownEvent  # noqa: PLC0415
+    from myria.llm.walker import Candidate  # noqa: PLC0415
+
+    hit = page.found.hits[at]
+    row = page.rows[hit.event_seq]
+    payload = orjson.loads(row["payload"])
+    return Candidate(
+        event=ShownEvent(
+            event_seq=hit.event_seq,
+            event_id=row["event_id"],
+            scope_id=page.found.scope(hit).scope_id,
+            path=page.paths[at],
+        ),
+        at=to_rfc3339(to_microseconds(row["occurred_at"])),
+        speaker=speaker_of(payload),
+        text=snippet(searchable_text(payload), looked_for),
+    )
+
+
+def _ids(node: Json) -> Iterator[str]:
+    children: Iterable[Json] = node.get("children", ())
+    for child in children:
+        if child["kind"] in ("event", "event_ref"):
+            yield child["event_id"]
+        else:
+            yield from _ids(child)
