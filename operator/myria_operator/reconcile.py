@@ -67,6 +67,8 @@ class Reconciler:
             except ClusterRefused as error:
                 # Somebody wrote meanwhile, or it is gone: read it anew. Again and again is a storm, to be waited out.
                 conflicts += 1
+                if error.details["status"] == 409 and conflicts > _CONFLICTS:
+                    raise ClusterUnavailable(error.message, status=409) from error
                 if error.details["status"] not in {404, 409} or conflicts > _CONFLICTS:
                     raise
                 known = None

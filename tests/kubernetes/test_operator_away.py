@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.kubernetes.api import Json
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.pulse import Pulse, resident_kb
@@ -18,6 +20,7 @@ def dawdle(_pod: Json, command: list[str]) -> list[str]:
     return ["/bin/sh", "-c", f'sleep {AWAY_S / 2}; exec "$@"', "sh", *command]
 
 
+@pytest.mark.soak
 def test_everything_is_away_for_minutes(installation: Installation) -> None:
     """The operator lives, its liveness holds, memory stays, a pod waits, and soon afterwards all has come true.
 

@@ -26,6 +26,7 @@ def off_s(moment: str) -> float:
     return abs((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("operator_s", "pods_s"), [(HOUR_S, -HOUR_S), (-HOUR_S, HOUR_S)] if SOAK else [(HOUR_S, -HOUR_S)]
 )

@@ -6,6 +6,8 @@ import threading
 import time
 from collections import Counter
 
+import pytest
+
 from myria.registry import Registry
 from myria.store.database import Database as Pool
 from tests.kubernetes.api import condition
@@ -17,6 +19,7 @@ from tests.support.counts import SOAK
 from tests.support.processes import wait_until
 
 
+@pytest.mark.soak
 def test_latency_and_requests(installation: Installation) -> None:
     """Job complete to terminal status: p95 below two seconds; a resource costs the API server few requests."""
     place, count = installation.place, 200 if SOAK else 12
@@ -62,6 +65,7 @@ def test_latency_and_requests(installation: Installation) -> None:
     assert len(mine) / count < 60
 
 
+@pytest.mark.soak
 def test_memory_does_not_grow_with_what_is_pruned(installation: Installation) -> None:
     """After ten times as many resources (four times, outside of soak runs) it is at most 1.2 times as large."""
     place, run = installation.place, installation.databases.loop.run

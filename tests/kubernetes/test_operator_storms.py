@@ -70,6 +70,7 @@ def check_one_job_each(installation: Installation, names: list[str]) -> None:
     assert len(place.admin.objects("Job", place.name)) == sum(builds.values()) == len(names)
 
 
+@pytest.mark.soak
 def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None:
     """What is asked for in a storm ends right, with one Job each; the operator lives, and recovers within seconds."""
     place, length_s, count = installation.place, 120.0 if SOAK else 7.0, share(60)
@@ -101,12 +102,21 @@ def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None
     check_one_job_each(installation, [*names, "after"])
 
 
+@pytest.mark.soak
 def test_nothing_works_for_a_while(installation: Installation, proxy: Proxy) -> None:
-    """When every request (every write, for 409) fails, few are made, and work goes on within seconds of the end."""
+    """When every request (every write, for 409) fails, few are made, and work goes on within seconds of the end.
+
+    It begins on such a day: the operator starts without an API server.
+    """
     place, length_s = installation.place, 60.0 if SOAK else 2.0
     installation.append(4)
+    proxy.bring(Storm(shares={"drop": 1.0}))
     operator, pulse = start(installation, proxy, sweep_s=30)
     with pulse.felt():
+        place.rebuild("first", suspend=True)
+        time.sleep(1.0)
+        proxy.bring(CALM)
+        place.wait_condition("first", "Succeeded", ("Unknown",), 10)
         for fault in ("429", "503", "409", "drop", "hang") if SOAK else ("429", "409", "hang"):
             proxy.bring(Storm(shares={fault: 1.0}, hang_s=length_s))
             for number in range(3):
@@ -142,6 +152,7 @@ def test_a_path_that_is_not_served_is_no_resource_that_is_gone(installation: Ins
     check_one_job_each(installation, ["there"])
 
 
+@pytest.mark.soak
 def test_broken_watches(installation: Installation, proxy: Proxy) -> None:
     """Whatever a watch is answered, the operator lives, and hears again within seconds: no sweep helps it here."""
     place = installation.place

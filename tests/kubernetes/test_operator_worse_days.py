@@ -116,3 +116,16 @@ def test_history_and_audit_log_are_joined_as_documented(installation: Installati
         text = text[end:].lstrip()
     asked = [one for one in found if one["verb"] == "create"]
     assert [(one["user"], one["kind"]) for one in asked] == [("anna", "publish")], (uid, found)
+
+
+def test_every_bad_day_of_the_documentation_has_its_test() -> None:
+    """What docs/kubernetes.md says is shown by a test is: the tests and the files it names are there."""
+    section = DOCUMENT.read_text(encoding="utf-8").partition("## Bad days")[2].partition("\n## ")[0]
+    shown = [row.split("|")[3] for row in section.splitlines() if row.startswith("| ") and "shown by" not in row]
+    assert len(shown) >= 20
+    there = "".join(path.read_text(encoding="utf-8") for path in manifests.ROOT.glob("tests/[ko]*/test_*.py"))
+    for cell in shown:
+        for name in re.findall(r"`(\w+)`", cell):
+            assert re.search(rf"def test_{name}\(", there), name
+        for name in re.findall(r"\btest_\w+", cell):
+            assert list(manifests.ROOT.glob(f"tests/[ko]*/{name}.py")), name
