@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from functools import cache
+from pathlib import Path
 
 import helm_python as helm
 import kubernetes_validate
@@ -11,7 +14,8 @@ import pytest
 
 from myria_operator.jobs import checked_pod_template
 from tests.chart import pod_security
-from tests.chart.rendering import AS_SUBCHART, CHART, NAMESPACE, SETS, rendered, values_of
+from tests.chart.rendering import AS_SUBCHART, CHART, NAMESPACE, SETS, Json, rendered, values_of
+from tests.clients import toolchain
 
 VERSIONS = ("1.33", "1.35", "1.37")
 FOREIGN = ("postgresql.cnpg.io/", "monitoring.coreos.com/", "gateway.networking.k8s.io/", "myria.dev/")
@@ -32,6 +36,38 @@ def violation(text: str, version: str) -> str | None:
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
         return f"{version}: {error}"
     return None
+
+
+FOREIGN_FOLDER = Path(__file__).parent / "foreign"
+
+
+def foreign_violations(objects: list[Json]) -> list[str]:
+    """Return what the published schemas of the Prometheus Operator and of the Gateway API have against objects."""
+    try:
+        packages, node = toolchain.node_folder(FOREIGN_FOLDER), toolchain.node()
+    except RuntimeError as absent:  # neither npm's registry nor a cache of it
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"NO SCHEMAS OF FOREIGN KINDS: {absent}")
+    program = packages / "validate.mjs"  # beside its node_modules, where Node looks for them
+    program.write_text((FOREIGN_FOLDER / "validate.mjs").read_text(encoding="utf-8"), encoding="utf-8")
+    done = subprocess.run(
+        [node, program], input=json.dumps(objects), capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_foreign_kinds_are_valid_too() -> None:
+    """Monitors, rules and routes obey the schemas that their makers publish; a wrong one does not."""
+    kinds = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute")
+    objects = [one for name in ("everything", "monitoring") for kind in kinds for one in rendered(name).of(kind)]
+    assert {one["kind"] for one in objects} == set(kinds)
+    assert foreign_violations(objects) == []
+    (route,) = rendered("everything").of("HTTPRoute")
+    wrong = {**route, "spec": {**route["spec"], "hostnames": "memory.example.org"}}
+    assert len(foreign_violations([wrong])) == 1
 
 
 def test_there_are_enough_value_sets() -> None:
