@@ -246,7 +246,7 @@ class ExportPage:
 
 async def analyze(dsn: str) -> None:
     """Take statistics of the log after many events came in; a role that does not own it only gets a warning."""
-    connection = await connect(dsn)
+    connection = await connect(dsn, pgbouncer=True)  # nothing of one statement is worth a name
     try:
         with translated():
             await connection.execute(sql("transfer.analyze"))

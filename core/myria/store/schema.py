@@ -1,4 +1,8 @@
-"""The schema's version: migrate it, or check that this program and the database agree."""
+"""The schema's version: migrate it, or check that this program and the database agree.
+
+Connections of its own prepare nothing under a name: whether PgBouncer stands in between is not known here, and a name
+left behind on its connection to the server would be in the way of whoever gets that next.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ async def migrate(dsn: str) -> list[str]:
         SchemaTooNew: the database knows migrations that this program does not.
         ConfigurationError: PostgreSQL is older than 15, or an applied migration has other content.
     """
-    connection = await connect(dsn)
+    connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
             await _check_server(connection)
@@ -47,7 +51,7 @@ async def pending(dsn: str) -> list[str]:
     Raises:
         SchemaTooNew: the database knows migrations that this program does not.
     """
-    connection = await connect(dsn)
+    connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
             await _check_server(connection)
@@ -66,7 +70,7 @@ async def adopt(dsn: str) -> int | None:
     nothing to do, which costs an index look-up per scope. To be called before anything reads or builds: processes that
     run already keep what they have read.
     """
-    connection = await connect(dsn)
+    connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
             async with connection.transaction():
@@ -92,7 +96,7 @@ async def grant(dsn: str) -> None:
     Raises:
         ConfigurationError: a role does not exist, and only an administrator can make it.
     """
-    connection = await connect(dsn)
+    connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
             there = {row["rolname"] for row in await connection.fetch(sql("schema.roles"), list(PLANE_ROLES))}
