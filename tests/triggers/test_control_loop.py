@@ -194,10 +194,10 @@ async def test_an_aborted_build_is_not_started_again(database: Database) -> None
         async with loop(database, settings, never_ends):
             await append(database.server_dsn, conversation(12))
 
-            async def queued() -> bool:
-                return bool((await registry.status(TENANT))["queued"])
+            async def started() -> bool:
+                return (await registry.status(TENANT))["last_build"] is not None
 
-            await until(queued)
+            await until(started)
             last = (await registry.status(TENANT))["last_build"]
             await registry.abort(TENANT, last["build_id"])
         async with loop(database, settings):
