@@ -201,7 +201,7 @@ def _graph(
 
     for tick in ticks:
         yield f'<path d="M{left} {up(tick):.1f}H{right}" stroke="{GRID}"/>'
-        yield _text(left - 6, up(tick) + 4, _value(tick, unit), anchor="end", colour=FAINT, size=10)
+        yield _text(left - 6, up(tick) + 4, _value(tick, unit, ticks[-1]), anchor="end", colour=FAINT, size=10)
     for at in _clock(window):
         yield _text(
             across(at), bottom + 14, time.strftime("%H:%M", time.gmtime(at)), anchor="middle", colour=FAINT, size=10
@@ -270,25 +270,23 @@ def _named(legend: str, labels: Mapping[str, str]) -> str:
     return " ".join(name.split()) or "value"
 
 
-def _value(value: float, unit: str) -> str:
-    """Return a number as people read it: 12.4 ms, 3.1 req/s, 4.2 %, 1.5 GiB."""
+def _value(value: float, unit: str, like: float | None = None) -> str:
+    """Return a number as people read it: 12.4 ms, 3.1 req/s, 4.2 %, 1.5 GiB; in the unit that fits `like`."""
+    size = abs(value if like is None else like)
+    if unit == "s" and not size:
+        return "0 s"
+    scales: Sequence[tuple[float, float, str]]
     if unit == "s":
-        for limit, factor, name in ((1e-3, 1e6, "µs"), (1, 1e3, "ms"), (120, 1, "s"), (7200, 1 / 60, "min")):
-            if abs(value) < limit:
-                return f"{_digits(value * factor)} {name}" if value else "0 s"
-        return f"{_digits(value / 3600)} h"
-    if unit == "percentunit":
-        return f"{_digits(value * 100)} %"
-    if unit == "bytes":
-        for name in ("B", "KiB", "MiB", "GiB"):
-            if abs(value) < 1024:
-                return f"{_digits(value)} {name}"
-            value /= 1024
-        return f"{_digits(value)} TiB"
-    ending = {"reqps": " req/s", "cps": "/s"}.get(unit, "")
-    if abs(value) >= 10_000:
-        return f"{_digits(value / 1000)} k{ending}"
-    return f"{_digits(value)}{ending}"
+        scales = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))
+    elif unit == "bytes":
+        scales = [(1024.0 ** (n + 1), 1024.0**n, name) for n, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))]
+    elif unit == "percentunit":
+        scales = ((math.inf, 0.01, "%"),)
+    else:
+        ending = {"reqps": "req/s", "cps": "/s"}.get(unit, "")
+        scales = ((10_000, 1, ending), (math.inf, 1000, f"k {ending}"))
+    factor, name = next((factor, name) for limit, factor, name in scales if size < limit or limit == scales[-1][0])
+    return f"{_digits(value / factor)} {name}".rstrip()
 
 
 def _digits(value: float) -> str:
@@ -304,8 +302,8 @@ def _ticks(highest: float, unit: str) -> list[float]:
     scale = 1.0
     if unit == "bytes":
         scale = 1024.0 ** math.floor(math.log(highest, 1024))
-    elif unit == "s" and highest >= 120:
-        scale = 60.0 if highest < 7200 else 3600.0
+    elif unit == "s" and highest > 100:
+        scale = 60.0 if highest <= 6000 else 3600.0
     rough = highest / scale / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(base for base in (1, 2, 5, 10) if base * power >= rough * 0.999) * power * scale

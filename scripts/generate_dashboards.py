@@ -140,7 +140,7 @@ def serving() -> Json:
                 graph(
                     "Calls by tool",
                     "Tool calls per second, good and bad.",
-                    (f"sum by (tool) (rate(myria_requests_total{{{HERE}}}[{RATE}]))", "{{tool}}"),
+                    (f"sum by (tool) (rate(myria_requests_total{{{HERE}}}[{RATE}])) > 0", "{{tool}}"),
                     unit="reqps",
                 ),
                 graph(
@@ -155,7 +155,7 @@ def serving() -> Json:
                     "Failures by code",
                     "The service's own faults per second (docs/errors.md). Empty is good.",
                     (
-                        f"sum by (outcome) (rate(myria_requests_total{{{HERE}, {failed}}}[{RATE}]))",
+                        f"sum by (outcome) (rate(myria_requests_total{{{HERE}, {failed}}}[{RATE}])) > 0",
                         "{{outcome}}",
                     ),
                     unit="reqps",
@@ -165,11 +165,11 @@ def serving() -> Json:
                     "Refused calls by code",
                     "What callers did wrong, and what was refused before it became a call, per second.",
                     (
-                        f"sum by (outcome) (rate(myria_requests_total{{{HERE}, {refused}}}[{RATE}]))",
+                        f"sum by (outcome) (rate(myria_requests_total{{{HERE}, {refused}}}[{RATE}])) > 0",
                         "{{outcome}}",
                     ),
                     (
-                        f"sum by (reason) (rate(myria_http_refusals_total{{{HERE}}}[{RATE}]))",
+                        f"sum by (reason) (rate(myria_http_refusals_total{{{HERE}}}[{RATE}])) > 0",
                         "HTTP: {{reason}}",
                     ),
                     unit="reqps",
@@ -207,9 +207,9 @@ def serving() -> Json:
                 ),
                 graph(
                     "Degraded answers",
-                    "Answers per second without the model that was asked for, and why.",
+                    "Answers per second without the model that was asked for, and why. Empty is good.",
                     (
-                        f"sum by (tool, reason) (rate(myria_answers_degraded_total{{{HERE}}}[{RATE}]))",
+                        f"sum by (tool, reason) (rate(myria_answers_degraded_total{{{HERE}}}[{RATE}])) > 0",
                         "{{tool}}: {{reason}}",
                     ),
                     unit="reqps",
@@ -338,7 +338,7 @@ def builds() -> Json:
                 graph(
                     "Fresh tail",
                     "Events that wait for a build. A build empties the tail; a saw-tooth is health.",
-                    (f"sum by (tenant) (myria_tail_events{{{TENANT}}})", "all {{tenant}}"),
+                    (f"sum by (tenant) (myria_tail_events{{{TENANT}}})", "waiting {{tenant}}"),
                     (f"max(myria_tail_events_max{{{HERE}}})", "longest of one tenant"),
                 ),
                 graph(
@@ -350,7 +350,7 @@ def builds() -> Json:
                 graph(
                     "Pauses",
                     "Tenants that build nothing by themselves, and why.",
-                    (f"sum by (reason) (myria_tenants_paused{{{HERE}}})", "{{reason}}"),
+                    (f"sum by (reason) (myria_tenants_paused{{{HERE}}}) > 0", "{{reason}}"),
                     stacked=True,
                 ),
             ),

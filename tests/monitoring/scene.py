@@ -90,7 +90,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             operator_sweep_s="10",
             metrics_tenant_label="true",
             builder_inactivity_timeout_s="20",
-            builder_max_unindexed_events="100",
+            builder_max_unindexed_events="300",
         )
         targets = [Target(port=metrics, job="myria-operator", pod="operator-7c9d")]
         ports = {}
@@ -141,7 +141,7 @@ async def use(port: int, tenant: str, end: float, seconds: float, seed: int) -> 
             tool, arguments = "append_event", {"channel": "chat"}
         with contextlib.suppress(HungUp, OSError):
             await client.call(tool, arguments)
-        await asyncio.sleep(chosen.expovariate(2.2 * busy))
+        await asyncio.sleep(chosen.expovariate(0.9 * busy))
     client.hang_up()
 
 
