@@ -28,6 +28,7 @@ RUN sh scripts/image_steps sbom /opt/build /opt/myria
 RUN sh scripts/image_steps account /opt/account
 
 FROM ${BASE}
+ARG BASE
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="myria" \

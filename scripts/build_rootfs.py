@@ -54,6 +54,7 @@ class Builder:
         self.folder = folder
         self.arguments: dict[str, str] = {}
         self.image = Image()
+        self._declared: set[str] = set()
         self._stages = 0
         self._source = folder / "src"
         self._kept: set[Path] = set()
@@ -76,14 +77,19 @@ class Builder:
         return self._stages == 2
 
     def _filled(self, text: str) -> str:
-        return re.sub(r"\$\{(\w+)\}", lambda match: self.arguments[match[1]], text)
+        """Return text with build arguments in it; a stage knows only those that it declares itself."""
+        return re.sub(
+            r"\$\{(\w+)\}", lambda match: self.arguments[match[1]] if match[1] in self._declared else "", text
+        )
 
     def _arg(self, rest: str) -> None:
         key, _, value = rest.partition("=")
-        self.arguments[key] = value
+        self.arguments[key] = value or self.arguments.get(key, "")
+        self._declared.add(key)
 
     def _from(self, rest: str) -> None:
         self._stages += 1
+        self._declared = set()
         expected = "${BASE} AS build" if self._stages == 1 else "${BASE}"
         if rest != expected or self._stages > 2:
             raise SystemExit(f"Dockerfile: FROM {rest} is not what scripts/build_rootfs.py follows")

@@ -320,6 +320,20 @@ def test_one_pod_gets_no_budget_and_a_scaled_one_no_replicas() -> None:
     assert "replicas" not in server["spec"]
 
 
+def test_recreating_needs_no_more_than_saying_so() -> None:
+    """The default's rollingUpdate does not get in the way of another strategy."""
+    objects = render({"server": {"strategy": {"type": "Recreate"}}})
+    assert objects.one("Deployment", "memory-myria")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_helm_test_leaves_nothing_behind() -> None:
+    """The pod of `helm test` is a hook that goes when it has passed, so that an uninstall finds nothing of it."""
+    (pod,) = rendered("default").of("Pod")
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["helm.sh/hook"] == "test"
+    assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+
+
 def test_pods_spread_over_nodes_and_zones() -> None:
     """By default, where possible."""
     spread = rendered("default").pod("server").spec["topologySpreadConstraints"]

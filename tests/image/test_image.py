@@ -144,6 +144,7 @@ def test_the_commands_run_without_rights_on_a_read_only_root(image: Image) -> No
     version = image.run("myria", "version", "--json")
     assert version.returncode == 0, version.stderr
     assert json.loads(version.stdout)["myria"] == image.told["labels"]["org.opencontainers.image.version"]
+    assert image.told["labels"]["org.opencontainers.image.base.name"] == "python:3.11-slim"
     assert image.run("id", "-un").stdout.strip() == "myria"
     assert image.run("touch", "/etc/here").returncode != 0
     assert image.run("touch", str(image.folder / "opt" / "myria" / "here")).returncode != 0
