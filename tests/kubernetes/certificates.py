@@ -11,9 +11,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+IN_CLUSTER = "10.96.0.1"
+"""The address of the Service `kubernetes`, the first of the control plane's range."""
+
 
 def write_certificates(folder: Path) -> None:
-    """Write ca.crt, server.crt and server.key (for 127.0.0.1), and accounts.key, which signs ServiceAccount tokens."""
+    """Write ca.crt, server.crt and server.key (for 127.0.0.1 and the address within the cluster), and accounts.key, which signs ServiceAccount tokens."""
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _name("Myria tests")
     now = datetime.datetime.now(datetime.UTC)
@@ -37,7 +40,13 @@ def write_certificates(folder: Path) -> None:
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]),
+            x509.SubjectAlternativeName(
+                [
+                    x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+                    x509.IPAddress(ipaddress.ip_address(IN_CLUSTER)),
+                    x509.DNSName("localhost"),
+                ]
+            ),
             critical=False,
         )
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)

@@ -265,7 +265,8 @@ class ControlPlane:
         self._controllers = self._run(
             "kube-controller-manager",
             f"--kubeconfig={kubeconfig}",
-            "--controllers=job,ttl-after-finished,garbagecollector,namespace,clusterrole-aggregation,podgc",
+            "--controllers=job,deployment,replicaset,statefulset,endpoint,ttl-after-finished,garbagecollector,namespace,"
+            "clusterrole-aggregation,podgc",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
             "--secure-port=0",

@@ -11,7 +11,6 @@ Never. ServiceAccount files lie in a folder of the pod (`SERVICE_ACCOUNT_FOLDER`
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
@@ -27,18 +26,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from tests.kubernetes.api import Api, ApiError, Json, path
+from tests.kubernetes.container_env import NODE, CannotStart, Sources, expand
 from tests.kubernetes.control_plane import ControlPlane
 from tests.support.guardian import started
 from tests.support.processes import Guardian
 
 logger = logging.getLogger(__name__)
 
-NODE = "test-node"
 BAD_IMAGE = "missing/"
 """Images whose name begins like this cannot be pulled."""
 SERVICE_ACCOUNT_FOLDER = "SERVICE_ACCOUNT_FOLDER"
@@ -104,6 +102,7 @@ class Kubelet:
         self._control_plane = control_plane
         self._guardian = guardian
         self._api: Api = control_plane.api("admin-token")
+        self._sources = Sources(self._api, namespace)
         self._folder = Path(tempfile.mkdtemp(prefix="myria-node-"))
         guardian.tell(f"folder {self._folder}")
         self._lock = threading.RLock()
@@ -289,7 +288,7 @@ class Kubelet:
             return
         try:
             one = self._launch(pod, container)
-        except _CannotStart as error:
+        except CannotStart as error:
             self._wait(pod, "CreateContainerConfigError", str(error))
             self._stopping.wait(1.0)
             with self._lock:  # a kubelet tries again: what is missing may have come
@@ -342,10 +341,10 @@ class Kubelet:
         folder = self._folder / metadata["uid"]
         folder.mkdir()
         environment = self._resolve(pod, container, folder)
-        command = [_expand(part, environment) for part in [*container.get("command", []), *container.get("args", [])]]
+        command = [expand(part, environment) for part in [*container.get("command", []), *container.get("args", [])]]
         command = self.rewrites(pod, command)
         if not command:
-            raise _CannotStart("the container has no command, and there is no image to take one from")
+            raise CannotStart("the container has no command, and there is no image to take one from")
         if re.fullmatch(r"(.*/)?python3?", command[0]):
             command[0] = sys.executable
         log = folder / "log"
@@ -393,56 +392,14 @@ class Kubelet:
             try:
                 token = self._control_plane.token(self.namespace, name)
             except ApiError as error:
-                raise _CannotStart(f'serviceaccount "{name}" not found: {error.message}') from None
+                raise CannotStart(f'serviceaccount "{name}" not found: {error.message}') from None
             (account / "token").write_text(token, encoding="utf-8")
             (account / "ca.crt").write_bytes(self._control_plane.ca.read_bytes())
             (account / "namespace").write_text(self.namespace, encoding="utf-8")
             environment[SERVICE_ACCOUNT_FOLDER] = str(account)
             kubeconfig = self._control_plane.kubeconfig(folder / "kubeconfig", token, self.namespace)
             environment["KUBECONFIG"] = str(kubeconfig)
-        for source in container.get("envFrom", []):
-            environment.update(self._every_key(source))
-        for variable in container.get("env", []):
-            value = self._value(pod, variable)
-            if value is not None:
-                environment[variable["name"]] = _expand(value, environment)
-        return environment
-
-    def _value(self, pod: Json, variable: Json) -> str | None:
-        if "valueFrom" not in variable:
-            return str(variable.get("value", ""))
-        source = variable["valueFrom"]
-        if "fieldRef" in source:
-            return _field(pod, source["fieldRef"]["fieldPath"])
-        for kind, reference in (("Secret", "secretKeyRef"), ("ConfigMap", "configMapKeyRef")):
-            if reference in source:
-                wanted = source[reference]
-                data = self._data(kind, wanted["name"])
-                if wanted["key"] in data:
-                    return data[wanted["key"]]
-                if wanted.get("optional"):
-                    return None
-                raise _CannotStart(f"couldn't find key {wanted['key']} in {kind} {self.namespace}/{wanted['name']}")
-        raise _CannotStart(f"unknown source of {variable['name']}")
-
-    def _every_key(self, source: Json) -> dict[str, str]:
-        prefix = source.get("prefix", "")
-        for kind, reference in (("Secret", "secretRef"), ("ConfigMap", "configMapRef")):
-            if reference in source:
-                data = self._data(kind, source[reference]["name"])
-                if not data and not source[reference].get("optional"):
-                    raise _CannotStart(f'{kind.lower()} "{source[reference]["name"]}" not found')
-                return {prefix + key: value for key, value in data.items()}
-        return {}
-
-    def _data(self, kind: str, name: str) -> dict[str, str]:
-        found = self._api.find(kind, name, self.namespace)
-        if found is None:
-            return {}
-        data: dict[str, str] = found.get("data") or {}
-        if kind == "Secret":
-            return {key: base64.b64decode(value).decode() for key, value in data.items()}
-        return data
+        return self._sources.resolve(pod, container, environment, address="127.0.0.1")
 
     def _report_end(self, one: RunningPod) -> None:
         with contextlib.suppress(ProcessLookupError):  # what the command left behind goes with its pod
@@ -491,38 +448,6 @@ class Kubelet:
     def _guardian_tell(self, line: str) -> None:
         with self._lock:
             self._guardian.tell(line)
-
-
-class _CannotStart(Exception):
-    """The container's configuration asks for something that is not there."""
-
-
-def _expand(text: str, environment: Mapping[str, str]) -> str:
-    """Return text with $(NAME) replaced as a kubelet does: unknown names stay, $$ is one $."""
-
-    def replaced(match: re.Match[str]) -> str:
-        name = match.group(1)
-        return "$" if name is None else environment.get(name, match.group(0))
-
-    return re.sub(r"\$(?:\$|\(([^)]*)\))", lambda match: "$" if match.group(0) == "$$" else replaced(match), text)
-
-
-def _field(pod: Json, where: str) -> str:
-    metadata, spec = pod["metadata"], pod["spec"]
-    if match := re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", where):
-        return str(metadata.get(match.group(1), {}).get(match.group(2), ""))
-    known: Mapping[str, Any] = {
-        "metadata.name": metadata["name"],
-        "metadata.namespace": metadata["namespace"],
-        "metadata.uid": metadata["uid"],
-        "spec.nodeName": NODE,
-        "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
-        "status.podIP": "127.0.0.1",
-        "status.hostIP": "127.0.0.1",
-    }
-    if where not in known:
-        raise _CannotStart(f"unknown field {where}")
-    return str(known[where])
 
 
 def _has_ended(pod: Json) -> bool:

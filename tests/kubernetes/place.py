@@ -28,10 +28,13 @@ TERMINAL = ("True", "False")
 class Place:
     """A namespace with the project's ServiceAccounts, Roles and RoleBindings, and people bound to view and edit.
 
-    `admin` may do everything; `operator` and `builder` are the ServiceAccounts, `person(name)` one of PEOPLE.
+    `admin` may do everything; `operator` and `builder` are the ServiceAccounts, `person(name)` one of PEOPLE. With
+    `accounts=False` the namespace is empty: a chart brings its own.
     """
 
-    def __init__(self, control_plane: ControlPlane, folder: Path, *, builder_may_report: bool = True) -> None:
+    def __init__(
+        self, control_plane: ControlPlane, folder: Path, *, builder_may_report: bool = True, accounts: bool = True
+    ) -> None:
         self.control_plane = control_plane
         self.admin = control_plane.admin
         self.name = f"t-{secrets.token_hex(4)}"
@@ -40,6 +43,8 @@ class Place:
         self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
         # What pods run as that name no account; made by a controller in a whole cluster.
         self.admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, self.name)
+        if not accounts:
+            return
         for manifest in manifests.rbac(builder_may_report=builder_may_report):
             self.admin.apply(manifests.bound(manifest, self.name), self.name)
         for manifest in manifests.people_roles():
@@ -135,7 +140,7 @@ class Place:
     def close(self) -> None:
         """Delete everything; pods that nobody runs any more are removed by force."""
         with contextlib.suppress(ApiError, httpx.TransportError):
-            for kind in ("MyriaRebuild", "Job"):
+            for kind in ("MyriaRebuild", "Deployment", "StatefulSet", "Job"):
                 for one in self.admin.objects(kind, self.name):
                     self.admin.delete(kind, one["metadata"]["name"], self.name)
             for pod in self.admin.objects("Pod", self.name):

@@ -1,0 +1,85 @@
+"""Fixtures of releases on a real API server, and a node that runs their pods."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.install.network import NotAllowed, check_allowed
+from tests.install.node import Node
+from tests.install.releases import Release, chart_at
+from tests.kubernetes.conftest import control_plane
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.place import Place
+from tests.monitoring.conftest import prometheus
+from tests.support.processes import Guardian
+
+__all__ = ["control_plane", "prometheus"]
+
+LOUD = "NO PODS"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it once more, in red: where pods cannot be isolated nothing was installed and run."""
+    skipped = [one for one in terminalreporter.getreports("skipped") if LOUD in str(one.longrepr)]
+    if skipped:
+        terminalreporter.section(f"{LOUD}: {len(skipped)} tests skipped; they need root and iproute2", red=True)
+
+
+@pytest.fixture(scope="session")
+def isolation() -> None:
+    """Pods can have networks and mounts of their own. Where they cannot the test is skipped; in CI it fails."""
+    try:
+        check_allowed()
+    except NotAllowed as absent:
+        message = f"{LOUD}: {absent}"
+        if os.environ.get("CI"):
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart as the tests' API server takes it."""
+    return chart_at(tmp_path_factory.mktemp("chart"))
+
+
+@pytest.fixture
+def make_place(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[[], Place]]:
+    """Make empty namespaces."""
+    made: list[Place] = []
+
+    def make() -> Place:
+        made.append(Place(control_plane, tmp_path, accounts=False))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def place(make_place: Callable[[], Place]) -> Place:
+    """An empty namespace."""
+    return make_place()
+
+
+@pytest.fixture
+def release(place: Place, chart: Path) -> Iterator[Release]:
+    """A release in the namespace, not installed yet."""
+    one = Release(place, chart)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def node(isolation: None, place: Place, guardian: Guardian) -> Iterator[Node]:
+    """The namespace's node, running; what its pods have printed is shown when the test fails."""
+    one = Node(place.control_plane, guardian, place.name).start()
+    yield one
+    for name, log in one.logs():
+        print(f"--- pod {name}\n{log[-3000:]}")
+    one.close()
