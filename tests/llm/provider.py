@@ -79,7 +79,9 @@ class Provider:
         return f"http://{host}:{port}/v1"
 
     def close(self) -> None:
-        """End it, whatever hangs."""
+        """End it, whatever hangs; a second time does nothing."""
+        if self._loop.is_closed():
+            return
 
         async def end() -> None:
             self._server.close()

@@ -1,0 +1,99 @@
+"""Whatever a provider does, a build publishes a valid snapshot and a query answers in time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from myria.building import Outcome
+from myria.contract import answers
+from myria.contract.queries import ReferencesQuery
+from myria.memory import Memory
+from myria.settings import Settings
+from tests.llm.conftest import Configuring, Starting
+from tests.llm.misbehaviour import MISBEHAVIOUR
+from tests.llm.provider import Asked
+from tests.llm.test_building import sound, with_model
+from tests.reads.asking import ids_of
+from tests.support import builds
+from tests.support.events import TENANT, append, conversation
+from tests.support.postgres import Database
+
+DEADLINE_S = 0.6
+HARMLESS = frozenset({"every other request fails", "lies about usage", "rests on others", "costs a fortune"})
+"""What may end well: money is counted after a call, so the first one of a task is always spent."""
+
+
+def test_there_are_forty() -> None:
+    """The list is as long as it must be."""
+    assert len(MISBEHAVIOUR) >= 40
+
+
+async def test_every_build_publishes_a_valid_snapshot(
+    database: Database, provide: Starting, configured: Configuring
+) -> None:
+    """Under each misbehaviour a build of new events publishes, loses none, and is degraded where the model failed."""
+    current: list[Any] = [None]
+
+    def script(asked: Asked) -> Any:
+        return current[0](asked)
+
+    provider = provide(script)
+    llm = configured(
+        provider,
+        retries=1,
+        call_timeout_s=0.3,
+        breaker_failures=2,
+        breaker_pause_s=60.0,
+        task_deadline_s=3.0,
+        reply_bytes=1_000_000,
+        task_usd=5.0,
+    )
+    wrong = []
+    for number, (name, misbehaving) in enumerate(MISBEHAVIOUR.items()):
+        current[0] = misbehaving
+        await append(database.server_dsn, conversation(9, seed=number, start=number * 100_000))
+        built = await builds.build(database, configured=with_model(llm))
+        reason = await builds.value(
+            database, "SELECT degraded_reason FROM myria.build_tasks WHERE build_id = $1", built.build_id
+        )
+        if built.outcome is not Outcome.SUCCEEDED or (reason is None and name not in HARMLESS):
+            wrong.append((name, built.outcome, reason, built.error))
+    assert not wrong
+    assert not provider.errors
+    counted = await builds.value(database, "SELECT count(*) FROM myria.events WHERE NOT internal")
+    assert counted == 9 * len(MISBEHAVIOUR)
+    assert len(await builds.rows(database, "SELECT FROM myria.llm_calls")) == len(provider.asked)
+    await sound(database, deep=True)
+
+
+async def test_every_query_answers_in_time(database: Database, provide: Starting, configured: Configuring) -> None:
+    """Under each misbehaviour an answer holds what the ranking found, and comes within the deadline + 100 ms."""
+    await append(database.server_dsn, conversation(80, seed=1))
+    await builds.build(database)
+    current: list[Any] = [None]
+
+    def script(asked: Asked) -> Any:
+        return current[0](asked)
+
+    provider = provide(script)
+    llm = configured(
+        provider, retries=1, call_timeout_s=0.25, walk_deadline_s=DEADLINE_S, breaker_failures=1_000, walk_usd=1.0
+    )
+    query = ReferencesQuery(participants=("ana",), query="garden tomato bread", max_nodes=24)
+    wrong = []
+    async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
+        plain = await memory.query_references(TENANT, replace(query, mode="deterministic"))
+        for name, misbehaving in MISBEHAVIOUR.items():
+            current[0] = misbehaving
+            started = time.monotonic()
+            answer = await memory.query_references(TENANT, query)
+            took = time.monotonic() - started
+            answers.Tree.model_validate(answer)
+            if took > DEADLINE_S + 0.1 or not set(ids_of(plain)) <= set(ids_of(answer)):
+                wrong.append((name, took, answer["degraded_reason"]))
+            if not answer["degraded"] and answer["root"] == plain["root"]:
+                wrong.append((name, took, "neither degraded nor walked"))
+    assert not wrong
+    assert not provider.errors
