@@ -5,7 +5,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo test soak lint format bench lock docs chart clean
+.PHONY: help venv venv-dev control-plane up demo test soak drill lint format bench lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -54,6 +54,10 @@ test: venv-dev ## Run the whole suite (the long checks with a tenth of their cou
 soak: venv-dev ## Run the long checks with their full counts (hours of load; not part of CI).
 	@$(if $(ARGS),,$(CONTROL_PLANE))
 	MYRIA_TEST_SOAK=1 $(PYTEST) --timeout=14400 -m soak $(ARGS)
+
+drill: venv ## Drill backup and restore, then an upgrade, on throw-away servers, and compare all data.
+	$(BIN)/python scripts/drill_backup.py $(ARGS)
+	$(if $(ARGS),,$(BIN)/python scripts/drill_upgrade.py)
 
 lint: venv-dev ## Check style, types, import direction and the rules of the house.
 	$(BIN)/ruff check .

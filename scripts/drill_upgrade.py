@@ -1,0 +1,261 @@
+"""Drill: upgrade a memory while the release before goes on serving it, and compare everything.
+
+Usage: drill_upgrade.py [--from COMMIT]
+
+The release before is this repository as it was before the newest migration (or at COMMIT), out of git's history: its
+own code makes the schema, a memory out of the sample, builds, a rollback, and serves. A client appends without a
+pause. Then `myria migrate` of this checkout runs, the server of before goes on, a server of this checkout starts
+beside it, the client changes over, and the server of before ends. Compared are: every row that was there, every event
+that was acknowledged, the bytes of every answer of both releases. Exit status 1 when anything differs, 3 where the
+history does not reach so far (a shallow clone).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import httpx
+
+from myria_cli.embedded import RoleDsns
+from scripts.drilling import (
+    ROOT,
+    Drill,
+    Json,
+    build,
+    environment,
+    fetch,
+    myria,
+    sample_questions,
+    table_columns,
+    table_digests,
+    throw_away_server,
+    told,
+)
+
+NO_HISTORY = 3
+WRITER = "drill-writer"
+"""Who the client appends as: nobody else's answers hold its events."""
+WRITTEN = ("events", "scopes", "scope_members", "schema_migrations")
+"""Tables that are written to meanwhile; of the events, the answers and the client's own account tell."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do the drill; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--from", dest="commit", help="the release before; default: that of the schema before")
+    asked = parser.parse_args(arguments)
+    commit = asked.commit or before_the_newest_migration()
+    if commit is None:
+        print("the history does not reach back to the schema before (git fetch --unshallow)", file=sys.stderr)
+        return NO_HISTORY
+    drill = Drill()
+    with tempfile.TemporaryDirectory(prefix="myria-drill-", ignore_cleanup_errors=True) as folder, told(RuntimeError):
+        old = take_out(commit, Path(folder) / "before")
+        drill.step(
+            f"the release before: {commit[:12]}, schema {version(old)['schema']}; this one: {version()['schema']}"
+        )
+        asyncio.run(upgrade(drill, Path(folder), old))
+    return drill.result()
+
+
+def before_the_newest_migration() -> str | None:
+    """Return the last commit without the newest migration, None where the history does not say."""
+    newest = max((ROOT / "migrations/myria_migrations").glob("[0-9]*.sql")).relative_to(ROOT)
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        added = git("log", "--diff-filter=A", "--format=%H", "-1", "--", str(newest)).decode().strip()
+        return git("rev-parse", "--verify", "--quiet", f"{added}^").decode().strip() if added else "HEAD"
+    return None
+
+
+def take_out(commit: str, folder: Path) -> Path:
+    """Write the files of a commit into a new folder and return it."""
+    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", commit))) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def git(*arguments: str) -> bytes:
+    """Return what git says of this repository."""
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, check=True).stdout
+
+
+def version(tree: Path | None = None) -> Json:
+    """Return the versions that a release tells of itself."""
+    told_: Json = json.loads(myria("version", "--json", tree=tree))
+    return told_
+
+
+async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
+    """Do what the module says."""
+    async with throw_away_server(folder / "server") as (_, dsns):
+        drill.step("the release before makes a memory, and serves it; a client appends without a pause")
+        myria("migrate", "--grant", "--dsn", dsns.owner, tree=old)
+        live_through(dsns, old)
+        with serving(dsns.server, old) as old_url, Writer(old_url) as writer:
+            writer.wait_for(10)
+            answered = answers(old_url)
+
+            drill.step("migrate, while it serves")
+            columns = await table_columns(dsns.owner)
+            rows = await table_digests(dsns.owner, columns=columns, without=WRITTEN)
+            began, acknowledged = time.monotonic(), len(writer.acknowledged)
+            applied = json.loads(myria("migrate", "--grant", "--json", "--dsn", dsns.owner))["applied"]
+            writer.wait_for(10)
+            took = f"{time.monotonic() - began:.1f} s, {len(writer.acknowledged) - acknowledged} appends meanwhile"
+            drill.holds(f"applied {', '.join(applied) or 'nothing'} in {took}", True)
+            after = await table_digests(dsns.owner, columns=columns, without=WRITTEN)
+            drill.same("content of every table that the release before had", rows, after)
+            drill.same("answers of the release before, to the byte", answered, answers(old_url))
+            refused = myria("status", "--json", "--dsn", dsns.server, tree=old, status=6 if applied else 0)
+            drill.holds("a process of the release before that starts now refuses (schema_too_new)", not refused.strip())
+
+            drill.step("a server of this release starts beside it, the client changes over, the old one ends")
+            with serving(dsns.server, None) as new_url:
+                drill.same("answers of this release, to the byte", answered, answers(new_url))
+                writer.url = new_url
+                writer.wait_for(10)
+                drill.same("appends that failed", [], writer.failed)
+                drill.same("every acknowledged event, once", *await both(dsns, writer))
+
+                drill.step("this release builds")
+                drill.holds("a build succeeds", await build(dsns) == "succeeded")
+        report = json.loads(myria("verify", "--deep", "--all-snapshots", "--json", "--dsn", dsns.operator))
+        drill.holds(f"`myria verify --deep --all-snapshots`: {len(report['checks'])} checks", report["ok"])
+
+
+def live_through(dsns: RoleDsns, old: Path) -> None:
+    """Leave behind what a memory has after a while, all of it made by the release before."""
+    lines = (ROOT / "examples/workshop.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    for piece in (lines[:300], lines[300:500]):
+        file = old / "piece.jsonl"
+        file.write_text("".join(piece), encoding="utf-8")
+        myria("import", file, "--dsn", dsns.owner, tree=old)
+        myria("rebuild", "--here", "--wait", "--dsn", dsns.owner, tree=old)
+    myria("rollback", "--reason", "drill", "--dsn", dsns.owner, tree=old)
+
+
+async def both(dsns: RoleDsns, writer: Writer) -> tuple[list[str], list[str]]:
+    """Return what the client was told and what the log holds of it."""
+    rows = await fetch(dsns.owner, "SELECT event_id FROM myria.events WHERE channel = $1 ORDER BY event_id", WRITER)
+    return sorted(writer.acknowledged), [row["event_id"] for row in rows]
+
+
+@contextmanager
+def serving(dsn: str, tree: Path | None) -> Iterator[str]:
+    """Run a server of a release for the block; it is asked to end after it, and must end well."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "myria_cli.main", "serve", "--dsn", dsn, "--port", str(port)],
+        env={**os.environ, **environment(tree)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(300):
+            with contextlib.suppress(httpx.HTTPError):
+                if httpx.get(f"{url}/readyz", timeout=5, trust_env=False).status_code == 200:
+                    break
+            if process.poll() is not None:
+                raise RuntimeError(f"a server did not start (exit status {process.returncode})")
+            time.sleep(0.1)
+        else:
+            raise RuntimeError("a server does not become ready")
+        yield url
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def call(url: str, tool: str, arguments: Json) -> Json:
+    """Call a tool over MCP, as README.md does with curl."""
+    answer = httpx.post(
+        f"{url}/mcp",
+        headers={"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"},
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
+        timeout=30,
+        trust_env=False,
+    )
+    result: Json = answer.raise_for_status().json()["result"]
+    if result.get("isError"):
+        raise RuntimeError(f"{tool}: {result}")
+    content: Json = result["structuredContent"]
+    return content
+
+
+def answers(url: str) -> dict[str, Json]:
+    """Ask the sample's questions both ways; return the answers, without cursors, which are signed."""
+    found: dict[str, Json] = {}
+    for question in sample_questions():
+        for tool in ("myria.query_references", "myria.query_event_nodes"):
+            answer = call(url, tool, {name: value for name, value in question.items() if value})
+            answer.pop("next_cursor", None)
+            found[f"{tool} {question}"] = answer
+    return found
+
+
+class Writer:
+    """A client that appends one event after another, from a thread of its own, each with a key of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.acknowledged: list[str] = []
+        self.failed: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def wait_for(self, more: int) -> None:
+        """Return once so many more events have been acknowledged."""
+        wanted, deadline = len(self.acknowledged) + more, time.monotonic() + 60
+        while len(self.acknowledged) < wanted:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the client gets nothing acknowledged: {self.failed[-1:]}")
+            time.sleep(0.02)
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stop.wait(0.05):
+            number += 1
+            event = {
+                "timestamp": "2026-04-30T08:00:00Z",
+                "channel": WRITER,
+                "participants": [WRITER],
+                "payload": {"text": f"event {number} of the drill"},
+                "source_event_key": f"{WRITER}:{number}",
+            }
+            try:
+                self.acknowledged.append(call(self.url, "myria.append_event", event)["event_id"])
+            except (httpx.HTTPError, RuntimeError) as problem:
+                self.failed.append(repr(problem))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
