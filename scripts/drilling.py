@@ -121,7 +121,7 @@ def environment(tree: Path | None) -> dict[str, str]:
     if tree is None:
         return {}
     planes = ("core", "server", "operator", "builder_job", "cli", "migrations")
-    return {"PYTHONPATH": os.pathsep.join(str(tree / plane) for plane in planes), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {"PYTHONPATH": os.pathsep.join(str(tree / plane) for plane in planes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
