@@ -1,4 +1,4 @@
-"""Minutes without the database, without the API server, and without both: a tenth of it outside of soak runs."""
+"""Minutes without the database, without the API server, and without both: a twentieth of it outside of soak runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from tests.kubernetes.api import Json
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.pulse import Pulse, resident_kb
-from tests.support.counts import share
+from tests.support.counts import SOAK
 from tests.support.processes import free_port, wait_until
 
-AWAY_S = share(120)
+AWAY_S = 180 if SOAK else 9
 
 
 def dawdle(_pod: Json, command: list[str]) -> list[str]:
@@ -24,7 +24,7 @@ def dawdle(_pod: Json, command: list[str]) -> list[str]:
 def test_everything_is_away_for_minutes(installation: Installation) -> None:
     """The operator lives, its liveness holds, memory stays, a pod waits, and soon afterwards all has come true.
 
-    Database and API server each go for two minutes, for most of it at the same time.
+    Database and API server each go for three minutes, for most of it at the same time.
     """
     place, port = installation.place, free_port()
     plane = place.control_plane
@@ -58,9 +58,12 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
         finally:
             plane.start_api_server()
         back = time.monotonic()
-        for name in ("through", "meanwhile"):
-            assert reason(place.wait_terminal(name, 60)) == ("True", "BuildPublished")
-        print(f"all true {time.monotonic() - back:.1f} s after the end")
+        assert reason(place.wait_terminal("through", 20)) == ("True", "BuildPublished")
+        wait_until(lambda: place.jobs_of(place.get("meanwhile")), 20, "the Job")
+        print(f"up to date {time.monotonic() - back:.1f} s after the end")
+        if SOAK:  # Kubernetes' own controllers take half a minute to come back
+            assert reason(place.wait_terminal("meanwhile", 60)) == ("True", "BuildPublished")
+            print(f"all true {time.monotonic() - back:.1f} s after the end")
     assert operator.process.poll() is None
     assert set(pulse.answers) == {200}, pulse.answers
     grown = resident_kb(operator.pid) / size

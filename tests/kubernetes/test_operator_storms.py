@@ -73,7 +73,7 @@ def check_one_job_each(installation: Installation, names: list[str]) -> None:
 @pytest.mark.soak
 def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None:
     """What is asked for in a storm ends right, with one Job each; the operator lives, and recovers within seconds."""
-    place, length_s, count = installation.place, 120.0 if SOAK else 7.0, share(60)
+    place, length_s, count = installation.place, 120.0 if SOAK else 6.0, share(60)
     for seed, tenant in enumerate(TENANTS):
         installation.append(12, tenant=tenant, seed=seed)
     operator, pulse = start(installation, proxy)
