@@ -215,16 +215,6 @@ def _graph(
     base: dict[float, float] = {}
     for index, one in enumerate(series):
         colour = SERIES[index % len(SERIES)]
-        if look["drawStyle"] == "bars":
-            wide = max(2.0, (right - left) / POINTS - 1)
-            for at, value in one.points:
-                low = base.get(at, 0.0)
-                base[at] = low + value
-                yield (
-                    f'<rect x="{across(at) - wide / 2:.1f}" y="{up(low + value):.1f}" width="{wide:.1f}" '
-                    f'height="{up(low) - up(low + value):.1f}" fill="{colour}"/>'
-                )
-            continue
         lows = {at: base.get(at, 0.0) if stacked else 0.0 for at, _ in one.points}
         if stacked:
             base.update({at: lows[at] + value for at, value in one.points})

@@ -25,6 +25,8 @@ HERE = 'namespace=~"$namespace"'
 """All of the chosen installations; without Kubernetes there is no such label, and All matches that too."""
 TENANT = f'{HERE}, tenant=~"$tenant"'
 RATE = "$__rate_interval"
+RARE = "10m"
+"""The window of what happens now and then, like builds."""
 GREEN, YELLOW, RED, BLUE = "green", "#EAB839", "red", "blue"
 WIDTH = 24
 
@@ -359,10 +361,10 @@ def builds() -> Json:
             "Builds",
             (
                 graph(
-                    "Builds ended, per minute",
+                    "Builds ended in 10 minutes",
                     "By how they ended (docs/architecture.md, Snapshots).",
-                    (f"60 * sum by (outcome) (rate(myria_builds_finished_total{{{HERE}}}[{RATE}])) > 0", "{{outcome}}"),
-                    kind="bars",
+                    (f"sum by (outcome) (increase(myria_builds_finished_total{{{HERE}}}[{RARE}])) > 0", "{{outcome}}"),
+                    stacked=True,
                 ),
                 graph(
                     "Builds unfinished",
@@ -371,40 +373,40 @@ def builds() -> Json:
                 ),
                 graph(
                     "Duration of builds",
-                    "From the capture of the cutoff to the end.",
-                    (quantile(0.5, "myria_build_duration_seconds"), "p50"),
-                    (quantile(0.95, "myria_build_duration_seconds"), "p95"),
+                    "From the capture of the cutoff to the end, over 10 minutes; and how long the oldest has run.",
+                    (quantile(0.5, "myria_build_duration_seconds", over=RARE), "p50"),
+                    (quantile(0.95, "myria_build_duration_seconds", over=RARE), "p95"),
                     (f"max(myria_oldest_running_build_seconds{{{HERE}}})", "oldest that runs"),
                     unit="s",
                 ),
                 graph(
                     "Where the time goes",
-                    "Mean seconds per build: waiting for a turn, starting (slot, Job, pod), compiling.",
+                    "Mean time per build over 10 minutes: waiting for a turn, starting (slot, Job, pod), compiling.",
                     (
-                        f"sum by (phase) (rate(myria_build_phase_duration_seconds_sum{{{HERE}}}[{RATE}])) "
-                        f"/ sum by (phase) (rate(myria_build_phase_duration_seconds_count{{{HERE}}}[{RATE}]))",
+                        f"sum by (phase) (rate(myria_build_phase_duration_seconds_sum{{{HERE}}}[{RARE}])) "
+                        f"/ sum by (phase) (rate(myria_build_phase_duration_seconds_count{{{HERE}}}[{RARE}]))",
                         "{{phase}}",
                     ),
                     unit="s",
                 ),
                 graph(
-                    "What was wrong",
-                    "Broken rules of validation, and tasks that did without the model, per minute. Empty is good.",
+                    "What was wrong in 10 minutes",
+                    "Broken rules of validation, and tasks that did without the model. Empty is good.",
                     (
-                        f"60 * sum by (rule) (rate(myria_validation_failures_total{{{HERE}}}[{RATE}])) > 0",
+                        f"sum by (rule) (increase(myria_validation_failures_total{{{HERE}}}[{RARE}])) > 0",
                         "rule {{rule}}",
                     ),
                     (
-                        f'60 * sum(rate(myria_build_tasks_total{{{HERE}, outcome="degraded"}}[{RATE}])) > 0',
+                        f'sum(increase(myria_build_tasks_total{{{HERE}, outcome="degraded"}}[{RARE}])) > 0',
                         "degraded tasks",
                     ),
-                    kind="bars",
+                    stacked=True,
                 ),
                 graph(
-                    "Moves of the pointer, per minute",
+                    "Moves of the pointer in 10 minutes",
                     "What is read changed: published forward, rolled back.",
-                    (f"60 * sum by (kind) (rate(myria_pointer_moves_total{{{HERE}}}[{RATE}])) > 0", "{{kind}}"),
-                    kind="bars",
+                    (f"sum by (kind) (increase(myria_pointer_moves_total{{{HERE}}}[{RARE}])) > 0", "{{kind}}"),
+                    stacked=True,
                 ),
             ),
         ),
@@ -498,7 +500,6 @@ def graph(
     steps: Sequence[tuple[float | None, str]] = ((None, GREEN),),
     stacked: bool = False,
     limit: bool = False,
-    kind: str = "timeseries",
 ) -> Panel:
     """Return a panel of lines over time."""
     return Panel(
@@ -509,15 +510,14 @@ def graph(
         steps=steps,
         stacked=stacked,
         limit=limit,
-        kind=kind,
     )
 
 
-def quantile(q: float, histogram: str, matchers: str = "", by: str = "") -> str:
+def quantile(q: float, histogram: str, matchers: str = "", *, by: str = "", over: str = RATE) -> str:
     """Return PromQL for a quantile of a histogram."""
     chosen = f"{HERE}, {matchers}" if matchers else HERE
     grouped = f"{by}, le" if by else "le"
-    return f"histogram_quantile({q:g}, sum by ({grouped}) (rate({histogram}_bucket{{{chosen}}}[{RATE}])))"
+    return f"histogram_quantile({q:g}, sum by ({grouped}) (rate({histogram}_bucket{{{chosen}}}[{over}])))"
 
 
 def dashboard(uid: str, title: str, description: str, rows: Sequence[tuple[str, Sequence[Panel]]]) -> Json:
@@ -648,7 +648,7 @@ def drawn(number: int, panel: Panel, grid: dict[str, int]) -> Json:
             defaults["max"] = 1
     return {
         "id": number,
-        "type": "stat" if panel.kind == "stat" else "timeseries",
+        "type": panel.kind,
         "title": panel.title,
         "description": panel.description,
         "datasource": SOURCE,
@@ -670,15 +670,14 @@ def drawn(number: int, panel: Panel, grid: dict[str, int]) -> Json:
 
 def lines(panel: Panel) -> Json:
     """Return how the lines of a graph look."""
-    bars = panel.kind == "bars"
     return {
-        "drawStyle": "bars" if bars else "line",
+        "drawStyle": "line",
         "lineInterpolation": "linear",
-        "lineWidth": 1 if bars else 2,
-        "fillOpacity": 60 if bars else 25 if panel.stacked else 6,
+        "lineWidth": 2,
+        "fillOpacity": 25 if panel.stacked else 6,
         "showPoints": "never",
         "spanNulls": False,
-        "stacking": {"mode": "normal" if bars or panel.stacked else "none", "group": "A"},
+        "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
         "thresholdsStyle": {"mode": "dashed" if panel.limit else "off"},
     }
 
