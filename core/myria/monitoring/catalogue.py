@@ -138,6 +138,25 @@ METRICS: tuple[Described, ...] = (
     ),
     _counter("memory", "myria_validation_failures_total", "Violations for which builds failed", "rule"),
     _counter("memory", "myria_pointer_moves_total", "Moves of the active pointer; kind is publish or rollback", "kind"),
+    _counter(
+        "memory",
+        "myria_llm_calls_total",
+        "Requests to language models; workflow is build or walk, outcome is ok or the name of the failure",
+        "workflow",
+        "outcome",
+    ),
+    _counter(
+        "memory", "myria_llm_tokens_total", "Tokens of these; direction is input or output", "workflow", "direction"
+    ),
+    _counter("memory", "myria_llm_cost_usd_total", "What they cost, in US dollars", "workflow"),
+    _histogram("memory", "myria_llm_call_duration_seconds", "How long they took", "workflow"),
+    _counter(
+        "memory",
+        "myria_llm_units_total",
+        "Units of ended builds that had or should have had a model's plan; result is planned, reused or degraded",
+        "result",
+    ),
+    _counter("memory", "myria_llm_plan_repairs_total", "Times a build told a model what was wrong with its plan"),
     _gauge("memory", "myria_snapshots", "Snapshots that are kept", "status"),
     _gauge(
         "memory",

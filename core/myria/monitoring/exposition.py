@@ -20,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from myria.building.model import Outcome
 from myria.errors import PortInUse
+from myria.llm.failures import Kind
 from myria.monitoring.catalogue import BY_NAME
 from myria.monitoring.figures import Figures, TenantFigures
 from myria.planning.validation import RULE_NAMES
@@ -35,8 +36,12 @@ PHASES: Final = ("compile", "queue", "start")
 MOVES: Final = ("publish", "rollback")
 PAUSES: Final = ("held_snapshot", "other", "rollback")
 STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
+WORKFLOWS: Final = ("build", "walk")
 OTHER: Final = "other"
 """The label of what was not foreseen: labels stay bounded."""
+
+LLM_OUTCOMES: Final = ("ok", *sorted(Kind), OTHER)
+"""How a request to a language model may end."""
 
 _SCRAPE_S: Final = 5.0
 
@@ -224,6 +229,26 @@ def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metri
     yield counter("myria_build_tasks_total", tasks)
     yield counter("myria_validation_failures_total", rules)
     yield counter("myria_pointer_moves_total", moves)
+    yield from _llm_totals(totals)
+
+
+def _llm_totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
+    """Yield what language models were asked and what it cost."""
+    calls: dict[tuple[str, ...], float] = dict.fromkeys(product(WORKFLOWS, LLM_OUTCOMES), 0)
+    for (family, labels), amount in totals.items():
+        if family == "llm_calls":
+            calls[labels[0], _known(labels[1], LLM_OUTCOMES)] += amount
+    yield counter("myria_llm_calls_total", calls)
+    tokens: Values = {
+        labels: totals.get(("llm_tokens", labels), 0) for labels in product(WORKFLOWS, ("input", "output"))
+    }
+    yield counter("myria_llm_tokens_total", tokens)
+    costs: Values = {(workflow,): totals.get(("llm_cost", (workflow,)), 0) / 1_000_000 for workflow in WORKFLOWS}
+    yield counter("myria_llm_cost_usd_total", costs)
+    yield _durations("myria_llm_call_duration_seconds", totals, "llm_call_duration", WORKFLOWS)
+    units: Values = {(result,): totals.get(("llm_units", (result,)), 0) for result in ("planned", "reused", "degraded")}
+    yield counter("myria_llm_units_total", units)
+    yield counter("myria_llm_plan_repairs_total", {(): totals.get(("llm_repairs", ()), 0)})
 
 
 def _durations(
