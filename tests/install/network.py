@@ -36,6 +36,8 @@ _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 GATEWAY = "10.44.0.1"
 """The node's own address, as pods see it."""
+_BRIDGE = "link add br0 address 02:00:00:00:00:01 type bridge"
+"""With an address of its own: else it takes one of its ports', which come and go, and pods lose it for seconds."""
 _LOOK_S = 0.2
 
 Address = tuple[str, int]
@@ -79,7 +81,7 @@ class Network:
         self._ready: dict[Address, list[Address]] = {}
         self._loop = LoopThread()
         self._stopping = threading.Event()
-        self._ip(self._node, "link set lo up", "link add br0 type bridge", f"addr add {GATEWAY}/16 dev br0")
+        self._ip(self._node, "link set lo up", _BRIDGE, f"addr add {GATEWAY}/16 dev br0")
         self._ip(self._node, "link set br0 up", f"addr add {IN_CLUSTER}/32 dev br0")
         self._listen((IN_CLUSTER, 443), self._node, lambda: api_server, self._outside)
         self.look()
@@ -198,8 +200,12 @@ class Network:
         listening.setblocking(False)
         found: Address = listening.getsockname()
 
+        async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(asyncio.CancelledError):  # asyncio's streams complain of it, at the very end
+                await _forward(reader, writer, choose, target)
+
         async def serve() -> None:
-            await asyncio.start_server(lambda reader, writer: _forward(reader, writer, choose, target), sock=listening)
+            await asyncio.start_server(forward, sock=listening)
 
         self._loop.run(serve())
         return found

@@ -103,8 +103,7 @@ class Node:
         for one in list(self.pods.values()):
             one.thread.join(15)
         self.network.close()
-        self._watching.join(25)
-        self.api.close()
+        self.api.close()  # the watch ends by this, or by itself when its time is over
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def logs(self) -> Iterator[tuple[str, str]]:

@@ -2,13 +2,83 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import helm_python as helm
+import yaml
+
 from tests.install.node import Node
-from tests.install.releases import Release
+from tests.install.releases import OLD_CLUSTER, Release, merged
+from tests.install.scraping import InCluster
+from tests.kubernetes.place import Place, rebuild
+from tests.monitoring.promql import selectors
+from tests.monitoring.rules import rules
+from tests.monitoring.wanted import asked
+from tests.support.processes import Spawner
 
-TRIAL = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}}
+TRIAL = {
+    "crds": {"enabled": False},
+    "postgres": {"mode": "trial"},
+    "settings": {"metrics": {"tenant_label": True}},
+}
+MONITORS = ("serviceMonitor", "podMonitor")
 
 
-def test_the_trial_installs_and_passes_its_own_test(release: Release, node: Node) -> None:
-    """`helm install --wait` ends with everything ready; `helm test` appends, rebuilds and queries."""
+def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
+    release: Release, node: Node, place: Place, prometheus: Path, spawn: Spawner, tmp_path: Path
+) -> None:
+    """Install, `helm test`, a rebuild and a rollback with kubectl, scrapes by both kinds of monitors, uninstall.
+
+    `helm install --wait` ends with everything ready; `helm test` appends, rebuilds and queries through the Service. The
+    volume and the passwords stay when the release goes, and nothing else does.
+    """
     release.install(TRIAL, wait_s=120)
+    assert {one.component for one in node.living()} == {"server", "operator", "trial-db"}
+    scraper = InCluster(prometheus, tmp_path / "prometheus", spawn, node, monitors(release))
+
     release.test()
+    (smoke,) = [log for name, log in node.logs() if name == f"{release.fullname}-test"]
+    assert smoke.endswith("passed\n")
+    place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("again", {"build": {"full": True}})))
+    place.wait_terminal("again")
+    place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("back", {"rollback": {"to": "previous"}})))
+    place.kubectl("wait", "mrb/again", "mrb/back", "--for=condition=Published", "--timeout=30s")
+
+    scraper.wait_for('myria_operator_rebuilds{reason="RolledBack"} > 0')
+    scraper.wait_for('myria_requests_total{tool="append_event"} > 0')
+    pools = scraper.healthy()
+    assert {name.split("/")[0]: count for name, count in pools.items() if "server" in name} == {
+        "ServiceMonitor": 2,
+        "PodMonitor": 2,
+    }
+    assert {count for name, count in pools.items() if "operator" in name} == {1}
+    there = scraper.series().keys() | scraper.exposed() | {rule["record"] for rule in rules() if "record" in rule}
+    assert not {name for query in asked() for name, _ in selectors(query)} - there
+
+    release.uninstall()
+    left = place.kubectl("get", "all,cm,secret,sa,role,rolebinding,pvc", "-o", "name").stdout.split()
+    planes = ("builder", "migrate", "operator", "server")
+    assert sorted(one for one in left if release.name in one and not one.startswith("pod/")) == sorted(
+        [
+            f"persistentvolumeclaim/data-{release.fullname}-trial-db-0",
+            *(f"secret/{release.fullname}-login-{plane}" for plane in planes),
+        ]
+    )
+    assert {one["metadata"]["name"] for one in place.rebuilds()} >= {"again", "back"}
+
+
+def monitors(release: Release) -> list[dict[str, object]]:
+    """Return the release's monitors of both kinds, as rendered: the API server here knows neither."""
+    with helm.Chart.load(release.chart) as chart:
+        return [
+            one
+            for kind in MONITORS
+            for name, text in chart.render(
+                merged(OLD_CLUSTER, TRIAL, {"monitoring": {kind: {"enabled": True}}}),
+                name=release.name,
+                namespace=release.place.name,
+            ).items()
+            if name.endswith("monitors.yaml")
+            for one in yaml.safe_load_all(text)
+            if one
+        ]

@@ -1,0 +1,256 @@
+"""Releases over time: installed, upgraded, beside each other, removed; with a database of their own, as in earnest."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+import helm_python as helm
+import pytest
+
+from myria_migrations import migrations
+from tests.install.network import Address
+from tests.install.node import Node, Pod
+from tests.install.releases import Release, chart_at
+from tests.kubernetes import manifests
+from tests.kubernetes.api import Json
+from tests.kubernetes.control_plane import ROOT, ControlPlane
+from tests.kubernetes.place import Place
+from tests.soak.wire import Client, HungUp
+from tests.support.postgres import Database, Databases
+from tests.support.processes import Guardian, wait_until
+
+DEFINITION = "myriarebuilds.myria.dev"
+ONE_SERVER = {"server": {"replicas": 1}}
+NO_DEFINITION = {"crds": {"enabled": False}}
+
+
+@pytest.fixture
+def empty(databases: Databases) -> Iterator[Callable[[], Database]]:
+    """Make databases of the owner's without any migration."""
+    made: list[Database] = []
+
+    def make() -> Database:
+        made.append(databases.create_empty())
+        return made[-1]
+
+    yield make
+    for one in made:
+        databases.drop(one)
+
+
+@pytest.fixture
+def bare_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane without the definition, as before the first installation; afterwards it is as it was."""
+    admin = control_plane.admin
+    admin.delete("CustomResourceDefinition", DEFINITION)
+    wait_until(lambda: admin.find("CustomResourceDefinition", DEFINITION) is None, 20, "the definition's end")
+    yield control_plane
+    if (found := admin.find("CustomResourceDefinition", DEFINITION)) is not None:
+        shipped = manifests.without_cel(manifests.definition())
+        shipped["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        plural = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        admin.request("PUT", f"{plural}/{DEFINITION}", shipped)
+    control_plane.install(manifests.definition())
+
+
+def connect(node: Node, database: Database) -> None:
+    """Give the namespace the Secret with four connection strings, as an administrator does."""
+    tcp = database.tcp
+    host, port = tcp.owner.rpartition("@")[2].partition("/")[0].split(":")
+    where: Address = node.network.expose(5432, (host, int(port)))
+    planes = {"server": tcp.server, "operator": tcp.operator, "builder": tcp.builder, "migrate": tcp.owner}
+    data = {
+        f"{plane}-dsn": dsn.replace(f"@{host}:{port}/", f"@{where[0]}:{where[1]}/") for plane, dsn in planes.items()
+    }
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    secret: Json = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "memory-myria-postgres"}}
+    node.api.create({**secret, "data": encoded}, node.namespace)
+
+
+def port_of(node: Node, release: Release) -> int:
+    """Return a port of this machine that leads to the release's Service."""
+    service = node.api.get("Service", release.fullname, node.namespace)
+    return node.network.reach((service["spec"]["clusterIP"], 8321))[1]
+
+
+def event(text: str) -> dict[str, object]:
+    """Return the arguments of an append."""
+    return {
+        "timestamp": "2026-03-01T10:00:00Z",
+        "channel": "chat",
+        "participants": ["ana"],
+        "payload": {"text": text, "speaker": "ana"},
+    }
+
+
+def append(port: int, text: str) -> None:
+    """Append an event through the Service, on a connection of its own."""
+
+    async def call() -> None:
+        client = Client(port)
+        reply = await client.call("append_event", event(text))
+        client.hang_up()
+        assert not reply.is_error, reply.content
+
+    asyncio.run(call())
+
+
+@contextmanager
+def uninterrupted(port: int) -> Iterator[list[str]]:
+    """Append through the Service without a pause during the block; yield what went wrong."""
+    wrong: list[str] = []
+    done = 0
+    ending = threading.Event()
+
+    def go_on() -> None:
+        nonlocal done
+        while not ending.wait(0.1):
+            try:
+                append(port, f"during the upgrade {done}")
+            except (HungUp, AssertionError) as error:
+                wrong.append(f"{done}: {error}")
+            done += 1
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield wrong
+    finally:
+        ending.set()
+        thread.join()
+        assert done > 20
+
+
+def rows(database: Database, query: str) -> list[asyncpg.Record]:
+    """Return rows as the superuser sees them."""
+
+    async def read() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(database.superuser_dsn)
+        try:
+            return await connection.fetch(query)
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
+def pods(node: Node, component: str) -> list[Pod]:
+    """Return the running pods of a component."""
+    return [one for one in node.living() if one.component == component]
+
+
+def next_definition(definition: Json) -> None:
+    """Change the definition as a later version of Myria might: one more served version, one more column."""
+    (first,) = definition["spec"]["versions"]
+    later = {**first, "name": "v1beta1", "storage": False}
+    first["additionalPrinterColumns"].append({"name": "Reason-Given", "type": "string", "jsonPath": ".spec.reason"})
+    definition["spec"]["versions"].append(later)
+
+
+def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
+    bare_cluster: ControlPlane, release: Release, node: Node, empty: Callable[[], Database], tmp_path: Path
+) -> None:
+    """A changed value, a new version of the definition, a new image with a migration: appends never fail meanwhile.
+
+    Afterwards uninstalling keeps the definition, the MyriaRebuilds and the data.
+    """
+    database, place = empty(), release.place
+    connect(node, database)
+    release.install(ONE_SERVER, wait_s=60)
+    (before,) = pods(node, "server")
+    place.rebuild("first")
+    place.wait_terminal("first")
+
+    version = max(one.version for one in migrations()) + 1
+    package = tmp_path / "myria_migrations"
+    shutil.copytree(ROOT / "migrations/myria_migrations", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / f"{version:04}_later.sql").write_text("CREATE TABLE myria.later (it integer);\n", encoding="utf-8")
+    node.images["myria:later"] = [(package, ROOT / "migrations/myria_migrations")]
+    changed = {"image": {"tag": "later"}, "settings": {"mcp": {"drain_s": 2}}}
+    with uninterrupted(port_of(node, release)) as wrong:
+        release.upgrade(ONE_SERVER, changed, chart=chart_at(tmp_path / "later", next_definition), wait_s=60)
+        wait_until(lambda: before not in node.living(), 30, "the end of the old server")
+    assert wrong == []
+    (after,) = pods(node, "server")
+    assert after.spec["containers"][0]["image"] == "myria:later"
+    assert after.spec["terminationGracePeriodSeconds"] == before.spec["terminationGracePeriodSeconds"] + 1
+    assert rows(database, "SELECT max(version) FROM myria.schema_migrations")[0][0] == version
+    where = f"/apis/myria.dev/v1beta1/namespaces/{place.name}/myriarebuilds/first"
+    wait_until(lambda: place.admin.request("GET", where)["status"]["conditions"], 10, "the new version")
+    assert "REASON-GIVEN" in place.kubectl("get", "myriarebuilds.v1alpha1.myria.dev").stdout
+
+    release.uninstall()
+    wait_until(lambda: not node.living(), 30, "the end of all pods")
+    assert place.admin.find("CustomResourceDefinition", DEFINITION) is not None
+    assert [one["metadata"]["name"] for one in place.rebuilds()] == ["first"]
+    assert rows(database, "SELECT count(*) FROM myria.events")[0][0] > 20
+
+
+def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
+    bare_cluster: ControlPlane,
+    release: Release,
+    node: Node,
+    make_place: Callable[[], Place],
+    empty: Callable[[], Database],
+    guardian: Guardian,
+) -> None:
+    """The second needs crds.enabled=false, and is told so; it goes, in the middle of a build, and the first stays.
+
+    The build that was running leaves no Job and no pod that could still publish.
+    """
+    connect(node, empty())
+    release.install(ONE_SERVER)
+    second = Release(make_place(), release.chart)
+    there = Node(node.control_plane, guardian, second.place.name).start()
+    try:
+        database = empty()
+        connect(there, database)
+        with pytest.raises(helm.HelmError, match=r"this is a second installation, so set crds\.enabled to false"):
+            second.install(ONE_SERVER)
+        assert second.place.kubectl("get", "all,cm,sa,role", "-o", "name").stdout.split() in (
+            [],
+            ["serviceaccount/default"],
+        )
+        second.install(ONE_SERVER, NO_DEFINITION, {"builder": {"terminationGracePeriodSeconds": 3}}, wait_s=60)
+        append(port_of(there, second), "only there")
+        second.place.rebuild("frozen")
+        wait_until(lambda: pods(there, "builder"), 30, "the build's pod")
+        (builder,) = pods(there, "builder")
+        assert not pods(node, "builder")
+        freeze(builder)
+        wait_until(lambda: second.place.get("frozen")["status"].get("jobName"), 10, "the Job's name")
+
+        second.uninstall(timeout_s=120)
+        assert second.place.admin.objects("Job", second.place.name) == []
+        assert [log.split("-")[0] for name, log in there.logs() if "stop-builds" in name] == ["deleted frozen"]
+        wait_until(lambda: not there.living(), 30, "the end of all pods")
+        assert rows(database, "SELECT count(*) FROM myria.active_snapshots")[0][0] == 0
+        assert second.place.get("frozen")["spec"]["tenant"] == "default"
+
+        release.place.rebuild("untouched")
+        release.place.wait_terminal("untouched")
+        assert [one.ready for one in pods(node, "server")] == [True]
+    finally:
+        there.close()
+        second.close()
+
+
+def freeze(pod: Pod) -> None:
+    """Stop the process of a pod in the middle of its work: it hears SIGTERM no more, only SIGKILL."""
+    (container,) = pod.main
+    assert container.process is not None
+    deadline = time.monotonic() + 10
+    while not (children := Path(f"/proc/{container.process.pid}/task/{container.process.pid}/children").read_text()):
+        assert time.monotonic() < deadline
+    for child in map(int, children.split()):
+        os.kill(child, signal.SIGSTOP)
