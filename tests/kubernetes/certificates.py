@@ -16,7 +16,10 @@ IN_CLUSTER = "10.96.0.1"
 
 
 def write_certificates(folder: Path) -> None:
-    """Write ca.crt, server.crt and server.key (for 127.0.0.1 and the address within the cluster), and accounts.key, which signs ServiceAccount tokens."""
+    """Write ca.crt, server.crt and server.key (for 127.0.0.1 and the address within the cluster), and accounts.key.
+
+    The last signs the tokens of ServiceAccounts.
+    """
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _name("Myria tests")
     now = datetime.datetime.now(datetime.UTC)
