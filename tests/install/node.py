@@ -315,10 +315,11 @@ class Pod:
             grace = self.spec.get("terminationGracePeriodSeconds", 30)
         for one in self.containers:
             one.terminate()
-        deadline = time.monotonic() + (0 if self.gone or self.node.stopping.is_set() else grace)
-        while any(one.runs for one in self.containers) and time.monotonic() < deadline and not self.gone:
-            if not self.node.stopping.is_set():
-                self._report("Running")
+        deadline = time.monotonic() + grace
+        while any(one.runs for one in self.containers) and time.monotonic() < deadline:
+            if self.gone or self.node.stopping.is_set():
+                break
+            self._report("Running")
             self._pause()
         for one in self.containers:
             one.kill()

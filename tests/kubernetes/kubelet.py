@@ -339,7 +339,7 @@ class Kubelet:
     def _launch(self, pod: Json, container: Json) -> RunningPod:
         metadata = pod["metadata"]
         folder = self._folder / metadata["uid"]
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)  # it may have been tried before
         environment = self._resolve(pod, container, folder)
         command = [expand(part, environment) for part in [*container.get("command", []), *container.get("args", [])]]
         command = self.rewrites(pod, command)
