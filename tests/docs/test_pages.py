@@ -1,0 +1,169 @@
+"""The pages: every command, option, file, value and setting that they name exists, and their YAML is what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cel
+import pytest
+import typer
+import yaml
+
+from myria.settings import Settings
+from myria_cli.app import app
+from tests.chart.rendering import render
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "charts/myria/README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+)
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+FOLDERS = (
+    *("benchmarks", "builder_job", "charts", "cli", "core", "crds", "docs", "examples", "migrations", "operator"),
+    *("requirements", "scripts", "server", "tests"),
+)
+MADE_BY_HAND = {"benchmarks/out"}
+"""Where programs write."""
+
+
+def text_of(name: str) -> str:
+    """Return a page."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(text: str, *kinds: str) -> Iterator[str]:
+    """Yield the fenced blocks of some languages."""
+    for kind, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if kind in kinds:
+            yield block
+
+
+def spoken(text: str) -> list[str]:
+    """Return what stands in backticks within sentences."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def lines(text: str) -> list[str]:
+    """Return lines to type: of shell blocks, of indented blocks, and those in sentences."""
+    typed = [line for block in blocks(text, "sh", "bash") for line in block.replace("\\\n", " ").splitlines()]
+    typed += re.findall(r"^ {4}(make .*|\.venv/.*|myria .*)$", text, re.MULTILINE)
+    return typed + spoken(text)
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words after `myria` of each command of the command line."""
+    found = []
+    for line in lines(text):
+        words = re.split(r"\s#\s|\s\| |(?<!-)>|&&|;", line)[0]
+        match = re.search(r"(?:^|-- |\(|/bin/|\| )myria ([a-z].*)$", words)
+        if match:
+            try:
+                found.append(shlex.split(match[1].rstrip(" .,:")))
+            except ValueError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_exist(name: str) -> None:
+    """`myria ...` names a command, and options that it has."""
+    known = typer.main.get_group(app).commands
+    for words in commands(text_of(name)):
+        assert words[0] in known, " ".join(words)
+        options = {
+            option for parameter in known[words[0]].params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        asked = {word.partition("=")[0] for word in words if word.startswith("--") and len(word) > 2}
+        assert asked <= {*options, "--help"}, " ".join(words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_targets_exist(name: str) -> None:
+    """`make ...` names a target."""
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for line in lines(text_of(name)):
+        for target in re.findall(r"(?:^|\w=\S+ )make ([a-z][a-z-]*)", line):
+            assert target in targets, line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_exist(name: str) -> None:
+    """Paths of this repository lead somewhere."""
+    folders = "|".join(FOLDERS)
+    for path in re.findall(rf"(?<![\w/.:-])((?:{folders})/[\w./-]*\w)", text_of(name)):
+        if path not in MADE_BY_HAND and not path.startswith("scripts/image_steps/"):
+            assert (ROOT / path).exists() or (ROOT / f"{path}.py").exists(), path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_and_settings_exist(name: str) -> None:
+    """A dotted name in backticks that begins like a value of the chart or a setting is one."""
+    values: Any = yaml.safe_load((ROOT / "charts/myria/values.yaml").read_text(encoding="utf-8"))
+    settings = {
+        f"{section.name}.{field.name}"
+        for section in dataclasses.fields(Settings)
+        if dataclasses.is_dataclass(getattr(Settings(), section.name))
+        for field in dataclasses.fields(getattr(Settings(), section.name))
+    }
+    sections = {one.partition(".")[0] for one in settings}
+    for word in spoken(text_of(name)):
+        match = re.fullmatch(r"([a-z][A-Za-z_]*(?:\.[A-Za-z_]+)+)(?:=\S*)?", word)
+        if match is None or match[1].partition(".")[0] not in {*values, *sections, "settings"}:
+            continue
+        dotted = match[1].removeprefix("settings.")
+        if dotted in settings or dotted.endswith((".py", ".md", ".yaml", ".sql", ".svg")):
+            continue
+        here = values
+        for part in dotted.split("."):
+            assert isinstance(here, dict), word
+            assert part in here or not here, word
+            here = here.get(part)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_yaml_is_yaml_and_values_are_values(name: str) -> None:
+    """Each block can be read; what calls itself values.yaml is taken by the chart."""
+    for block in blocks(text_of(name), "yaml"):
+        documents = list(yaml.safe_load_all(block))
+        assert documents
+        if block.startswith("# values.yaml\n"):
+            render(documents[0])
+
+
+def test_a_recovery_replaces_the_charts_bootstrap() -> None:
+    """The values of docs/backup.md leave one way to bootstrap: the API server drops what is null."""
+    [values] = [yaml.safe_load(one) for one in blocks(text_of("docs/backup.md"), "yaml") if "recoveryTarget" in one]
+    [cluster] = render(values).of("Cluster")
+    assert cluster["metadata"]["name"] == "myria-db-2"
+    assert {name for name, how in cluster["spec"]["bootstrap"].items() if how} == {"recovery"}
+
+
+def test_the_operators_reasons_reach_argo_cd_and_flux() -> None:
+    """The health checks look at the one condition that sums up, and tell its three states apart."""
+    text = text_of("docs/gitops.md")
+    [flux] = [one for one in map(yaml.safe_load, blocks(text, "yaml")) if "healthCheckExprs" in one.get("spec", {})]
+    [check] = flux["spec"]["healthCheckExprs"]
+    [argo] = [one for one in map(yaml.safe_load, blocks(text, "yaml")) if one["kind"] == "ConfigMap"]
+    lua = argo["data"]["resource.customizations.health.myria.dev_MyriaRebuild"]
+    assert all(f'"{status}"' in lua for status in ("Healthy", "Degraded", "Progressing", "Suspended"))
+
+    def verdicts(status: str | None) -> list[str]:
+        conditions = [{"type": "Published", "status": "False"}]
+        resource: dict[str, Any] = (
+            {} if status is None else {"conditions": [*conditions, {"type": "Succeeded", "status": status}]}
+        )
+        return [name for name in ("inProgress", "failed", "current") if holds(check[name], resource)]
+
+    assert verdicts(None) == verdicts("Unknown") == ["inProgress"]
+    assert verdicts("False") == ["failed"]
+    assert verdicts("True") == ["current"]
+
+
+def holds(expression: str, status: dict[str, Any]) -> bool:
+    """Return what an expression in CEL says of a resource's status."""
+    return bool(cel.evaluate(expression, {"status": status}))
