@@ -18,7 +18,7 @@ from tests.llm.provider import Answer, Asked, calling
 from tests.llm.test_building import sound, with_model
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Databases
 
 QUERY = ReferencesQuery(participants=("ana",), query="garden tomato bread", max_nodes=24)
 
@@ -92,26 +92,27 @@ async def test_each_limit_of_a_walk_trips(
 
 
 async def test_a_provider_that_is_down_costs_its_failure_budget_at_most(
-    database: Database, provide: Starting, configured: Configuring
+    databases: Databases, provide: Starting, configured: Configuring
 ) -> None:
     """With a hanging provider a build takes the deterministic time, plus the calls until it is left alone."""
-    await append(database.server_dsn, conversation(400, seed=3))
-    timeout, failures = 0.2, 3
-
-    started = time.monotonic()
-    await builds.build(database)
-    plain = time.monotonic() - started
+    log = conversation(1_500, seed=1)
+    timeout, failures = 0.1, 3
     provider = provide(lambda _: Answer(hang=True))
     llm = configured(provider, retries=0, call_timeout_s=timeout, breaker_failures=failures, breaker_pause_s=600)
-    await append(database.server_dsn, conversation(400, seed=4, start=10_000_000))
-    started = time.monotonic()
-    built = await builds.build(database, configured=with_model(llm))
-    took = time.monotonic() - started
+    took: dict[bool, list[float]] = {False: [], True: []}
+    # The quickest of several, taken in turns: builds share the machine with whatever else runs.
+    for down in (False, True) * 4:
+        with databases.fresh() as database:
+            await append(database.server_dsn, log)
+            started = time.monotonic()
+            built = await builds.build(database, configured=with_model(llm) if down else Settings())
+            took[down].append(time.monotonic() - started)
+            assert (built.counts.get("llm_units_degraded", 0) > 50) is down
+        if min(took[True], default=60.0) <= 1.2 * min(took[False]) + timeout * failures:
+            break
 
-    assert len(provider.asked) == failures
-    assert built.counts["llm_units_degraded"] > failures
-    # Two decimal places of luck: both builds share the machine with whatever else runs.
-    assert took <= 1.2 * plain + timeout * failures + 1.0
+    assert len(provider.asked) == failures * len(took[True])
+    assert min(took[True]) <= 1.2 * min(took[False]) + timeout * failures + 0.1, took
 
 
 async def test_a_hung_provider_never_delays_an_answer(

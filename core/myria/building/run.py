@@ -160,7 +160,10 @@ class _Worker:
     async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
         shaper = unit_planner(self._database, build, task, self._planner, model=self._model, counts=counts)
         compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper)
-        reason = shaper.degraded_reason if shaper is not None else None
+        reason = None
+        if shaper is not None:
+            await shaper.flush()
+            reason = shaper.degraded_reason
         await tasks.finish(self._database, build, task, compiled, counts, degraded_reason=reason)
 
     async def _end(self, build: RunningBuild) -> Outcome | None:

@@ -61,5 +61,6 @@ def unit_planner(
         cutoff=build.cutoff,
         scope_id=task.scope_id,
         participants=task.participants,
+        has_plans=task.has_plans,
     )
     return UnitPlanner(database, job, settings, model=model, counts=counts)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from myria.errors import ModelFailed
 from myria.llm.failures import Kind, failed
 
 CHARACTERS_PER_TOKEN = 4
@@ -62,18 +63,27 @@ class Meter:
         Raises:
             ModelFailed: budget_time, budget_calls, budget_cost, budget_tokens or budget_bytes.
         """
+        used_up = self.used_up()
+        if used_up is not None:
+            raise used_up
+        if self.tokens + estimated_tokens > self.limits.tokens:
+            raise failed(Kind.BUDGET_TOKENS, f"a call of {estimated_tokens} tokens would exceed {self.limits.tokens}")
+        self.calls += 1
+
+    def used_up(self) -> ModelFailed | None:
+        """Return why not even the smallest request may be sent, None when one may."""
         limits = self.limits
         if self.remaining_s <= 0:
-            raise failed(Kind.BUDGET_TIME, f"{limits.seconds:g} seconds are used up")
+            return failed(Kind.BUDGET_TIME, f"{limits.seconds:g} seconds are used up")
         if self.calls >= limits.calls:
-            raise failed(Kind.BUDGET_CALLS, f"{limits.calls} calls are used up")
+            return failed(Kind.BUDGET_CALLS, f"{limits.calls} calls are used up")
         if self.cost >= limits.cost:
-            raise failed(Kind.BUDGET_COST, f"{limits.cost / 1e6:g} USD are used up")
+            return failed(Kind.BUDGET_COST, f"{limits.cost / 1e6:g} USD are used up")
         if self.bytes >= limits.bytes:
-            raise failed(Kind.BUDGET_BYTES, f"{limits.bytes} bytes are used up")
-        if self.tokens + estimated_tokens > limits.tokens:
-            raise failed(Kind.BUDGET_TOKENS, f"a call of {estimated_tokens} tokens would exceed {limits.tokens}")
-        self.calls += 1
+            return failed(Kind.BUDGET_BYTES, f"{limits.bytes} bytes are used up")
+        if self.tokens >= limits.tokens:
+            return failed(Kind.BUDGET_TOKENS, f"{limits.tokens} tokens are used up")
+        return None
 
     def end_call(self, *, tokens: int, cost: int, size: int) -> None:
         """Count what a request has used."""

@@ -133,6 +133,7 @@ class Job:
     cutoff: int
     scope_id: int
     participants: Participants
+    has_plans: bool
 
 
 class UnitPlanner:
@@ -182,7 +183,9 @@ class UnitPlanner:
             DatabaseUnavailable: PostgreSQL is away; nothing else.
         """
         unit = unit_digest(events)
-        shape = await self._plans.find(unit, events)
+        shape = None
+        if self._job.has_plans and await self._plans.known(unit):
+            shape = await self._plans.find(unit, events)
         if shape is not None:
             await self._plans.note(self._job.build_id, unit, planned=True)
             self._counts["llm_units_reused"] += 1
@@ -193,9 +196,20 @@ class UnitPlanner:
             self._before = [node for node in nodes if node.node_type == LEAF][-_NEIGHBOURS:]
         return shape
 
+    async def flush(self) -> None:
+        """Write what a replay needs to know of the task; call it before the task is done."""
+        await self._plans.flush()
+
     async def _asked(
         self, model: LanguageModel, meter: Meter, unit: bytes, events: Sequence[PlanEvent]
     ) -> UnitShape | None:
+        used_up = meter.used_up()
+        if used_up is None and model.provider.resting:
+            used_up = failed(Kind.RESTING, "the provider is left alone")
+        if used_up is not None:
+            # Nothing is read or written for a prompt that nobody will send.
+            await self._note_degraded(model, unit, used_up)
+            return None
         before = (meter.calls, meter.tokens, meter.cost)
         origin = Origin(
             workflow="build",

@@ -158,7 +158,9 @@ class Provider:
 
     async def _exchange(self, raw: bytes, exchange: _Exchange, seconds: float) -> None:
         if self._client is None:
-            self._client = httpx.AsyncClient(timeout=self._settings.call_timeout_s, trust_env=False)
+            # Loading the certificates of all authorities takes as long as planning a conversation.
+            encrypted = self._settings.base_url.startswith("https://")
+            self._client = httpx.AsyncClient(timeout=self._settings.call_timeout_s, trust_env=False, verify=encrypted)
         url = self._settings.base_url.rstrip("/") + "/chat/completions"
         headers = {name: value.reveal() for name, value in self.template.headers.items()}
         headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity"}

@@ -15,6 +15,8 @@ from myria.planning.validation import Candidate, SourceEvent, validate
 from myria.store.database import Database
 from myria.store.queries import sql
 
+_NOTES_AT_ONCE = 200
+
 
 class UnitPlans:
     """The stored shapes of one scope under one planner."""
@@ -28,6 +30,16 @@ class UnitPlans:
         self._participants = participants
         self._settings = settings
         self._planner = settings_digest(settings)
+        self._units: frozenset[bytes] | None = None
+        self._notes: list[tuple[str, str, int, bytes, bool, str | None]] = []
+
+    async def known(self, unit: bytes) -> bool:
+        """Tell whether there was a shape for a unit when this was first asked: one look for all units of the scope."""
+        if self._units is None:
+            async with self._database.read(self._tenant) as connection:
+                rows = await connection.fetch(sql("llm.planned_units"), self._tenant, self._scope_id, self._planner)
+            self._units = frozenset(row["unit"] for row in rows)
+        return unit in self._units
 
     async def find(self, unit: bytes, events: Sequence[PlanEvent]) -> UnitShape | None:
         """Return the shape kept for a unit; one that breaks a rule today counts as none."""
@@ -49,11 +61,17 @@ class UnitPlans:
         return usable(stored, self._participants, events, self._settings) or shape
 
     async def note(self, build_id: str, unit: bytes, *, planned: bool, reason: str | None = None) -> None:
-        """Note how a build planned a unit, for its replay."""
-        async with self._database.write(self._tenant) as connection:
-            await connection.execute(
-                sql("llm.note_unit"), self._tenant, build_id, self._scope_id, unit, planned, reason
-            )
+        """Note how a build planned a unit, for its replay; written with others, at the latest by `flush`."""
+        self._notes.append((self._tenant, build_id, self._scope_id, unit, planned, reason))
+        if len(self._notes) >= _NOTES_AT_ONCE:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write the notes that wait."""
+        notes, self._notes = self._notes, []
+        if notes:
+            async with self._database.write(self._tenant) as connection:
+                await connection.executemany(sql("llm.note_unit"), notes)
 
     async def was_planned(self, build_id: str, unit: bytes) -> bool:
         """Tell whether a build planned a unit by its stored shape."""

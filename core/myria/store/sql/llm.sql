@@ -61,6 +61,9 @@ SELECT plan FROM myria.unit_plans WHERE tenant_id = $1 AND scope_id = $2 AND uni
 -- Every plan of a scope under one planner.
 SELECT unit, plan FROM myria.unit_plans WHERE tenant_id = $1 AND scope_id = $2 AND planner = $3;
 
+-- name: planned_units
+SELECT unit FROM myria.unit_plans WHERE tenant_id = $1 AND scope_id = $2 AND planner = $3;
+
 -- name: write_plan
 -- The first valid plan of a unit stays: whoever comes later reads it.
 INSERT INTO myria.unit_plans (tenant_id, scope_id, unit, planner, plan, model, build_id)
