@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from myria.errors import ClusterRefused, DeadlineExceeded
+from kubernetes.aio.client import Configuration
+
+from myria.errors import ClusterRefused, ClusterUnavailable, DeadlineExceeded
 from myria_operator.api import Api, configuration
 from myria_operator.facts import Json
 from myria_operator.jobs import SELECTOR
@@ -21,7 +23,22 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 class _Stopper(Api):
-    """What the operator itself may not: change Deployments."""
+    """What the operator itself may not: change Deployments. Unanswered requests are made again until the deadline:
+    `helm uninstall` runs this once, and each of them may be made twice.
+    """
+
+    def __init__(self, configured: Configuration, namespace: str, deadline: float) -> None:
+        super().__init__(configured, namespace)
+        self.deadline = deadline
+
+    async def _ask(self, *arguments: Any, **options: Any) -> Json:
+        while True:
+            try:
+                return await super()._ask(*arguments, **options)
+            except ClusterUnavailable:
+                if time.monotonic() > self.deadline:
+                    raise
+                await asyncio.sleep(POLL_S)
 
     async def scale_to_nothing(self, name: str) -> Mapping[str, str]:
         """Take the pods of a Deployment away; return the labels they have, none when there is no such Deployment."""
@@ -43,10 +60,10 @@ class _Stopper(Api):
             pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
         ]
 
-    async def wait_gone(self, selector: str, what: str, deadline: float) -> None:
+    async def wait_gone(self, selector: str, what: str) -> None:
         """Return when no pod with certain labels works any more."""
         while names := await self.living(selector):
-            if time.monotonic() > deadline:
+            if time.monotonic() > self.deadline:
                 raise DeadlineExceeded(f"{what} still works after the time given: {', '.join(sorted(names))}")
             await asyncio.sleep(POLL_S)
 
@@ -56,17 +73,17 @@ async def stop_builds(deployment: str, *, patience_s: float, namespace: str = ""
 
     Raises:
         DeadlineExceeded: pods were still there after `patience_s` seconds.
-        ClusterUnavailable, ClusterRefused: the API server did not answer, or may not.
+        ClusterUnavailable: the API server did not answer, to the end of them.
+        ClusterRefused: something is not allowed.
     """
     configured, found = await configuration()
-    deadline = time.monotonic() + patience_s
-    api = _Stopper(configured, namespace or found)
+    api = _Stopper(configured, namespace or found, time.monotonic() + patience_s)
     async with api:
         labels = await api.scale_to_nothing(deployment)
         if labels:
-            await api.wait_gone(",".join(f"{key}={value}" for key, value in labels.items()), "the operator", deadline)
+            await api.wait_gone(",".join(f"{key}={value}" for key, value in labels.items()), "the operator")
         jobs = await api.jobs(SELECTOR)
         for job in jobs:
             await api.delete_job(job["metadata"]["name"], job["metadata"]["uid"])
-        await api.wait_gone(SELECTOR, "a build", deadline)
+        await api.wait_gone(SELECTOR, "a build")
         return [job["metadata"]["name"] for job in jobs]

@@ -17,6 +17,7 @@ from tests.chart.rendering import Json, chart, render
 from tests.kubernetes.api import ApiError
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.place import Place
+from tests.kubernetes.proxy import Proxy, Storm
 from tests.support.processes import wait_until
 
 TRIAL = {"postgres": {"mode": "trial"}}
@@ -29,11 +30,11 @@ def grant(place: Place, account: str) -> None:
             place.admin.apply(one, place.name)
 
 
-def myria(place: Place, account: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a ServiceAccount."""
+def myria(place: Place, account: str, *arguments: str, url: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command as a ServiceAccount; `url` puts a proxy in front of the API server."""
     return subprocess.run(
         [sys.executable, "-m", "myria_cli.main", *arguments],
-        env={"KUBECONFIG": str(place.kubeconfig(account)), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
+        env={"KUBECONFIG": str(place.kubeconfig(account, url=url)), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())},
         capture_output=True,
         text=True,
         check=False,
@@ -108,6 +109,30 @@ def test_stopping_builds_leaves_no_pod_that_could_publish(place: Place, start_ku
     assert replicas == "0"
     again = myria(place, "myria-stop-builds", "stop-builds", "--deployment", "gone", "--wait", "10")
     assert again.returncode == 6  # its Role names the one Deployment, so it may not ask for another
+
+
+def test_stopping_builds_goes_on_while_the_api_server_stumbles(
+    place: Place, start_kubelet: Callable[..., Kubelet]
+) -> None:
+    """Requests that fail meanwhile are made again within the time given: `helm uninstall` runs this once."""
+    kubelet = start_kubelet()
+    grant(place, "myria-stop-builds")
+    place.admin.create(job("build-1", dict(COMPONENT_LABELS)), place.name)
+    wait_until(kubelet.running, 60, "the pod at work")
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "myria-operator"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "operator", "image": "myria"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    place.admin.create({**deployment, "spec": spec}, place.name)
+    proxy = Proxy(place.control_plane)
+    try:
+        proxy.bring(Storm(shares={"503": 0.3, "drop": 0.2}))
+        command = ("stop-builds", "--deployment", "myria-operator", "--wait", "60")
+        done = myria(place, "myria-stop-builds", *command, url=proxy.url)
+    finally:
+        proxy.close()
+    assert done.returncode == 0, done.stderr
+    assert "deleted build-1" in done.stderr
+    assert proxy.done["503"] + proxy.done["drop"] > 0
 
 
 def test_a_second_installation_is_told_about_the_definition(place: Place) -> None:
