@@ -141,7 +141,7 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
 def live_through(dsns: RoleDsns, old: Path) -> None:
     """Leave behind what a memory has after a while, all of it made by the release before."""
     lines = (ROOT / "examples/workshop.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    for piece in (lines[:300], lines[300:500]):
+    for piece in (lines[:150], lines[150:250]):
         file = old / "piece.jsonl"
         file.write_text("".join(piece), encoding="utf-8")
         myria("import", file, "--dsn", dsns.owner, tree=old)
@@ -201,9 +201,9 @@ def call(url: str, tool: str, arguments: Json) -> Json:
 
 
 def answers(url: str) -> dict[str, Json]:
-    """Ask the sample's questions both ways; return the answers, without cursors, which are signed."""
+    """Ask half of the sample's questions both ways; return the answers, without cursors, which are signed."""
     found: dict[str, Json] = {}
-    for question in sample_questions():
+    for question in sample_questions()[::2]:
         for tool in ("myria.query_references", "myria.query_event_nodes"):
             answer = call(url, tool, {name: value for name, value in question.items() if value})
             answer.pop("next_cursor", None)
