@@ -58,7 +58,7 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
         finally:
             plane.start_api_server()
         back = time.monotonic()
-        assert reason(place.wait_terminal("through", 20)) == ("True", "BuildPublished")
+        assert reason(place.wait_terminal("through", 60)) == ("True", "BuildPublished")
         wait_until(lambda: place.jobs_of(place.get("meanwhile")), 20, "the Job")
         print(f"up to date {time.monotonic() - back:.1f} s after the end")
         if SOAK:  # Kubernetes' own controllers take half a minute to come back
@@ -70,5 +70,6 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
     print(f"RSS {size / 1024:.0f} MiB, then {grown:.2f} times that; {sum(pulse.answers.values())} probes")
     assert grown <= 1.2
     for name in ("before", "through", "meanwhile"):
-        assert len(place.jobs_of(place.get(name))) == 1
+        (job,) = place.jobs_of(place.get(name))
+        assert not job["status"].get("failed"), "a pod gave up instead of waiting for its database"
     assert len(installation.builds()) == 3
