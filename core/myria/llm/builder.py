@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -351,7 +351,8 @@ class _Asking:
         self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]], *, number: int, pages: int
     ) -> UnitShape:
         told, names = self._told(events)
-        talk = self._conversation(PLAN_INSTRUCTIONS, (SUBMIT_PLAN, *(TOOLS if self._looks_around else ())))
+        submit = replace(SUBMIT_PLAN, narrowed=self._narrowed(list(names.values())))
+        talk = self._conversation(PLAN_INSTRUCTIONS, (submit, *(TOOLS if self._looks_around else ())))
         talk.say(
             "Arrange these events.",
             {
@@ -456,6 +457,20 @@ class _Asking:
         return self._model.conversation(
             self._origin, instructions=instructions, tools=tools, meter=self._meter, recorder=self._recorder
         )
+
+    def _narrowed(self, aliases: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        """Return what tightens a plan's schema to this page: models that follow schemas then name only its events."""
+        most = self._settings
+
+        def narrowed(schema: dict[str, Any]) -> dict[str, Any]:
+            leaf = schema["$defs"]["PlannedLeaf"]["properties"]
+            for one in (leaf, schema["$defs"]["PlannedGroup"]["properties"], schema["properties"]):
+                one["rests_on"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), RESTS_ON_MOST)}
+            leaf["events"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), most.leaf_max)}
+            schema["properties"]["leaves"]["maxItems"] = max(1, len(aliases) // most.leaf_min)
+            return schema
+
+        return narrowed
 
     @property
     def _looks_around(self) -> bool:

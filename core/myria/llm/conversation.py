@@ -7,7 +7,7 @@ allowed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -44,6 +44,13 @@ class Tool:
     name: str
     description: str
     arguments: type[Arguments]
+    narrowed: Callable[[Json], Json] = lambda schema: schema
+    """What makes the published schema tighter for one prompt, such as to the ids that it shows."""
+
+    @property
+    def schema(self) -> Json:
+        """The JSON schema of its arguments."""
+        return self.narrowed(self.arguments.model_json_schema())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +241,7 @@ class Conversation:
                         "function": {
                             "name": tool.name,
                             "description": tool.description,
-                            "parameters": tool.arguments.model_json_schema(),
+                            "parameters": tool.schema,
                         },
                     }
                     for tool in self._tools.values()
@@ -243,7 +250,7 @@ class Conversation:
         definitions: Json = {}
         choices = []
         for tool in self._tools.values():
-            schema = tool.arguments.model_json_schema()
+            schema = tool.schema
             definitions |= schema.pop("$defs", {})
             choices.append(
                 {
