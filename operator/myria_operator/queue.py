@@ -107,8 +107,10 @@ class Queue(Generic[Key]):
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            entry.failures += 1
-            entry.outage = isinstance(error, UnavailableError)
+            is_outage = isinstance(error, UnavailableError)
+            # Failures of another kind begin anew: right after its start an API server refuses what it will allow.
+            entry.failures = entry.failures + 1 if is_outage == entry.outage else 1
+            entry.outage = is_outage
             self._outage = self._outage + 1 if entry.outage else 0
             again = self._wait(entry, error)
             entry.due = float("inf")

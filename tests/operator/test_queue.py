@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from myria.errors import ClusterUnavailable
+from myria.errors import ClusterRefused, ClusterUnavailable
 from myria_operator.queue import Queue
 
 
@@ -174,3 +174,20 @@ async def test_the_api_server_says_how_long_to_wait() -> None:
         queue.add("a")
         await until(lambda: len(at) == 2)
     assert at[1] - at[0] >= 1.0
+
+
+async def test_a_refusal_after_an_outage_is_a_first_failure() -> None:
+    """An API server that begins refuses for a moment what it will allow: how long it was away does not count then."""
+    at: list[float] = []
+
+    async def work(_key: str) -> None:
+        at.append(time.monotonic())
+        if len(at) <= 4:
+            raise ClusterUnavailable("away")
+        if len(at) == 5:
+            raise ClusterRefused("forbidden, the roles are not read yet", status=403)
+
+    async with running(work) as queue:
+        queue.add("a")
+        await until(lambda: len(at) == 6)
+    assert at[5] - at[4] < 0.5
