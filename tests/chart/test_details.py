@@ -11,7 +11,7 @@ import yaml
 
 from myria.settings import Settings
 from myria_operator.jobs import COMPONENT_LABELS
-from tests.chart.rendering import CHART, NAMESPACE, SETS, Json, Pod, render, rendered
+from tests.chart.rendering import CHART, NAMESPACE, SETS, Json, Pod, render, rendered, values_of
 
 VARIABLE = "MYRIA_POSTGRES_DSN"
 
@@ -407,6 +407,22 @@ def test_alerts_keep_their_templates_and_get_their_runbooks() -> None:
             filled = text.replace("__RUNBOOK_BASE__", "https://docs.example.org/runbooks")
             assert installed["annotations"][key] == filled
     assert "{{" in json.dumps(ours)
+
+
+def test_without_an_operator_nobody_is_told_that_it_does_nothing() -> None:
+    """The rules about the operator are left out with it, and only those."""
+    with_it, without = (
+        {
+            rule["alert"]
+            for one in render({"monitoring": {"prometheusRule": {"enabled": True}}, **more}).of("PrometheusRule")
+            for group in one["spec"]["groups"]
+            for rule in group["rules"]
+            if "alert" in rule
+        }
+        for more in (values_of("default"), {**values_of("default"), **values_of("no-operator")})
+    )
+    assert with_it - without == {"MyriaOperatorNotProgressing"}
+    assert without < with_it
 
 
 def test_dashboards_are_the_files() -> None:
