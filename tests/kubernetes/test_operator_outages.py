@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from myria_operator.naming import job_name
 from tests.kubernetes.operating import Installation, reason
 from tests.support.counts import share
@@ -133,6 +135,7 @@ def kill_at_work(
     return bool(before & at_work(installation))
 
 
+@pytest.mark.soak
 def test_killed_again_and_again(installation: Installation) -> None:
     """Killed within 5 s of being ready, mostly while a build runs; both servers restarted: one Job each, and an end."""
     chosen = random.Random(7)
@@ -178,6 +181,7 @@ def test_killed_again_and_again(installation: Installation) -> None:
     check_all_true(installation, names)
 
 
+@pytest.mark.soak
 def test_two_operators_at_once(installation: Installation) -> None:
     """Two operators that know nothing of each other do no more than one."""
     count = max(6, share(20))
