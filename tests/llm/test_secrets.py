@@ -16,7 +16,10 @@ import pytest
 from myria.contract.queries import ReferencesQuery
 from myria.llm.model import LanguageModel
 from myria.memory import Memory
+from myria.monitoring.exposition import about_memory, text_of
+from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
+from myria.store.database import Database as Pool
 from myria_cli.logs import configure
 from tests.cli.conftest import call
 from tests.llm.conftest import KEY, Configuring, Starting
@@ -110,6 +113,10 @@ async def _work(database: Database, llm: Any) -> list[str]:
         await walker.settle()
         texts += [repr(walker.model.meters), repr(walker.model.provider), repr(vars(walker.model.provider))]
         texts.append(repr(memory.settings))
+    async with Pool(database.operator_dsn) as pool:
+        scrape = text_of(about_memory(await FigureReader(pool).read(), tenant_label=True)).decode()
+    assert "myria_llm_calls_total" in scrape
+    texts.append(scrape)
     model = LanguageModel.configured(llm)
     texts += [repr(model), repr(llm), json.dumps(settings.to_dict())]
     connection = await asyncpg.connect(database.superuser_dsn)
