@@ -19,6 +19,8 @@ from myria_cli.embedded.log import tail
 
 POLL_S = 0.02
 _ASIDE = ".creating-"
+_REMOVALS = 100
+"""Attempts to remove a folder that somebody still writes into; then it is left to the next start."""
 
 
 async def create_cluster(
@@ -33,6 +35,7 @@ async def create_cluster(
         EmbeddedPostgresFailed: initdb failed; the message quotes it.
     """
     folders.require_room(data_dir)
+    await _remove_remains(data_dir)
     aside = _make_aside(data_dir, account, password)
     try:
         for locale in _locales(binaries):
@@ -45,7 +48,7 @@ async def create_cluster(
             )
         _move(aside / "cluster", cluster)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        await _remove_remains(data_dir)
 
 
 def _locales(binaries: Binaries) -> Sequence[Sequence[str]]:
@@ -74,10 +77,23 @@ async def _initdb(aside: Path, binaries: Binaries, account: Account, options: Se
         return None if child.returncode == 0 else output.read().decode("utf-8", "replace")
 
 
+async def _remove_remains(data_dir: Path) -> None:
+    """Remove what creations left. An initdb whose starter was killed may go on for a moment, writing there."""
+    for _ in range(_REMOVALS):
+        if _are_removed(data_dir):
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def _are_removed(data_dir: Path) -> bool:
+    remains = list(data_dir.glob(_ASIDE + "*"))
+    for one in remains:
+        shutil.rmtree(one, ignore_errors=True)
+    return not any(one.exists() for one in remains)
+
+
 def _make_aside(data_dir: Path, account: Account, password: str) -> Path:
     with folders.usable(data_dir):
-        for remains in data_dir.glob(_ASIDE + "*"):
-            shutil.rmtree(remains, ignore_errors=True)
         aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=data_dir))
         (aside / "password").write_text(password, encoding="utf-8")  # the folder is private
         give(aside, account)
