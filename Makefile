@@ -19,11 +19,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(DSN),--dsn "$(DSN)")
 CODE := core server operator builder_job cli migrations
-# One test that hangs fails alone. The whole suite runs in two streams, one test at a time in each: the tests on
-# Kubernetes, which mostly wait for others, and all the rest, which use a core and more (tests/conftest.py).
-# JOBS=4 spreads the files over so many workers where there is room.
+# One test that hangs fails alone.
 PYTEST = $(BIN)/python -m pytest -rs --durations=15 --timeout=600
-SPREAD = $(if $(JOBS),-n $(JOBS) --dist loadfile,$(if $(ARGS),,-n 2 --dist loadgroup))
+# The whole suite runs in two streams, a part of it as it is told; JOBS=4 spreads files over workers where there is room.
+TEST = $(if $(ARGS)$(JOBS),$(PYTEST) $(if $(JOBS),-n $(JOBS) --dist loadfile) $(ARGS),sh scripts/run_suite $(PYTEST))
 # Where one cannot be had, the tests that need it say so and are skipped; CI does not let that pass.
 CONTROL_PLANE = $(BIN)/python scripts/build_control_plane.py >/dev/null || [ -z "$$CI" ]
 PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]
@@ -51,7 +50,7 @@ control-plane: venv-dev ## Build a Kubernetes control plane for the tests, once,
 test: venv-dev ## Run the whole suite (the long checks with a tenth of their counts), slowest tests last.
 	@$(if $(ARGS),,$(CONTROL_PLANE))
 	@$(if $(ARGS),,$(PROMETHEUS))
-	$(PYTEST) $(SPREAD) $(ARGS)
+	$(TEST)
 
 soak: venv-dev ## Run the long checks with their full counts (hours of load; not part of CI).
 	@$(if $(ARGS),,$(CONTROL_PLANE))
