@@ -97,10 +97,10 @@ def test_only_resources_of_the_operators_making_are_pruned(installation: Install
 
     def one_of_the_operator() -> None:
         run(ask())
-        wait_until(lambda: set(named(ours=True)) - set(made), 10, "the resource")
+        wait_until(lambda: set(named(ours=True)) - set(made), 40, "the resource")
         (name,) = set(named(ours=True)) - set(made)
         made.append(name)
-        wait_until(lambda: ended(place.admin.find("MyriaRebuild", name, place.name)), 20, "its end")
+        wait_until(lambda: ended(place.admin.find("MyriaRebuild", name, place.name)), 60, "its end")
 
     play_pods(installation)
     for number in range(3):
@@ -112,7 +112,7 @@ def test_only_resources_of_the_operators_making_are_pruned(installation: Install
         place.rebuild(f"failing-{number}", build={"full": True})
         place.wait_terminal(f"failing-{number}")
         one_of_the_operator()
-    wait_until(lambda: named(ours=True) == sorted([*made[1:3], made[4]]), 10, "the pruning")
+    wait_until(lambda: named(ours=True) == sorted([*made[1:3], made[4]]), 40, "the pruning")
     people = sorted([f"person-{number}" for number in range(3)] + [f"failing-{number}" for number in range(2)])
     assert named(ours=False) == people
 
