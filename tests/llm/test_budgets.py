@@ -34,7 +34,7 @@ def looking(asked: Asked) -> Answer:
     ("limits", "reason"),
     [
         ({"unit_rounds": 2}, "budget_rounds"),
-        ({"task_calls": 3}, "budget_rounds"),
+        ({"task_calls": 3}, "budget_calls"),
         ({"task_tokens": 6_000}, "budget_tokens"),
         ({"task_bytes": 3_000}, "budget_bytes"),
         ({"task_usd": 0.0003}, "budget_cost"),

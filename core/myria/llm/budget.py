@@ -15,9 +15,12 @@ CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The most that one workflow (a build task, a walk) may use; money in millionths of a US dollar."""
+    """The most that one workflow (a build task, a walk) may use; money in millionths of a US dollar.
 
-    rounds: int
+    `rounds` None: its turns are bounded otherwise (a task's by its calls, and unit by unit).
+    """
+
+    rounds: int | None
     calls: int
     tokens: int
     bytes: int
@@ -53,7 +56,7 @@ class Meter:
         Raises:
             ModelFailed: budget_rounds.
         """
-        if self.rounds >= self.limits.rounds:
+        if self.limits.rounds is not None and self.rounds >= self.limits.rounds:
             raise failed(Kind.BUDGET_ROUNDS, f"{self.limits.rounds} rounds are used up")
         self.rounds += 1
 

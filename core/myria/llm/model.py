@@ -49,7 +49,7 @@ class LanguageModel:
         settings = self.settings
         return Meter(
             Limits(
-                rounds=settings.task_calls,
+                rounds=None,
                 calls=settings.task_calls,
                 tokens=settings.task_tokens,
                 bytes=settings.task_bytes,
