@@ -44,13 +44,13 @@ def main(arguments: Sequence[str]) -> int:
 
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
-        if complete(Path(assets)):
+        if debian.has_programs(Path(assets), PROGRAMS):
             print(assets)
             return 0
         print(f"KUBEBUILDER_ASSETS={assets} lacks one of {', '.join(PROGRAMS)}.", file=sys.stderr)
         return 1
     folder: Path = (asked.into or debian.cache_folder() / f"control-plane-{VERSION}").absolute()
-    if not complete(folder):
+    if not debian.has_programs(folder, PROGRAMS):
         if asked.find:
             print(f"{folder} holds no control plane; scripts/build_control_plane.py builds one.", file=sys.stderr)
             return 1
@@ -67,11 +67,6 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def complete(folder: Path) -> bool:
-    """Return whether the folder holds every program."""
-    return all(os.access(folder / program, os.X_OK) for program in PROGRAMS)
-
-
 def build(folder: Path, mirror: str | None) -> None:
     """Build the programs into the folder, which appears in one step when all of them are there.
 
@@ -80,7 +75,7 @@ def build(folder: Path, mirror: str | None) -> None:
     debian.check_tools("tar")
     scratch = folder.with_name(folder.name + ".building")
     with debian.only_one(folder):
-        if complete(folder):
+        if debian.has_programs(folder, PROGRAMS):
             return
         os.nice(10)
         started = time.monotonic()

@@ -39,6 +39,11 @@ def check_tools(*others: str) -> None:
         raise Absent(f"{KEYRING} is missing (package debian-archive-keyring), so packages could not be checked")
 
 
+def has_programs(folder: Path, programs: Sequence[str]) -> bool:
+    """Return whether the folder holds every one of these programs."""
+    return all(os.access(folder / program, os.X_OK) for program in programs)
+
+
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Hold a lock beside the folder, so that two runs on one machine make it once."""

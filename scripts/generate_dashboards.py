@@ -83,13 +83,7 @@ def serving() -> Json:
                     "Serving processes that take requests. Red: nobody can read or write.",
                     steps=((None, RED), (1, GREEN)),
                 ),
-                stat(
-                    "Database",
-                    f"min(myria_database_up{{{HERE}}})",
-                    "Whether every process reaches PostgreSQL.",
-                    steps=((None, RED), (1, GREEN)),
-                    words={"0": "away", "1": "up"},
-                ),
+                database_is_up(),
                 stat(
                     "Calls",
                     f"sum(rate(myria_requests_total{{{HERE}}}[{RATE}]))",
@@ -312,13 +306,7 @@ def builds() -> Json:
                     steps=((None, RED), (1, GREEN)),
                     words={"0": "stands", "1": "works"},
                 ),
-                stat(
-                    "Database",
-                    f"min(myria_database_up{{{HERE}}})",
-                    "Whether every process reaches PostgreSQL.",
-                    steps=((None, RED), (1, GREEN)),
-                    words={"0": "away", "1": "up"},
-                ),
+                database_is_up(),
             ),
         ),
         (
@@ -510,6 +498,17 @@ def graph(
         steps=steps,
         stacked=stacked,
         limit=limit,
+    )
+
+
+def database_is_up() -> Panel:
+    """Return the panel that tells whether the database is there; both dashboards begin with it."""
+    return stat(
+        "Database",
+        f"min(myria_database_up{{{HERE}}})",
+        "Whether every process reaches PostgreSQL.",
+        steps=((None, RED), (1, GREEN)),
+        words={"0": "away", "1": "up"},
     )
 
 

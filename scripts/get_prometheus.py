@@ -10,7 +10,6 @@ Prints the folder that holds both programs: the one on PATH that has them, else 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
 
     folder = installed() or debian.cache_folder() / f"prometheus-{debian.SUITE}"
-    if not complete(folder):
+    if not debian.has_programs(folder, PROGRAMS):
         if asked.find:
             print(f"{folder} holds no Prometheus; scripts/get_prometheus.py fetches it.", file=sys.stderr)
             return 1
@@ -51,19 +50,14 @@ def main(arguments: Sequence[str]) -> int:
 def installed() -> Path | None:
     """Return the folder on PATH that has both programs."""
     first = shutil.which(PROGRAMS[0])
-    return Path(first).parent if first and complete(Path(first).parent) else None
-
-
-def complete(folder: Path) -> bool:
-    """Return whether the folder holds both programs."""
-    return all(os.access(folder / program, os.X_OK) for program in PROGRAMS)
+    return Path(first).parent if first and debian.has_programs(Path(first).parent, PROGRAMS) else None
 
 
 def fetch(folder: Path, mirror: str | None) -> None:
     """Put the programs into the folder, which appears in one step."""
     debian.check_tools()
     with debian.only_one(folder):
-        if complete(folder):
+        if debian.has_programs(folder, PROGRAMS):
             return
         scratch = folder.with_name(folder.name + ".fetching")
         shutil.rmtree(scratch, ignore_errors=True)
