@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
+
+
+@pytest.fixture(autouse=True)
+def log_handlers() -> Iterator[None]:
+    """Take back the log handlers of a command that ran in this process: its standard error is gone."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    root.handlers[:] = before
 
 
 @pytest.fixture(scope="session")

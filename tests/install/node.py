@@ -39,7 +39,7 @@ from pathlib import Path
 import httpx
 
 from tests.install.network import Network
-from tests.kubernetes.api import Api, ApiError, Json, path
+from tests.kubernetes.api import Api, ApiError, Json, insist, path
 from tests.kubernetes.certificates import IN_CLUSTER
 from tests.kubernetes.container_env import NODE, CannotStart, Sources, expand
 from tests.kubernetes.control_plane import ROOT, ControlPlane
@@ -125,18 +125,8 @@ class Node:
             self._guardian.tell(line)
 
     def insist(self, call: Callable[[], object]) -> None:
-        """Call until the API server has heard it; a refusal (the pod is gone, or another one) ends it as well."""
-        while not self.stopping.is_set():
-            try:
-                call()
-            except ApiError as error:
-                if error.status < 500 and error.status != 429:
-                    return
-            except (httpx.TransportError, RuntimeError):
-                pass
-            else:
-                return
-            self.stopping.wait(_RETRY_S)
+        """Call until the API server has heard it."""
+        insist(call, self.stopping)
 
     def claim(self, name: str) -> Path:
         """Return the folder of a claim; it is made on first use, and stays as long as the node."""

@@ -1,11 +1,12 @@
-"""A small client of the Kubernetes API for tests: plain dicts, one identity per client, nothing retried or cached."""
+"""A small client of the Kubernetes API for tests: plain dicts, one identity per client, nothing cached."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import ssl
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -40,6 +41,7 @@ RESOURCES: Mapping[str, tuple[str, str, bool]] = {
 """Kind -> path of its group, plural, whether it lives in a namespace."""
 
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+_RETRY_S = 0.2
 
 
 class ApiError(Exception):
@@ -59,7 +61,8 @@ class ApiError(Exception):
 class Api:
     """One identity's access to one API server.
 
-    A connection that fails raises httpx.TransportError: tests that take the API server away expect it.
+    A connection that fails raises httpx.TransportError: tests that take the API server away expect it. Only a broken
+    TLS record (seen once in thousands of requests) lets what may be said twice be said twice.
     """
 
     def __init__(self, url: str, trust: ssl.SSLContext, token: str) -> None:
@@ -91,9 +94,15 @@ class Api:
             ApiError: the answer is a refusal.
         """
         content = None if body is None else json.dumps(body)
-        answer = self._client.request(
+        asked = self._client.build_request(
             method, path, content=content, params=params, headers={"Content-Type": content_type}
         )
+        try:
+            answer = self._client.send(asked)
+        except httpx.ReadError as error:
+            if method == "POST" or "SSL" not in str(error):
+                raise
+            answer = self._client.send(asked)
         if answer.status_code >= 400:
             raise ApiError(answer.status_code, answer.text)
         parsed = answer.json() if answer.headers.get("content-type", "").startswith("application/json") else {}
@@ -206,6 +215,21 @@ class Api:
         with contextlib.suppress(httpx.TransportError):
             return self._client.get("/readyz", timeout=2).status_code == 200
         return False
+
+
+def insist(call: Callable[[], object], stopping: threading.Event) -> None:
+    """Call until the API server has heard it; a refusal (the object is gone, or another one) ends it as well."""
+    while not stopping.is_set():
+        try:
+            call()
+        except ApiError as error:
+            if error.status < 500 and error.status != 429:
+                return
+        except (httpx.TransportError, RuntimeError):
+            pass
+        else:
+            return
+        stopping.wait(_RETRY_S)
 
 
 def path(kind: str, name: str | None = None, namespace: str | None = None, subresource: str | None = None) -> str:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.kubernetes.api import Api, ApiError, Json, path
+from tests.kubernetes.api import Api, ApiError, Json, insist, path
 from tests.kubernetes.container_env import NODE, CannotStart, Sources, expand
 from tests.kubernetes.control_plane import ControlPlane
 from tests.support.guardian import started
@@ -422,18 +422,8 @@ class Kubelet:
         self._insist(lambda: self._api.delete("Pod", metadata["name"], self.namespace, grace_s=0, uid=metadata["uid"]))
 
     def _insist(self, call: Callable[[], object]) -> None:
-        """Call until the API server has heard it; a refusal (the pod is gone, or another one) ends it as well."""
-        while not self._stopping.is_set():
-            try:
-                call()
-            except ApiError as error:
-                if error.status < 500 and error.status != 429:
-                    return
-            except (httpx.TransportError, RuntimeError):
-                pass
-            else:
-                return
-            self._stopping.wait(_RETRY_S)
+        """Call until the API server has heard it."""
+        insist(call, self._stopping)
 
     def _named(self, name: str) -> RunningPod:
         for one in self._running.values():
