@@ -278,3 +278,15 @@ async def test_failures_are_bounded_in_words_and_counted_in_full(copy: postgres.
 def test_this_file_names_every_check() -> None:
     """Each check of the contract has damage that proves it."""
     assert {check for _, check in DAMAGE.values()} | DEEP == set(CHECKS)
+
+
+async def test_blocks_of_another_version_are_no_damage(copy: postgres.Database) -> None:
+    """So it is after an upgrade, in part after its first build; a block that is there in no version is missed."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    try:
+        await connection.execute("UPDATE myria.search_blocks SET analyzer_version = analyzer_version - 1")
+        assert not failed(await checked(copy.dsn, deep=True))
+        await connection.execute("DELETE FROM myria.search_blocks")
+    finally:
+        await connection.close()
+    assert set(failed(await checked(copy.dsn))) == {"search_blocks"}

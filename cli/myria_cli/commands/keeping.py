@@ -19,6 +19,7 @@ from myria.errors import (
     MyriaError,
     SchemaOutdated,
 )
+from myria.index import SEARCH_VERSION
 from myria.memory import pool_options
 from myria.planning.settings import PLANNER_VERSION
 from myria.store import schema
@@ -141,11 +142,12 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
 
     @command(app, "version", panel=PANEL, examples="myria version --json")
     async def version(options: Options) -> None:
-        """Say which versions this is: program, schema, planner, Python."""
+        """Say which versions this is: program, schema, planner, search blocks, Python."""
         versions: dict[str, Any] = {
             "myria": metadata.version("myria"),
             "schema": migrations()[-1].version,
             "planner": PLANNER_VERSION,
+            "search": SEARCH_VERSION,
             "python": platform.python_version(),
         }
         if options.json:
@@ -153,7 +155,9 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
         else:
             console.out().print(f"myria {versions['myria']}")
             console.say(
-                f"schema {versions['schema']}, planner {versions['planner']}, Python {versions['python']}", "dim"
+                f"schema {versions['schema']}, planner {versions['planner']}, search {versions['search']}, "
+                f"Python {versions['python']}",
+                "dim",
             )
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from myria.building.reading import ScopeEvents
-from myria.building.versions import ANALYZER_VERSION
 from myria.building.writing import TreeWriter
-from myria.index import MAX_DOCS, BlockNode, BlockView, Piece, decode, splice
-from myria.planning.model import LEAF
+from myria.index import MAX_DOCS, SEARCH_VERSION, BlockView, Piece, decode, splice
+from myria.searchable import covered
 from myria.store.database import Database
 from myria.store.queries import sql
 
@@ -36,7 +35,7 @@ class BlockNodes:
 async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNodes:
     """Return which renderings carry the search blocks of the tree at `root`, all of whose nodes are stored."""
     async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("trees.block_nodes"), tenant, root, BLOCK_EVENTS, MAX_DOCS, ANALYZER_VERSION)
+        rows = await connection.fetch(sql("trees.block_nodes"), tenant, root, BLOCK_EVENTS, MAX_DOCS, SEARCH_VERSION)
     return BlockNodes(
         covering=[row["rendering_id"] for row in rows],
         missing=[row["rendering_id"] for row in rows if not row["present"]],
@@ -59,7 +58,7 @@ class OldBlocks:
         if not 0 < len(gone) <= _BLOCKS_HELD:
             return cls([])
         async with database.read(tenant) as connection:
-            rows = await connection.fetch(sql("retrieval.blocks"), tenant, gone, ANALYZER_VERSION)
+            rows = await connection.fetch(sql("retrieval.blocks"), tenant, gone, SEARCH_VERSION)
         return cls([decode(row["block"]) for row in rows])
 
     def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
@@ -85,23 +84,9 @@ async def write_block(
 ) -> int:
     """Write the search block of one rendering; return how many of its events had to be read and analysed."""
     async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("trees.under"), tenant, rendering_id)
-    at = {row["rendering_id"]: position for position, row in enumerate(rows)}
-    nodes = [
-        BlockNode(
-            rendering_id=row["rendering_id"],
-            parent=at[row["parent_id"]] if row["parent_id"] is not None else -1,
-            level=row["level"],
-        )
-        for row in rows
-    ]
-    leaf_of = {
-        event_seq: at[row["rendering_id"]]
-        for row in rows
-        if row["node_type"] == LEAF
-        for event_seq in row["event_seqs"]
-    }
+        covers = await covered(connection, tenant, rendering_id)
+    leaf_of = covers.leaf_of
     pieces, missing = old.pieces(list(leaf_of))
     fresh = await events.docs({event_seq: leaf_of[event_seq] for event_seq in missing})
-    await writer.add_block(rendering_id, splice(pieces, fresh=fresh, nodes=nodes, leaf_of=leaf_of))
+    await writer.add_block(rendering_id, splice(pieces, fresh=fresh, nodes=covers.nodes, leaf_of=leaf_of))
     return len(missing)

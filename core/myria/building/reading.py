@@ -9,10 +9,10 @@ import asyncpg
 import orjson
 
 from myria import errors
-from myria.analysis import terms
 from myria.events import searchable_text, speaker_of, task_of
 from myria.index import Doc
 from myria.planning.model import Node, PlanEvent, Ref
+from myria.searchable import document, hints_of
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -40,29 +40,6 @@ def plan_event(row: asyncpg.Record) -> PlanEvent:
         speaker=speaker_of(payload),
         hints=hints_of(row["topic_hints"]),
     )
-
-
-def doc(row: asyncpg.Record, leaf: int) -> Doc:
-    """Return a row of `trees.events_*` as the search index sees it."""
-    payload = orjson.loads(row["payload"])
-    return Doc(
-        event_seq=row["event_seq"],
-        timestamp=to_microseconds(row["occurred_at"]),
-        terms=terms(searchable_text(payload)),
-        channel=row["channel"],
-        speaker=speaker_of(payload),
-        type=row["type"],
-        context_id=row["context_id"],
-        hints=hints_of(row["topic_hints"]),
-        leaf=leaf,
-    )
-
-
-def hints_of(raw: str) -> tuple[tuple[str, int], ...]:
-    """Return (hint, confidence in permille) of the stored JSON, in its order."""
-    if raw == "[]":
-        return ()
-    return tuple((hint["hint"], round(hint["confidence"] * 1000)) for hint in orjson.loads(raw))
 
 
 class ScopeEvents:
@@ -109,7 +86,7 @@ class ScopeEvents:
         for at in range(0, len(wanted), PAGE_EVENTS):
             async with self._database.read(self._tenant) as connection:
                 rows = await connection.fetch(sql("trees.events_by_seq"), self._tenant, wanted[at : at + PAGE_EVENTS])
-            found.extend(doc(row, leaf_of[row["event_seq"]]) for row in rows)
+            found.extend(document(row, leaf=leaf_of[row["event_seq"]]) for row in rows)
         if len(found) != len(wanted):
             raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(found))
         return found

@@ -6,9 +6,6 @@ from myria.analysis import ANALYSIS_VERSION
 from myria.index import BLOCK_VERSION
 from myria.planning.settings import PLANNER_VERSION, PlannerSettings, settings_digest
 
-ANALYZER_VERSION = ANALYSIS_VERSION
-"""Stored with each search block."""
-
 
 def fingerprint(settings: PlannerSettings) -> str:
     """Return the text that a snapshot keeps of how it was made: planner, its settings, analysis, block layout."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from myria.building.versions import ANALYZER_VERSION
+from myria.index import SEARCH_VERSION
 from myria.planning.model import Node
 from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
@@ -45,7 +45,7 @@ class TreeWriter:
         """Write one search block."""
         async with self._database.write(self._tenant) as connection:
             await self._insert(
-                connection, "search_blocks", "trees.write_block", rendering_id, ANALYZER_VERSION, self._scope_id, block
+                connection, "search_blocks", "trees.write_block", rendering_id, SEARCH_VERSION, self._scope_id, block
             )
 
     async def _write(self, batch: Sequence[Node]) -> None:

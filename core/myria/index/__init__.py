@@ -3,6 +3,7 @@
 from myria.index.block import (
     BLOCK_VERSION,
     MAX_DOCS,
+    SEARCH_VERSION,
     BlockNode,
     BlockView,
     Doc,
@@ -18,6 +19,7 @@ from myria.index.loose import LooseBlock
 __all__ = [
     "BLOCK_VERSION",
     "MAX_DOCS",
+    "SEARCH_VERSION",
     "BlockNode",
     "BlockView",
     "Corpus",

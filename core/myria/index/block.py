@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import term_id, terms
+from myria.analysis import ANALYSIS_VERSION, term_id, terms
 from myria.analysis.dates import TIME_WORDS
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
@@ -28,8 +28,11 @@ from myria.events import searchable_text, speaker_of
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
 
-BLOCK_VERSION: Final = 1
-"""Changes with the layout; a reader refuses what it does not know."""
+BLOCK_VERSION: Final = 2
+"""Changes with the layout, and with what is said in it; a reader refuses what it does not know."""
+
+SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
+"""Stored with each block. Both only ever grow, so no two pairs of them that existed have the same sum."""
 
 UNIT_LEVEL: Final = 8
 """Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.planning`)."""

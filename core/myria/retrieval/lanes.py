@@ -8,6 +8,7 @@ its own snapshot does not see. So reading is exact without reading a tail again 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,17 +16,17 @@ from typing import Literal
 import asyncpg
 import numpy as np
 import numpy.typing as npt
-import orjson
 
-from myria.analysis import ANALYSIS_VERSION
 from myria.errors import InternalError
-from myria.index.block import BlockView, Doc, decode
+from myria.index.block import SEARCH_VERSION, BlockView, Doc, decode, splice
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.pinned import Pinned, VisibleScope
-from myria.store.clock import to_microseconds
+from myria.searchable import covered, document
 from myria.store.database import Connection
 from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
 
 Lane = Literal["tail", "internal"]
 
@@ -58,32 +59,65 @@ class Lanes:
 
     def __init__(self, cache: ByteCache) -> None:
         self._cache = cache
+        self._making = asyncio.Lock()
+        self._said = False
 
     async def blocks(self, connection: Connection, pinned: Pinned) -> dict[bytes, BlockView]:
         """Return every search block of the visible scopes, by rendering.
 
         Raises:
-            InternalError: a block of a retained snapshot is missing or damaged.
+            InternalError: a block of a retained snapshot is damaged, or neither it nor its events are there.
         """
         found: dict[bytes, BlockView] = {}
-        missing: list[bytes] = []
+        missing: dict[bytes, VisibleScope] = {}
         for scope in pinned.scopes:
             for rendering_id in scope.blocks:
                 view = self._cache.get((pinned.tenant, "block", rendering_id))
                 if view is None:
-                    missing.append(rendering_id)
+                    missing[rendering_id] = scope
                 else:
                     found[rendering_id] = view
-        for start in range(0, len(missing), 256):
-            wanted = missing[start : start + 256]
-            for row in await connection.fetch(sql("retrieval.blocks"), pinned.tenant, wanted, ANALYSIS_VERSION):
+        unread = list(missing)
+        for start in range(0, len(unread), 256):
+            wanted = unread[start : start + 256]
+            for row in await connection.fetch(sql("retrieval.blocks"), pinned.tenant, wanted, SEARCH_VERSION):
                 view = decode(row["block"])
                 found[row["rendering_id"]] = view
                 self._cache.put((pinned.tenant, "block", row["rendering_id"]), view, view.nbytes)
-        for rendering_id in missing:
+        for rendering_id, scope in missing.items():
             if rendering_id not in found:
-                raise InternalError("a search block is missing; rebuild with --full", rendering_id=rendering_id.hex())
+                found[rendering_id] = await self._made(connection, pinned.tenant, scope, rendering_id)
         return found
+
+    async def _made(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> BlockView:
+        """Return a block that nobody has written in this program's version, made out of the log.
+
+        That is so after an upgrade until the next build, and after a rollback to a snapshot from before it. One is made
+        at a time, whoever asks.
+        """
+        async with self._making:
+            made: BlockView | None = self._cache.get((tenant, "block", rendering_id))
+            if made is not None:
+                return made
+            if not self._said:
+                self._said = True
+                logger.warning(
+                    "search blocks of version %d are missing: they are made while reading, which is slow at first; "
+                    "myria rebuild --full writes them",
+                    SEARCH_VERSION,
+                )
+            covers = await covered(connection, tenant, rendering_id)
+            wanted = sorted(covers.leaf_of)
+            docs: list[Doc] = []
+            for at in range(0, len(wanted), _ANALYSED_AT_ONCE):
+                part = wanted[at : at + _ANALYSED_AT_ONCE]
+                rows = await connection.fetch(sql("events.by_seqs"), tenant, part, [scope.scope_id])
+                docs += [document(row, leaf=covers.leaf_of[row["event_seq"]]) for row in rows]
+            if not wanted or len(docs) != len(wanted):
+                raise InternalError("a topic's events are not there; see myria verify", rendering_id=rendering_id.hex())
+            view = decode(splice((), fresh=docs, nodes=covers.nodes))
+            self._cache.put((tenant, "block", rendering_id), view, view.nbytes)
+            return view
 
     async def loose(self, connection: Connection, pinned: Pinned, lane: Lane) -> dict[int, LooseLane]:
         """Return a lane of every visible scope that has events in it, by scope."""
@@ -156,21 +190,7 @@ async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[D
     for row in rows:
         if row["event_seq"] in present:
             continue
-        docs.append(document(row))
+        docs.append(document(row, xid=row["xid"]))
         if len(docs) % _ANALYSED_AT_ONCE == 0:
             await asyncio.sleep(0)
     return docs
-
-
-def document(row: asyncpg.Record) -> Doc:
-    """Return an event row as the index sees it."""
-    return Doc.of_payload(
-        orjson.loads(row["payload"]),
-        event_seq=row["event_seq"],
-        timestamp=to_microseconds(row["occurred_at"]),
-        channel=row["channel"],
-        type=row["type"],
-        context_id=row["context_id"],
-        hints=[(hint["hint"], round(hint["confidence"] * 1000)) for hint in orjson.loads(row["topic_hints"])],
-        xid=row["xid"],
-    )

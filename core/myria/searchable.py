@@ -1,0 +1,69 @@
+"""What the search index holds of the log and of the trees: documents of event rows, and the tree under a block.
+
+Builders make search blocks of it, serving processes their loose lanes, and what a build has not made yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+import orjson
+
+from myria.index import BlockNode, Doc
+from myria.planning.model import LEAF
+from myria.store.clock import to_microseconds
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """What the search block of a rendering covers: its nodes, parents first, and the leaf's position by event_seq."""
+
+    nodes: Sequence[BlockNode]
+    leaf_of: Mapping[int, int]
+
+
+async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> Covered:
+    """Return what the search block of a rendering covers."""
+    rows = await connection.fetch(sql("trees.under"), tenant, rendering_id)
+    at = {row["rendering_id"]: position for position, row in enumerate(rows)}
+    nodes = [
+        BlockNode(
+            rendering_id=row["rendering_id"],
+            parent=at[row["parent_id"]] if row["parent_id"] is not None else -1,
+            level=row["level"],
+        )
+        for row in rows
+    ]
+    leaf_of = {
+        event_seq: at[row["rendering_id"]]
+        for row in rows
+        if row["node_type"] == LEAF
+        for event_seq in row["event_seqs"]
+    }
+    return Covered(nodes=nodes, leaf_of=leaf_of)
+
+
+def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0) -> Doc:
+    """Return an event row as the search index sees it; `leaf` as in a block, `xid` as in a loose lane."""
+    return Doc.of_payload(
+        orjson.loads(row["payload"]),
+        event_seq=row["event_seq"],
+        timestamp=to_microseconds(row["occurred_at"]),
+        channel=row["channel"],
+        type=row["type"],
+        context_id=row["context_id"],
+        hints=hints_of(row["topic_hints"]),
+        leaf=leaf,
+        xid=xid,
+    )
+
+
+def hints_of(raw: str) -> tuple[tuple[str, int], ...]:
+    """Return (hint, confidence in permille) of the stored JSON, in its order."""
+    if raw == "[]":
+        return ()
+    return tuple((hint["hint"], round(hint["confidence"] * 1000)) for hint in orjson.loads(raw))
