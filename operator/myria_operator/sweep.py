@@ -66,20 +66,23 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
 async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:
     """Delete settled resources of the operator's making beyond the history limits, per tenant, oldest first."""
     over = [one for one in rebuilds if settled(one) and not one.deleting]
-    kept: dict[tuple[str, bool], list[Rebuild]] = defaultdict(list)
+    groups: dict[tuple[str, bool], list[Rebuild]] = defaultdict(list)
     for one in over:
-        kept[one.tenant, one.condition(reasons.SUCCEEDED).get("status") == TRUE].append(one)
-    surplus: list[Rebuild] = []
-    for (_, succeeded), group in sorted(kept.items()):
-        limit = settings.keep_succeeded if succeeded else settings.keep_failed
-        if len(group) > limit:
-            surplus += sorted(group, key=lambda one: (one.created_at, one.name))[: len(group) - limit]
-    if not surplus:
+        groups[one.tenant, one.condition(reasons.SUCCEEDED).get("status") == TRUE].append(one)
+
+    def limit(succeeded: bool) -> int:
+        return settings.keep_succeeded if succeeded else settings.keep_failed
+
+    if all(len(group) <= limit(succeeded) for (_, succeeded), group in groups.items()):
         return
     made = await ledger.made([one.uid for one in over])
-    for (_, succeeded), group in sorted(kept.items()):
-        limit = settings.keep_succeeded if succeeded else settings.keep_failed
-        ours = sorted((one for one in group if one.uid in made), key=lambda one: (one.created_at, one.name))
-        for one in ours[: max(0, len(ours) - limit)]:
+    for (_, succeeded), group in sorted(groups.items()):
+        ours = sorted((one for one in group if one.uid in made), key=age)
+        for one in ours[: max(0, len(ours) - limit(succeeded))]:
             logger.info("pruning a resource", extra={"action": "resource_pruned", "resource": one.name})
             await api.delete_rebuild(one.name, one.uid)
+
+
+def age(rebuild: Rebuild) -> tuple[str, str, str]:
+    """Return what sorts resources by age: the API server knows seconds only, the ids of builds milliseconds."""
+    return rebuild.created_at, rebuild.status.get("buildID", ""), rebuild.name
