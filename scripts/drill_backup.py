@@ -136,14 +136,7 @@ async def restored(drill: Drill, dsns: RoleDsns, dump: Path) -> None:
     first, second = (json.loads(myria("migrate", "--grant", "--json", "--dsn", dsns.owner)) for _ in range(2))
     drill.holds(f"`myria migrate` renewed the transaction numbers of {first['adopted_events']} events", True)
     drill.holds("a second time it finds nothing to do", second["adopted_events"] is None and not second["applied"])
-    verified(drill, dsns)
-
-
-def verified(drill: Drill, dsns: RoleDsns) -> None:
-    """Prove the invariants, with every scope planned anew."""
-    report = json.loads(myria("verify", "--deep", "--all-snapshots", "--json", "--dsn", dsns.operator))
-    failed = [check["check"] for check in report["checks"] if check["failed"]]
-    drill.holds(f"`myria verify --deep --all-snapshots`: {len(report['checks'])} checks {failed or ''}", not failed)
+    drill.verifies(dsns)
 
 
 async def compared(drill: Drill, before: Portrait, after: Portrait) -> None:
@@ -170,7 +163,7 @@ async def going_on(drill: Drill, dsns: RoleDsns) -> None:
         drill.holds("an event appended after the restore is found in the fresh tail", await found())
         drill.holds("a build takes it up", await build(dsns) == "succeeded")
         drill.holds("and it is found in its topic", await found())
-        verified(drill, dsns)
+        drill.verifies(dsns)
         await memory.rollback(TENANT, reason="drill")
         now = await memory.get_active_snapshot(TENANT)
         drill.same("a rollback leads back to", active["snapshot"]["snapshot_id"], now["snapshot"]["snapshot_id"])

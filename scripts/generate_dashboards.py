@@ -399,6 +399,38 @@ def builds() -> Json:
             ),
         ),
         (
+            "Language model (where one is asked)",
+            (
+                graph(
+                    "Requests to the model in 10 minutes",
+                    "By how they ended (docs/llm.md, Degraded): `ok`, or the name of the failure.",
+                    (f"sum by (outcome) (increase(myria_llm_calls_total{{{HERE}}}[{RARE}])) > 0", "{{outcome}}"),
+                    stacked=True,
+                ),
+                graph(
+                    "Duration of a request",
+                    "Over 10 minutes; builds and walks have limits of their own.",
+                    (
+                        quantile(0.95, "myria_llm_call_duration_seconds", by="workflow", over=RARE),
+                        "{{workflow}}, p95",
+                    ),
+                    unit="s",
+                ),
+                graph(
+                    "Units planned in 10 minutes",
+                    "With a model's plan, with one that was kept, or without because it failed (degraded).",
+                    (f"sum by (result) (increase(myria_llm_units_total{{{HERE}}}[{RARE}])) > 0", "{{result}}"),
+                    stacked=True,
+                ),
+                graph(
+                    "Cost per hour",
+                    "US dollars, as the provider reports them or as the prices in the settings say.",
+                    (f"sum by (workflow) (rate(myria_llm_cost_usd_total{{{HERE}}}[1h])) * 3600", "{{workflow}}"),
+                    unit="currencyUSD",
+                ),
+            ),
+        ),
+        (
             "Log and database",
             (
                 graph(

@@ -21,7 +21,7 @@ import orjson
 
 from myria import errors
 from myria.building.reading import plan_event
-from myria.building.versions import fingerprint
+from myria.building.versions import plans_alike
 from myria.events import dedupe_key
 from myria.index import SEARCH_VERSION, BlockNode, BlockView, build, decode
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
@@ -416,7 +416,7 @@ class _Verification:
     # -- trees --------------------------------------------------------------------------------------------------------
 
     async def _trees(self, snapshot: _Snapshot, examined: set[tuple[bytes, int]]) -> None:
-        if self._deep and snapshot.planner_settings != fingerprint(self._settings):
+        if self._deep and not plans_alike(snapshot.planner_settings, self._settings):
             self._checks["replan"].fail(
                 f"snapshot {snapshot.snapshot_id} was planned by another version or with other settings than these: "
                 "it cannot be replanned here; run `myria rebuild --full`, or name its --config"
@@ -466,7 +466,7 @@ class _Verification:
         if self._deep:
             with self._timed("block_content") as content:
                 await self._block_content(content, views, name)
-            if snapshot.planner_settings == fingerprint(self._settings):
+            if plans_alike(snapshot.planner_settings, self._settings):
                 with self._timed("replan") as replan:
                     await self._replan(replan, scope, shape, name)
 

@@ -9,7 +9,7 @@ from typing import Any
 from myria import errors
 from myria.building.compilation import replay_scope
 from myria.building.model import BuildRow, Parent, RunningBuild, Task
-from myria.building.versions import fingerprint
+from myria.building.versions import plans_alike
 from myria.llm.plans import UnitPlans
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
@@ -91,7 +91,7 @@ async def replay(database: Database, tenant: str, build_id: str, settings: Plann
         raise _gone(build.snapshot_id)
     if build.parent_snapshot_id is not None and parent is None:
         raise _gone(build.parent_snapshot_id)
-    if snapshot["planner_settings"] != fingerprint(settings):
+    if not plans_alike(snapshot["planner_settings"], settings):
         raise errors.ConfigurationError(
             f"the build {build_id} was planned by another version or with other settings than these; name its --config"
         )

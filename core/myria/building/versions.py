@@ -12,6 +12,11 @@ def fingerprint(settings: PlannerSettings) -> str:
     return f"{settings_digest(settings).hex()} analysis-{ANALYSIS_VERSION} blocks-{BLOCK_VERSION}"
 
 
+def plans_alike(stored: str, settings: PlannerSettings) -> bool:
+    """Tell whether a snapshot with this fingerprint was planned as it would be now, however its blocks are laid out."""
+    return stored.partition(" blocks-")[0] == fingerprint(settings).partition(" blocks-")[0]
+
+
 def planner_number() -> int:
     """Return the number at the end of the planner's version."""
     return int(PLANNER_VERSION.rsplit("-", 1)[-1])
