@@ -265,6 +265,8 @@ def _value(value: float, unit: str, like: float | None = None) -> str:
     size = abs(value if like is None else like)
     if unit == "s" and not size:
         return "0 s"
+    if unit == "currencyUSD":
+        return f"${value:.{0 if size >= 100 else 2 if size >= 1 else 4}f}"
     scales: Sequence[tuple[float, float, str]]
     if unit == "s":
         scales = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))

@@ -3,9 +3,10 @@
 Usage: python -m tests.monitoring.scene [--minutes 15] [--into docs]
 
 Everything is real but the node (tests/kubernetes plays it): API server, operator, `myria serve`, Jobs, PostgreSQL,
-Prometheus. There are two tenants under a load that rises and falls. On the way somebody rolls back and resumes, callers
-send nonsense, and the database goes away for some seconds. At the end scripts/draw_dashboards.py draws what Prometheus
-has seen. Needs scripts/build_control_plane.py and scripts/get_prometheus.py to have run.
+Prometheus. There are two tenants under a load that rises and falls; builds and some of the queries ask a scripted
+model. On the way somebody rolls back and resumes, callers send nonsense, the model is away for a while, and the
+database goes away for some seconds. At the end scripts/draw_dashboards.py draws what Prometheus has seen. Needs
+scripts/build_control_plane.py and scripts/get_prometheus.py to have run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
+from tests.llm.oracle import Oracle
+from tests.llm.provider import Answer, Asked, Provider
 from tests.monitoring.rules import ROOT
 from tests.monitoring.scraping import Scraper, Target
 from tests.soak.wire import Client, HungUp
@@ -39,6 +42,8 @@ from tests.support.processes import Guardian, Spawner, free_port
 
 TENANTS = ("acme", "zeta")
 EVERY_S = 5
+MODEL_S = 0.3
+"""How long the model thinks."""
 OUTAGE_S = 12
 SUBJECTS = (
     "the sourdough needs another fold and a longer rest",
@@ -59,6 +64,7 @@ class Scene:
     installation: Installation
     ports: dict[str, int]
     scraper: Scraper
+    model: Provider
 
 
 @contextmanager
@@ -77,7 +83,19 @@ def scene(folder: Path) -> Iterator[Scene]:
         stack.callback(control_plane.close)
         place = Place(control_plane, folder)
         stack.callback(place.close)
-        kubelet = Kubelet(control_plane, guardian, place.name).start()
+        oracle = Oracle()
+        model = Provider(lambda asked: thinking(oracle, asked))
+        stack.callback(model.close)
+        template = folder / "template.json"
+        template.write_text('{"model": "scripted/model"}', encoding="utf-8")
+        ask_it = {
+            "MYRIA_LLM_TEMPLATE": str(template),
+            "MYRIA_LLM_BASE_URL": model.url,
+            "MYRIA_LLM_RETRIES": "0",
+            "MYRIA_LLM_INPUT_USD_PER_MILLION": "0.2",
+            "MYRIA_LLM_OUTPUT_USD_PER_MILLION": "0.8",
+        }
+        kubelet = Kubelet(control_plane, guardian, place.name, environment=ask_it).start()
         stack.callback(kubelet.stop)
         spawn = Spawner(guardian)
         stack.callback(spawn.end_all)
@@ -98,12 +116,17 @@ def scene(folder: Path) -> Iterator[Scene]:
             ports[tenant] = free_port()
             server = spawn.python(
                 *("-m", "myria_cli.main", "serve", "--port", str(ports[tenant]), "--tenant", tenant),
-                env={"MYRIA_POSTGRES_DSN": database.tcp.server},
+                env={"MYRIA_POSTGRES_DSN": database.tcp.server, **ask_it},
             )
             server.wait_for("serving MCP")
             targets.append(Target(port=ports[tenant], job="myria", pod=f"server-{number}"))
         scraper = Scraper(Path(found.stdout.strip()), folder / "prometheus", spawn, targets, every=f"{EVERY_S}s")
-        yield Scene(installation=installation, ports=ports, scraper=scraper)
+        yield Scene(installation=installation, ports=ports, scraper=scraper, model=model)
+
+
+def thinking(oracle: Oracle, asked: Asked) -> Answer:
+    """Answer well, after a while."""
+    return replace(oracle(asked), after_s=MODEL_S)
 
 
 async def play(one: Scene, seconds: float) -> None:
@@ -134,7 +157,8 @@ async def use(port: int, tenant: str, end: float, seconds: float, seed: int) -> 
         elif roll < 0.85:
             tool, arguments = "query_event_nodes", {"participants": people[:1], "query": chosen.choice(SUBJECTS)}
         elif roll < 0.96:
-            tool, arguments = "query_references", {"participants": people[:1], "query": chosen.choice(SUBJECTS)}
+            asked = {"participants": people[:1], "query": chosen.choice(SUBJECTS)}
+            tool, arguments = "query_references", {**asked, "mode": "llm" if roll < 0.88 else "deterministic"}
         elif roll < 0.98:
             tool, arguments = "get_event", {"participants": people, "event_id": "evt_" + "0" * 32}
         else:
@@ -157,8 +181,11 @@ def message(chosen: random.Random, people: Sequence[str], key: str) -> dict[str,
 
 
 async def mishap(one: Scene, seconds: float) -> None:
-    """Roll back and build again, and take the database away for some seconds."""
-    await asyncio.sleep(seconds * 0.35)
+    """Take the model away for a while, roll back and build again, and take the database away for some seconds."""
+    await asyncio.sleep(seconds * 0.2)
+    answering, one.model.script = one.model.script, lambda _asked: Answer(status=503)
+    await asyncio.sleep(seconds * 0.15)
+    one.model.script = answering
     await say(one.ports["acme"], "rollback", {"reason": "a bad import"})
     await asyncio.sleep(seconds * 0.15)
     await say(one.ports["acme"], "trigger_build", {"reason": "mended"})
