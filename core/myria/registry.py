@@ -7,7 +7,6 @@ the size of the log. A rollback pauses automatic builds, or the next one would b
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import Any, Literal
 
@@ -66,13 +65,12 @@ class Registry:
         async with self._database.read(tenant) as connection:
             secret = await connection.fetchval(sql("retrieval.cursor_secret"))
             after: tuple[datetime | None, str | None] = (None, None)
-            issued_at = int(time.time())
+            lifetime = self._settings.retrieval.cursor_lifetime_s
+            period_end = cursors.period_end(lifetime)
             if cursor is not None:
-                given = cursors.decode(
-                    cursor, digest=digest, secret=secret, lifetime=self._settings.retrieval.cursor_lifetime_s
-                )
+                given = cursors.decode(cursor, digest=digest, secret=secret, lifetime=lifetime)
                 after = (to_datetime(given.after[0]), given.snapshot_id)
-                issued_at = given.issued_at
+                period_end = given.period_end
             rows = await connection.fetch(sql("snapshots.page"), tenant, *after, limit + 1)
         shown = rows[:limit]
         next_cursor = None
@@ -83,7 +81,7 @@ class Registry:
                     snapshot_id=last["snapshot_id"],
                     visible="",
                     after=(to_microseconds(last["created_at"]),),
-                    issued_at=issued_at,
+                    period_end=period_end,
                 ),
                 digest=digest,
                 secret=secret,

@@ -255,8 +255,8 @@ class RetrievalSettings(Section):
     """Memory for cached immutable parts of snapshots per process, in bytes; least recently used ones go
     first."""
     cursor_lifetime_s: Annotated[float, Range(1, 86_400 * 30)] = 3600.0
-    """Age after which a cursor answers `cursor_expired`, in seconds. Keep retention.min_archived_s at least
-    as long, or a cursor may end early because its snapshot is gone."""
+    """How long a cursor works for certain, in seconds; before twice as long it answers `cursor_expired`. Keep
+    retention.min_archived_s at least as long, or a cursor may end early because its snapshot is gone."""
     ranking_threads: Annotated[int, Range(1, 64)] = 2
     """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from myria.retrieval import cursors
 from myria.retrieval.cursors import Cursor
 
 SECRET = b"s" * 32
-CURSOR = Cursor(snapshot_id="snap_1", visible="10:20:11,12", after=(5, 7), issued_at=1000)
+CURSOR = Cursor(snapshot_id="snap_1", visible="10:20:11,12", after=(5, 7), period_end=1000)
 
 
 def test_a_cursor_survives_the_round_trip() -> None:
@@ -35,6 +37,16 @@ def test_a_cursor_expires() -> None:
 
     with pytest.raises(errors.CursorExpired):
         cursors.decode(text, digest="d", secret=SECRET, lifetime=60, now=1061)
+
+
+@given(now=st.floats(0, 1e12), lifetime=st.floats(1, 2_592_000))
+def test_a_cursor_lives_as_long_as_it_must(now: float, lifetime: float) -> None:
+    """From any moment its lifetime at least, and never more than twice that and a second."""
+    end = cursors.period_end(lifetime, now)
+    text = cursors.encode(replace(CURSOR, period_end=end), digest="d", secret=SECRET)
+    assert cursors.decode(text, digest="d", secret=SECRET, lifetime=lifetime, now=now + lifetime)
+    with pytest.raises(errors.CursorExpired):
+        cursors.decode(text, digest="d", secret=SECRET, lifetime=lifetime, now=now + 2 * lifetime + 1)
 
 
 @given(position=st.integers(0, 10_000), replacement=st.sampled_from("Ab0-_"))

@@ -27,13 +27,20 @@ class Cursor:
     """Where a next page starts.
 
     `snapshot_id` is empty when no snapshot was active; `visible` is `pg_current_snapshot()` as text; `after` is the
-    last key of the page before; `issued_at` is in seconds since 1970, of the first page.
+    last key of the page before; `period_end` says when the period ended in which the first page was made, in seconds
+    since 1970: not the moment itself, or the same answer would never have the same bytes twice.
     """
 
     snapshot_id: str
     visible: str
     after: tuple[int, ...]
-    issued_at: int
+    period_end: int
+
+
+def period_end(lifetime: float, now: float | None = None) -> int:
+    """Return when the running period ends; periods are as long as the lifetime of cursors (`decode`)."""
+    period = max(1, round(lifetime))
+    return (int(time.time() if now is None else now) // period + 1) * period
 
 
 def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
@@ -44,7 +51,7 @@ def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
 
 def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
     """Return the signed text of a cursor."""
-    body = orjson.dumps([1, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.issued_at])
+    body = orjson.dumps([1, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.period_end])
     return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
 
 
@@ -52,7 +59,7 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     """Return the cursor behind `text`.
 
     Args:
-        lifetime: seconds after its first page within which a cursor works.
+        lifetime: seconds after its first page within which a cursor works for certain; it ends before twice as many.
         now: seconds since 1970; the clock's by default.
 
     Raises:
@@ -69,14 +76,14 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     signature, body = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _sign(body, secret)):
         raise foreign
-    version, made_for, snapshot_id, visible, after, issued_at = orjson.loads(body)
+    version, made_for, snapshot_id, visible, after, period_end = orjson.loads(body)
     if version != 1 or made_for != digest:
         raise errors.CursorInvalid(
             "the cursor belongs to another query; repeat every argument of the first page", field="cursor"
         )
-    if (time.time() if now is None else now) > issued_at + lifetime:
+    if (time.time() if now is None else now) > period_end + lifetime:
         raise expired()
-    return Cursor(snapshot_id=snapshot_id, visible=visible, after=tuple(after), issued_at=issued_at)
+    return Cursor(snapshot_id=snapshot_id, visible=visible, after=tuple(after), period_end=period_end)
 
 
 def expired() -> errors.CursorExpired:

@@ -6,7 +6,6 @@ belong to one moment, whatever is published or rolled back meanwhile.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -307,7 +306,9 @@ class Retrieval:
                 snapshot_id=found.pinned.snapshot_id or "",
                 visible=found.pinned.visibility.text,
                 after=(last.score, last.timestamp, last.event_seq),
-                issued_at=int(time.time()) if cursor is None else cursor.issued_at,
+                period_end=cursors.period_end(self._settings.retrieval.cursor_lifetime_s)
+                if cursor is None
+                else cursor.period_end,
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)
