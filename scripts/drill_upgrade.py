@@ -87,7 +87,8 @@ def before_the_newest_migration() -> str | None:
 def take_out(commit: str, folder: Path) -> Path:
     """Write the files of a commit into a new folder and return it."""
     with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", commit))) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 brought it
+        archive.extractall(folder)
     return folder
 
 
