@@ -117,12 +117,14 @@ class Proxy:
             fitting += _WATCHES
         elif request.path.endswith(("jobs", "myriarebuilds")):
             fitting += _LISTS
+        shares = {name: self.storm.shares[name] for name in fitting if self.storm.shares.get(name)}
         thrown = self._random.random()
-        for name in fitting:
-            thrown -= self.storm.shares.get(name, 0.0)
-            if thrown < 0:
+        if thrown >= sum(shares.values()):
+            return None
+        for name in shares:
+            if not self.done[name]:  # A short storm has everything in it, too.
                 return name
-        return None
+        return self._random.choices([*shares], weights=[*shares.values()])[0]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         storm, fault = self.storm, self._fault(request)

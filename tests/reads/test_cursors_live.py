@@ -204,20 +204,6 @@ async def test_a_late_commit_shows_on_no_later_page(memory: Memory, database: Da
     assert sorted(again) == sorted([*whole, "evt_late"])
 
 
-async def test_the_same_question_gives_the_same_bytes_a_while_later(database: Database) -> None:
-    """The cursor too: it does not tell the moment in which it was made."""
-    settings = replace(Settings(), retrieval=RetrievalSettings(cursor_lifetime_s=2_592_000))
-    async with Memory(database.server_dsn, settings) as memory:
-        await append(memory, conversation(20))
-        query = EventNodesQuery(participants=ANA_BEN, limit=5)
-        first = await ask(memory, query)
-        connection = await asyncpg.connect(database.dsn)
-        await connection.execute("SELECT pg_sleep(1.1)")
-        await connection.close()
-        assert first["next_cursor"]
-        assert await ask(memory, query) == first
-
-
 async def test_a_cursor_expires(database: Database) -> None:
     """After its lifetime a cursor is refused as expired, and the first page can be asked for again."""
     settings = replace(Settings(), retrieval=RetrievalSettings(cursor_lifetime_s=1))
