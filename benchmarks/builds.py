@@ -146,10 +146,13 @@ async def _build_round(cluster: Cluster, options: Common, one: Grown, *, counted
 
 
 async def _rows_written(cluster: Cluster, name: str) -> dict[str, int]:
-    # Backends report their counts when they end or idle; every connection of the build has ended by now.
-    await asyncio.sleep(1.1)
     connection = await cluster.connect(name)
     try:
+        # Backends report their counts when they idle for a second, or before they are gone.
+        for _ in range(60):
+            if not await connection.fetchval(statement("others_connected")):
+                break
+            await asyncio.sleep(0.05)
         rows = await connection.fetch(statement("rows_written"))
     finally:
         await connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median as _median
 
@@ -18,4 +19,4 @@ def median(values: Sequence[float]) -> float:
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
     """Return the ratio of each pair: rounds that ran side by side share the machine's mood."""
-    return [a / b for a, b in zip(these, those, strict=True)]
+    return [a / b if b else math.inf for a, b in zip(these, those, strict=True)]

@@ -46,6 +46,13 @@ ORDER BY position LIMIT $2;
 SELECT relname AS table, n_tup_ins AS inserted, n_tup_upd AS updated, n_tup_del AS deleted
 FROM pg_stat_user_tables WHERE schemaname = 'myria' ORDER BY relname;
 
+-- name: others_connected
+-- Whether anybody else is connected to this database.
+SELECT EXISTS (
+    SELECT FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+);
+
 -- name: database_bytes
 SELECT pg_database_size(current_database());
 

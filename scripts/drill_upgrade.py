@@ -137,6 +137,7 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
                 )
                 writer.url = new_url
                 writer.wait_for(10)
+                writer.stop()
                 drill.same("appends that failed", [], writer.failed)
                 drill.same("every acknowledged event, once", *await both(dsns, writer))
 
@@ -239,6 +240,10 @@ class Writer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End after the append that is under way: only then can what it was told be compared with the log."""
         self._stop.set()
         self._thread.join(60)
 

@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Tests import `tests.support`; with import mode importlib nobody else puts the root on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
+
+# No time limits for single examples: the machine is shared. In CI the parent is Hypothesis' own profile for it.
+settings.register_profile("myria", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("myria")
 
 
 @pytest.fixture(autouse=True)

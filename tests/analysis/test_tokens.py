@@ -63,9 +63,9 @@ def test_lines_do_not_touch(parts: list[str]) -> None:
 def test_time_is_linear(piece: str) -> None:
     """A text of 64 KiB built to annoy a tokenizer is done in well under a second."""
     text = piece * (65_536 // len(piece.encode()))
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = terms(text)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     assert all(len(term) <= MAX_TERM_CHARACTERS for term in found)
 
 

@@ -47,7 +47,7 @@ def test_a_dump_of_ones_own_is_examined(spawn: Spawner, database: Database, tmp_
     asyncio.run(fill())
     back_up(database.dsn, tmp_path / "mine.dump")
     drill = spawn.python(SCRIPTS / "drill_backup.py", "--dump", tmp_path / "mine.dump")
-    assert drill.wait(120) == 0, drill.output()
+    assert drill.wait(300) == 0, drill.output()
     assert "default: 30 events" in drill.output()
 
 

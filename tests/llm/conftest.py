@@ -51,7 +51,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configuring:
 
     def settings(provider: Provider | str, **fields: Any) -> LlmSettings:
         url = provider if isinstance(provider, str) else provider.url
-        quick: dict[str, Any] = {"call_timeout_s": 5.0, "retry_base_s": 0.01, "retries": 1}
+        quick: dict[str, Any] = {"call_timeout_s": 60.0, "walk_deadline_s": 25.0, "retry_base_s": 0.01, "retries": 1}
         return LlmSettings(template=str(template), base_url=url, **{**quick, **fields})
 
     return settings

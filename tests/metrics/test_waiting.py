@@ -44,13 +44,14 @@ async def test_it_goes_on_once_somebody_has_migrated(empty: Database, caplog: py
     """One line says what is waited for, another that it came; nothing is migrated by who waits."""
     caplog.set_level(logging.INFO, "myria.store.waiting")
     async with Pool(empty.dsn) as pool:
-        waiting = asyncio.create_task(until_current(pool, 30))
+        waiting = asyncio.create_task(until_current(pool, 120))
         await asyncio.sleep(0.3)
         assert not waiting.done()
         await migrate(empty.dsn)
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
     said = [record.__dict__["action"] for record in caplog.records]
-    assert said == ["schema_awaited", "schema_current"]
+    # What is waited for is said again every ten seconds.
+    assert (set(said[:-1]), said[-1]) == ({"schema_awaited"}, "schema_current")
 
 
 async def test_the_wait_is_bounded(empty: Database) -> None:
@@ -71,7 +72,7 @@ async def test_a_newer_schema_is_refused_at_once(database: Database) -> None:
         began = time.monotonic()
         with pytest.raises(errors.SchemaTooNew):
             await until_current(pool, 30)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
@@ -81,14 +82,14 @@ def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
         *("-m", "myria_cli.main", "serve", "--dsn", empty.dsn, "--port", str(port)),
         env={"MYRIA_MIGRATE_WAIT_S": "60", "MYRIA_MCP_LINGER_S": "0.2"},
     )
-    server.wait_for("waiting up to", 30)
+    server.wait_for("waiting up to", 60)
     assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
     unready = httpx.get(f"http://127.0.0.1:{port}/readyz")
     assert (unready.status_code, unready.json()["error"]["code"]) == (503, "schema_outdated")
     asyncio.run(migrate(empty.dsn))
-    wait_until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200, 10, "readiness")
+    wait_until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=30).status_code == 200, 60, "readiness")
     server.signal(signal.SIGTERM)
-    assert server.wait(20) == 0, server.output()
+    assert server.wait(60) == 0, server.output()
 
 
 def test_programs_end_when_the_schema_does_not_come(empty: Database, spawn: Spawner) -> None:
@@ -99,5 +100,5 @@ def test_programs_end_when_the_schema_does_not_come(empty: Database, spawn: Spaw
         spawn.python("-m", "myria_cli.main", "build", "--dsn", empty.dsn, "--build", "bld_x", env=env),
     ]
     for program in started:
-        assert program.wait(30) == errors.SchemaOutdated.exit_status, program.output()
+        assert program.wait(120) == errors.SchemaOutdated.exit_status, program.output()
         assert "error[schema_outdated]" in program.output()

@@ -86,8 +86,8 @@ class Scraper:
         """Return the series of a query now."""
         return [(one["metric"], float(one["value"][1])) for one in self.get("query", query=query)["result"]]
 
-    def wait_for(self, query: str, timeout_s: float = 30.0) -> None:
-        """Return once a query has a series."""
+    def wait_for(self, query: str, timeout_s: float = 180.0) -> None:
+        """Return once a query has a series; the operator's looks at the memory may be a minute apart."""
         wait_until(lambda: self.ask(query), timeout_s, query)
 
     def series(self) -> dict[str, set[str]]:
