@@ -7,6 +7,7 @@ are the operator's alone. Only where the environment names a resource is anythin
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import os
@@ -96,6 +97,8 @@ async def tell(resource: Told, facts: BuildFacts) -> None:
         "status": beginning_fields(facts) if facts.outcome is None else status_fields(facts),
     }
     try:
+        # Hundreds of modules, which a slow node needs its time for: that is not the API server's.
+        await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client")
         async with asyncio.timeout(_TIMEOUT_S):
             status, answer = await _apply(resource, body)
     except Exception as error:  # noqa: BLE001 - the cluster's client may raise anything; a report is worth no build

@@ -1,4 +1,4 @@
-"""The command `myria`: the smallest part of it, so that a Ctrl-C while the rest is imported ends cleanly too."""
+"""The command `myria`: the smallest part of it, so that a Ctrl-C before a command begins ends cleanly too."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     from myria_cli.app import app  # noqa: PLC0415 - a second of imports, in which Ctrl-C may come
 
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A command that has anything to tidy puts a handler of its own in its place before it begins (`options.run`).
     app(prog_name="myria")
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
-    """End at once: nothing has been started yet. (An exception could surface anywhere in the imports.)"""
+    """End at once: nothing has been started yet. (An exception could surface anywhere.)"""
     os.write(2, b"stopped\n")
     os._exit(STOPPED_BY_INTERRUPT)
 

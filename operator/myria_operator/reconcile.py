@@ -140,7 +140,9 @@ class Reconciler:
             derived = status.derive(view)
             step = next_step(view, derived.succeeded.status)
             # What is over is closed before the end is written: afterwards nobody looks at it again.
-            if step.do not in {Do.CLOSE_REQUEST, Do.GIVE_UP, Do.DELETE}:
+            if step.do not in {Do.CLOSE_REQUEST, Do.GIVE_UP, Do.DELETE} and not self._tries_again(
+                rebuild, derived, step
+            ):
                 written = await self._write(rebuild, derived)
                 if written is not None:
                     return written
@@ -204,8 +206,7 @@ class Reconciler:
 
     async def _write(self, rebuild: Rebuild, derived: status.Derived) -> Rebuild | None:
         """Write the status if it differs from what was read, tell of its transitions, return what came of it."""
-        now = self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        wanted = self._declared(status.with_times(derived, rebuild, now))
+        wanted = self._declared(status.with_times(derived, rebuild, self._time()))
         if wanted == rebuild.status:
             return None
         news = status.transitions(derived, rebuild)
@@ -217,6 +218,24 @@ class Reconciler:
             await self._tell(rebuild, one)
         changed = Rebuild.from_object(written)
         return changed if changed.resource_version != rebuild.resource_version else None
+
+    def _tries_again(self, rebuild: Rebuild, derived: status.Derived, step: Step) -> bool:
+        """Whether the resource says that a permission is missing, and all that is new is that it is tried once more.
+
+        Otherwise each attempt would take that back and say it again.
+        """
+        if step.do is Do.NOTHING or rebuild.condition(reasons.SUCCEEDED).get("reason") != reasons.PERMISSION_MISSING:
+            return False
+
+        def rest(shown: Mapping[str, Any]) -> tuple[Json, Json]:
+            statuses = {one["type"]: one["status"] for one in shown.get("conditions") or []}
+            return {name: value for name, value in shown.items() if name != "conditions"}, statuses
+
+        wanted = self._declared(status.with_times(derived, rebuild, self._time()))
+        return rest(wanted) == rest(rebuild.status)
+
+    def _time(self) -> str:
+        return self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _declared(self, wanted: Mapping[str, Any]) -> Json:
         """Return a status without the fields that the installed definition was found not to know lately."""

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -52,9 +53,10 @@ async def claimed(pool: Pool, build: RunningBuild, worker: str, lease_s: float =
 async def test_a_leased_task_is_not_given_twice(database: Database) -> None:
     """While a lease runs nobody else gets the task; once it has ended the next attempt does."""
     async with started(database) as (pool, build):
-        first = await claimed(pool, build, "one", lease_s=0.3)
+        first = await claimed(pool, build, "one", lease_s=30.0)
         assert await tasks.claim(pool, build, "two", 30.0) is None
-        await asyncio.sleep(0.35)
+        async with pool.write(TENANT) as connection:
+            await connection.execute("UPDATE myria.build_tasks SET lease_until = clock_timestamp() - interval '1 s'")
         second = await claimed(pool, build, "two")
 
     assert (first.attempt, second.attempt) == (1, 2)
@@ -115,7 +117,7 @@ async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
         try:
             async with pool.write(TENANT) as connection:
                 await connection.execute(sql("builds.own_build_lock"), lock_key("build", TENANT))
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     while not await connection.fetchval(waiting):
                         await asyncio.sleep(0.05)
                 process.send_signal(signal.SIGSTOP)
@@ -123,15 +125,25 @@ async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
             aborted = await Registry(pool, builds.DEFAULTS).abort(TENANT, build_id)
             assert aborted["status"] == "aborted"
             process.send_signal(signal.SIGCONT)
-            assert await asyncio.wait_for(process.wait(), 30) == Outcome.ABORTED.exit_status
+            assert await asyncio.wait_for(process.wait(), 120) == Outcome.ABORTED.exit_status
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
 
 
-async def test_two_processes_share_the_tasks(database: Database) -> None:
+async def test_two_processes_share_the_tasks(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two builders at once end the same build once, both with its outcome."""
+    meeting, met = asyncio.Barrier(2), 0
+
+    async def together(*arguments: Any, **named: Any) -> Any:
+        nonlocal met
+        met += 1
+        if met <= 2:  # neither goes on before the other has a task too
+            await meeting.wait()
+        return await compile_scope(*arguments, **named)
+
+    monkeypatch.setattr("myria.building.run.compile_scope", together)
     for number in range(8):
         await append(database.server_dsn, conversation(30, seed=number, participants=["ana", f"p{number}"]))
     build_id = await builds.queue(database)
@@ -175,6 +187,6 @@ async def test_an_aborted_build_stops_its_workers(database: Database) -> None:
             answer = await Registry(server, builds.DEFAULTS).abort(TENANT, build.build_id)
 
         assert answer["status"] == "aborted"
-        assert await asyncio.wait_for(working, 5) is Outcome.ABORTED
+        assert await asyncio.wait_for(working, 60) is Outcome.ABORTED
 
     assert await builds.value(database, "SELECT number FROM myria.snapshots") is None

@@ -164,18 +164,18 @@ async def test_a_task_longer_than_its_lease_keeps_it(database: Database, monkeyp
     honest = plan_unit
 
     def slow(*arguments: Any) -> Any:
-        time.sleep(2.5)
+        time.sleep(8)
         return honest(*arguments)
 
     await append(database.server_dsn, conversation(4))
     monkeypatch.setattr(compilation, "plan_unit", slow)
-    impatient = builds.settings(builder={"task_lease_s": 1.0})
+    impatient = builds.settings(builder={"task_lease_s": 6.0})
     build_id = await builds.queue(database)
     working = asyncio.create_task(
         asyncio.to_thread(asyncio.run, run_build(impatient, database.builder_dsn, TENANT, build_id))
     )
-    await asyncio.sleep(1.5)
-    other = await asyncio.wait_for(run_build(impatient, database.builder_dsn, TENANT, build_id), 20)
+    await asyncio.sleep(3)
+    other = await asyncio.wait_for(run_build(impatient, database.builder_dsn, TENANT, build_id), 60)
 
     assert await working == other == Outcome.SUCCEEDED
     assert await builds.value(database, "SELECT attempt FROM myria.build_tasks") == 1

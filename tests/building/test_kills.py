@@ -66,7 +66,7 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
             )
         before = await builds.roots(database)
         build_id = await builds.queue(database)
-        for delay in (0.0, chosen.uniform(0.0, 0.2), chosen.uniform(0.0, 0.6), 60.0):
+        for delay in (0.0, chosen.uniform(0.0, 0.2), chosen.uniform(0.0, 0.6), 300.0):
             builder = start(database, build_id)
             try:
                 # Dying while it imports is no test: the delay counts from the moment it is at work.

@@ -22,7 +22,7 @@ import pytest
 
 from myria.ids import new_id
 from tests.cli.conftest import call
-from tests.metrics.scraping import samples
+from tests.metrics.scraping import Samples, samples
 from tests.soak.wire import Client
 from tests.support.counts import share
 from tests.support.postgres import Database
@@ -90,7 +90,7 @@ def is_alive(pid: int) -> bool:
 
 def start(spawn: Spawner, *arguments: str | Path, env: dict[str, str] | None = None) -> Up:
     program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--json", *arguments, env=env)
-    told = json.loads(program.wait_for(r'^\{"url".*\}$', 60.0)[0])
+    told = json.loads(program.wait_for(r'^\{"url".*\}$')[0])
     return Up(program, told)
 
 
@@ -99,7 +99,7 @@ def up(spawn: Spawner, data_dir: Path) -> Iterator[Up]:
     """Everything running on the data folder."""
     one = start(spawn, "--data-dir", data_dir)
     yield one
-    one.program.end(20.0)
+    one.program.end()
 
 
 def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
@@ -114,18 +114,26 @@ def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
 
 def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
     """Server and PostgreSQL are gone after SIGINT, and the exit status says that it was an interrupt."""
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30).status_code == 200
     started = [up.told["server_pid"], up.told["postgres_pid"], *children(up.program.pid)]
     up.program.signal(signal.SIGINT)
-    assert up.program.wait(30.0) == 130
+    assert up.program.wait() == 130
     assert not [pid for pid in started if is_alive(pid)]
     assert "Traceback" not in up.program.output()
 
 
 def test_one_scrape_tells_of_all_planes(up: Up) -> None:
     """Serving from the server's process, memory and builds of all tenants from the control plane's, in one text."""
-    asyncio.run(append(up.port, [event(new_id("k"))]))
-    seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=10).text)
+    seen = Samples({})
+
+    def tells_all() -> bool:
+        nonlocal seen
+        # A look at the memory that is slower than the scrape is left out of it, and what is appended is soon built.
+        asyncio.run(append(up.port, [event(new_id("k"))]))
+        seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=30).text)
+        return ("myria_tail_events",) in seen and seen["myria_tail_events"] >= 1
+
+    wait_until(tells_all, 120.0, "a scrape with the memory in it")
     assert seen["myria_requests_total", "outcome=ok", "tool=append_events"] >= 1
     assert seen["myria_tail_events"] >= 1
     assert seen["myria_tenants"] == 1
@@ -136,16 +144,16 @@ def test_sigterm_stops_it_as_well(up: Up) -> None:
     """A service manager's stop leaves nothing behind either."""
     started = [up.told["server_pid"], up.told["postgres_pid"]]
     up.program.signal(signal.SIGTERM)
-    assert up.program.wait(30.0) == 143
+    assert up.program.wait() == 143
     assert not [pid for pid in started if is_alive(pid)]
 
 
 def test_a_second_up_on_the_same_folder_is_refused(up: Up, data_dir: Path, spawn: Spawner) -> None:
     """It says who uses the folder and ends; the first one goes on."""
     second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", data_dir)
-    assert second.wait(30.0) == 6
+    assert second.wait() == 6
     assert f"error[data_dir_in_use]: Another `myria up` (process {up.program.pid})" in second.output()
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30).status_code == 200
 
 
 def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: Spawner) -> None:
@@ -156,7 +164,7 @@ def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: S
         port = holder.getsockname()[1]
         for command in ("up", "demo", "serve"):
             program = spawn.python("-m", "myria_cli.main", command, "--port", str(port), "--data-dir", tmp_path / "new")
-            assert program.wait(30.0) == 6
+            assert program.wait() == 6
             assert f"error[port_in_use]: port {port} on 127.0.0.1 is in use" in program.output()
     assert not (tmp_path / "new").exists()
 
@@ -165,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_told_clearly(tmp_path: Path, spawn: 
     """Where no folder can be made, one line says so."""
     (tmp_path / "file").write_text("")
     program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", tmp_path / "file" / "data")
-    assert program.wait(30.0) == 6
+    assert program.wait() == 6
     assert "error[data_dir_unusable]: " in program.output()
     assert "Traceback" not in program.output()
 
@@ -175,7 +183,7 @@ def test_an_address_that_others_reach_needs_insecure(tmp_path: Path, spawn: Spaw
     program = spawn.python(
         "-m", "myria_cli.main", "up", "--host", "0.0.0.0", "--port", "0", "--data-dir", tmp_path / "new"
     )
-    assert program.wait(30.0) == 6
+    assert program.wait() == 6
     assert "--insecure" in program.output()
 
 
@@ -198,19 +206,21 @@ def test_the_log_can_be_followed(up: Up, data_dir: Path, spawn: Spawner) -> None
     for number in range(3):
         key = new_id("k")
         asyncio.run(append(up.port, [event(key, f"followed {number}")]))
-        follower.wait_for(key, 30.0)
+        follower.wait_for(key)
     follower.signal(signal.SIGINT)
-    assert follower.wait(30.0) == 130
+    assert follower.wait() == 130
 
 
-@pytest.mark.parametrize("after_s", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("after_s", [0.1, 0.3, 0.6, 1.0, 2.0])
 def test_ctrl_c_at_any_moment_of_the_start_leaves_nothing(tmp_path: Path, spawn: Spawner, after_s: float) -> None:
     """Interrupted while it imports, creates the database or starts: exit 130, no process and no half database."""
-    program = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", tmp_path / "data")
+    begin = "from myria_cli.main import main; print('begun', flush=True); main()"
+    program = spawn.python("-c", begin, "up", "--port", "0", "--data-dir", tmp_path / "data")
+    program.wait_for("^begun")
     time.sleep(after_s)
     started = children(program.pid)
     program.signal(signal.SIGINT)
-    assert program.wait(60.0) == 130
+    assert program.wait() == 130
     assert "Traceback" not in program.output()
     assert not [pid for pid in started if is_alive(pid)]
     assert not list((tmp_path / "data").glob(".creating-*"))
@@ -229,7 +239,7 @@ async def test_a_killed_server_comes_back_on_its_port(up: Up) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     # The listening socket is the parent's: a request that comes in between waits instead of failing.
-    async with httpx.AsyncClient(timeout=30.0) as client:
+    async with httpx.AsyncClient(timeout=120) as client:
         assert (await client.get(f"http://127.0.0.1:{up.port}/healthz")).status_code == 200
     assert up.child("serve") not in {None, pid}
 
@@ -251,12 +261,12 @@ def test_nothing_outlives_a_killed_parent_but_postgres(spawn: Spawner, data_dir:
     server = first.told["server_pid"]
     os.kill(first.program.pid, signal.SIGKILL)
     first.program.wait()
-    wait_until(lambda: not is_alive(server), 20.0, "the server's end")
+    wait_until(lambda: not is_alive(server), 60.0, "the server's end")
     second = start(spawn, "--data-dir", data_dir)
     postgres = second.postgres_pid
-    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz", timeout=30).status_code == 200
     second.program.signal(signal.SIGINT)
-    assert second.program.wait(30.0) == 130
+    assert second.program.wait() == 130
     assert not is_alive(postgres)
 
 
@@ -266,9 +276,9 @@ def test_a_database_of_ones_own_is_migrated_and_used(databases: Any, spawn: Spaw
     try:
         up = start(spawn, "--dsn", database.dsn)
         assert up.told["data_dir"] is None
-        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz").status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30).status_code == 200
         up.program.signal(signal.SIGINT)
-        assert up.program.wait(30.0) == 130
+        assert up.program.wait() == 130
     finally:
         databases.drop(database)
 
@@ -280,7 +290,7 @@ def test_the_demo_answers_and_ends_and_finds_its_sample_again(database: Database
         program = spawn.python(
             "-m", "myria_cli.main", "demo", "--once", "--port", "0", "--dsn", database.dsn, env={"COLUMNS": "200"}
         )
-        assert program.wait(120.0) == 0, program.output()
+        assert program.wait(300) == 0, program.output()
         outputs.append(program.output())
     assert "events over MCP" in outputs[0]
     assert "events are already there" in outputs[1]
@@ -316,12 +326,17 @@ async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: P
         victim = chosen.choice(["serve", "build", "postgres"])
         if victim == "build":
             await Client(up.port).call_until_answered("trigger_build", {"full": True}, patience_s=120.0)
-            deadline = time.monotonic() + 10.0
+            deadline = time.monotonic() + 60.0
             while (pid := up.child("build")) is None and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
             await asyncio.sleep(chosen.uniform(0.0, 1.5))
+        elif victim == "serve":
+            pid = up.child("serve")
         else:
-            pid = up.child("serve") if victim == "serve" else up.postgres_pid
+            try:
+                pid = up.postgres_pid
+            except (OSError, ValueError, IndexError):  # it is being started
+                pid = None
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

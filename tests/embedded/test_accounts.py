@@ -75,7 +75,7 @@ def test_an_ordinary_user_creates_starts_and_stops(home: Path, spawn: Spawner) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout.splitlines() == [f"owner {user.pw_uid} {home}/.local/share/myria"] * 2, done.stderr
     assert remains(home / ".local/share/myria/postgres") == []
@@ -102,7 +102,7 @@ def test_an_ordinary_user_is_told_what_cannot_be_written(home: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert f"DataDirUnusable: The data folder {home / 'data'} cannot be written by this user" in done.stderr
 

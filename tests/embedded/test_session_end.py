@@ -47,11 +47,11 @@ def test_nothing_outlives_a_session(tmp_path: Path, spawn: Spawner, number: sign
     paths = {"PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)}
     options = ("-c", os.devnull, "-p", "no:cacheprovider")
     session = spawn.python("-m", "pytest", *options, file, cwd=tmp_path, env=paths)
-    found = session.wait_for(r"running (\d+) (\d+) (\S+) (\S+)")
+    found = session.wait_for(r"running (\d+) (\d+) (\S+) (\S+)", 180)
     os.killpg(session.pid, number)
-    session.wait(60)
+    session.wait(120)
     for pid in (int(found[1]), int(found[2])):
-        wait_until(partial(is_gone, pid), 20, f"the end of {pid}")
+        wait_until(partial(is_gone, pid), 120, f"the end of {pid}")
     for folder in (Path(found[3]), Path(found[4])):
-        wait_until(partial(is_removed, folder), 20, f"the removal of {folder}")
+        wait_until(partial(is_removed, folder), 120, f"the removal of {folder}")
     assert re.fullmatch(r"myria-tests-\w+", Path(found[3]).name)

@@ -15,6 +15,7 @@ from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
 from myria.ingest import Ingest
 from myria.store.database import Database as Pool
+from myria.store.database import PoolOptions
 from myria.store.locks import lock_key
 from tests.support.postgres import Database
 
@@ -75,9 +76,9 @@ async def test_events_without_a_key_are_always_new(database: Database) -> None:
 
 async def test_concurrent_appends_share_commits_and_lose_nothing(database: Database) -> None:
     """Hundreds of concurrent appends with duplicates take few commits; every answer names a stored event."""
-    async with Pool(database.server_dsn) as pool:
+    async with Pool(database.server_dsn, PoolOptions(acquire_timeout=120)) as pool:
         sizes: list[int] = []
-        ingest = Ingest(pool, on_commit=sizes.append)
+        ingest = Ingest(pool, on_commit=sizes.append, deadline=120)
         keys = [f"k{number % 150}" for number in range(400)]
         random.Random(7).shuffle(keys)
         answers = await asyncio.gather(*(ingest.append_events("default", [event(key)]) for key in keys))
@@ -126,7 +127,7 @@ async def test_an_append_waits_for_a_build_that_reads_its_cutoff(database: Datab
 async def test_appends_survive_killed_connections(database: Database) -> None:
     """Backends terminated at random cost retries, never a lost or doubled event, keyed or not."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool)
+        ingest = Ingest(pool, deadline=60)
         await ingest.append_events("default", [event("warm")])
         stop = asyncio.Event()
         killer = asyncio.create_task(_terminate_backends(database.superuser_dsn, stop))

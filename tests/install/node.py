@@ -103,7 +103,7 @@ class Node:
         for one in list(self.pods.values()):
             one.thread.join(15)
         self.network.close()
-        self.api.close()  # the watch ends by this, or by itself when its time is over
+        self.api.close()  # the watch ends by itself when its time is over
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def logs(self) -> Iterator[tuple[str, str]]:
@@ -294,7 +294,7 @@ class Pod:
             self._pause()
         try:
             one.start()
-        except CannotStart as error:
+        except (CannotStart, ApiError, httpx.TransportError) as error:
             one.waiting = {"reason": "CreateContainerConfigError", "message": str(error)}
             one.not_before = time.monotonic() + 1.0  # a kubelet tries again: what is missing may have come
 

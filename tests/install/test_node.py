@@ -92,22 +92,30 @@ def test_a_container_is_closed(place: Place, node: Node) -> None:
 def test_probes_and_order_are_kept(place: Place, node: Node) -> None:
     """Init containers end first; who is not ready gets no call; who fails its liveness is restarted."""
     served = """
-    import http.server, time, pathlib
-    print("begun", pathlib.Path("/work/first").exists(), flush=True)
-    begun = time.monotonic()
+    import http.server, pathlib
+    work = pathlib.Path("/work")
+    print("begun", (work / "first").exists(), flush=True)
+    (work / "sick").unlink(missing_ok=True)
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            age = time.monotonic() - begun
-            self.send_response(200 if age < 3 and (self.path == "/live" or age > 1) else 503)
+            well = (work / "ready").exists() if self.path == "/ready" else not (work / "sick").exists()
+            self.send_response(200 if well else 503)
             self.end_headers()
         def log_message(self, *_):
             pass
     http.server.HTTPServer(("", 8000), Answer).serve_forever()
     """
     mounts = [{"name": "work", "mountPath": "/work"}]
+    live = {"httpGet": {"path": "/live", "port": 8000}, "periodSeconds": 1, "timeoutSeconds": 10}
     probes = {
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8000}, "periodSeconds": 1, "failureThreshold": 1},
-        "livenessProbe": {"httpGet": {"path": "/live", "port": 8000}, "periodSeconds": 1, "failureThreshold": 2},
+        "startupProbe": {**live, "failureThreshold": 60},
+        "readinessProbe": {
+            "httpGet": {"path": "/ready", "port": 8000},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 1,
+        },
+        "livenessProbe": {**live, "failureThreshold": 2},
     }
     container = python("main", served, volumeMounts=mounts, **probes)
     first = python("first", 'open("/work/first", "w")', volumeMounts=mounts)
@@ -133,7 +141,12 @@ def test_probes_and_order_are_kept(place: Place, node: Node) -> None:
 
     wait_until(lambda: phase(place, "probed") == "Running", 10, "the pod's start")
     assert not ready()
-    wait_until(lambda: ready() and served_by(), 10, "a ready endpoint")
-    wait_until(lambda: not served_by(), 10, "the end of readiness")
-    wait_until(lambda: restarts() == 1, 10, "a restart")
-    wait_until(lambda: node.log("probed") == "begun True\nbegun True\n", 10, "its second beginning")
+    (work,) = (one.folder / "volumes" / "work" for one in node.pods.values() if one.name == "probed")
+    (work / "ready").touch()
+    wait_until(lambda: ready() and served_by(), 20, "a ready endpoint")
+    (work / "ready").unlink()
+    wait_until(lambda: not served_by(), 20, "the end of readiness")
+    assert restarts() == 0
+    (work / "sick").touch()
+    wait_until(lambda: restarts() == 1, 20, "a restart")
+    wait_until(lambda: node.log("probed") == "begun True\nbegun True\n", 20, "its second beginning")

@@ -80,7 +80,9 @@ def connect(node: Node, database: Database) -> None:
 def port_of(node: Node, release: Release) -> int:
     """Return a port of this machine that leads to the release's Service."""
     service = node.api.get("Service", release.fullname, node.namespace)
-    return node.network.reach((service["spec"]["clusterIP"], 8321))[1]
+    where = (service["spec"]["clusterIP"], 8321)
+    wait_until(lambda: node.network._ready.get(where), 60, "an endpoint of the Service")
+    return node.network.reach(where)[1]
 
 
 def event(text: str) -> dict[str, object]:
@@ -166,7 +168,7 @@ def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
     """
     database, place = empty(), release.place
     connect(node, database)
-    release.install(ONE_SERVER, wait_s=60)
+    release.install(ONE_SERVER, wait_s=180)
     (before,) = pods(node, "server")
     place.rebuild("first")
     place.wait_terminal("first")
@@ -178,7 +180,7 @@ def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
     node.images["myria:later"] = [(package, ROOT / "migrations/myria_migrations")]
     changed = {"image": {"tag": "later"}, "settings": {"mcp": {"drain_s": 2}}}
     with uninterrupted(port_of(node, release)) as wrong:
-        release.upgrade(ONE_SERVER, changed, chart=chart_at(tmp_path / "later", next_definition), wait_s=60)
+        release.upgrade(ONE_SERVER, changed, chart=chart_at(tmp_path / "later", next_definition), wait_s=180)
         wait_until(lambda: before not in node.living(), 30, "the end of the old server")
     assert wrong == []
     (after,) = pods(node, "server")
@@ -221,7 +223,7 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
             [],
             ["serviceaccount/default"],
         )
-        second.install(ONE_SERVER, NO_DEFINITION, {"builder": {"terminationGracePeriodSeconds": 3}}, wait_s=60)
+        second.install(ONE_SERVER, NO_DEFINITION, {"builder": {"terminationGracePeriodSeconds": 3}}, wait_s=180)
         append(port_of(there, second), "only there")
         second.place.rebuild("frozen")
         wait_until(lambda: pods(there, "builder"), 30, "the build's pod")
@@ -239,7 +241,7 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
 
         release.place.rebuild("untouched")
         release.place.wait_terminal("untouched")
-        assert [one.ready for one in pods(node, "server")] == [True]
+        wait_until(lambda: [one.ready for one in pods(node, "server")] == [True], 30, "one server, ready")
     finally:
         there.close()
         second.close()

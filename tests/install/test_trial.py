@@ -14,7 +14,7 @@ from tests.kubernetes.place import Place, rebuild
 from tests.monitoring.promql import selectors
 from tests.monitoring.rules import rules
 from tests.monitoring.wanted import asked
-from tests.support.processes import Spawner
+from tests.support.processes import Spawner, wait_until
 
 TRIAL = {
     "crds": {"enabled": False},
@@ -42,28 +42,34 @@ def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
     place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("again", {"build": {"full": True}})))
     place.wait_terminal("again")
     place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("back", {"rollback": {"to": "previous"}})))
-    place.kubectl("wait", "mrb/again", "mrb/back", "--for=condition=Published", "--timeout=30s")
+    place.kubectl("wait", "mrb/again", "mrb/back", "--for=condition=Published", "--timeout=180s")
 
     scraper.wait_for('myria_operator_rebuilds{reason="RolledBack"} > 0')
     scraper.wait_for('myria_requests_total{tool="append_event"} > 0')
-    pools = scraper.healthy()
-    assert {name.split("/")[0]: count for name, count in pools.items() if "server" in name} == {
-        "ServiceMonitor": 2,
-        "PodMonitor": 2,
-    }
-    assert {count for name, count in pools.items() if "operator" in name} == {1}
+
+    def all_healthy() -> bool:
+        pools = scraper.healthy()
+        servers = {name.split("/")[0]: count for name, count in pools.items() if "server" in name}
+        operators = {count for name, count in pools.items() if "operator" in name}
+        return (servers, operators) == ({"ServiceMonitor": 2, "PodMonitor": 2}, {1})
+
+    wait_until(all_healthy, 60, "all targets, scraped")
     there = scraper.series().keys() | scraper.exposed() | {rule["record"] for rule in rules() if "record" in rule}
     assert not {name for query in asked() for name, _ in selectors(query)} - there
 
     release.uninstall()
-    left = place.kubectl("get", "all,cm,secret,sa,role,rolebinding,pvc", "-o", "name").stdout.split()
-    planes = ("builder", "migrate", "operator", "server")
-    assert sorted(one for one in left if release.name in one and not one.startswith("pod/")) == sorted(
-        [
-            f"persistentvolumeclaim/data-{release.fullname}-trial-db-0",
-            *(f"secret/{release.fullname}-login-{plane}" for plane in planes),
-        ]
-    )
+    kept = {
+        f"persistentvolumeclaim/data-{release.fullname}-trial-db-0",
+        *(f"secret/{release.fullname}-login-{plane}" for plane in ("builder", "migrate", "operator", "server")),
+    }
+
+    def left() -> set[str]:
+        found = place.kubectl("get", "all,cm,secret,sa,role,rolebinding,pvc", "-o", "name").stdout.split()
+        return {one for one in found if release.name in one and not one.startswith("pod/")}
+
+    # ReplicaSets go with the garbage collector, a moment later.
+    wait_until(lambda: left() <= kept, 60, "the end of all that the release made")
+    assert left() == kept
     assert {one["metadata"]["name"] for one in place.rebuilds()} >= {"again", "back"}
 
 

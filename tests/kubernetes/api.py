@@ -61,8 +61,7 @@ class ApiError(Exception):
 class Api:
     """One identity's access to one API server.
 
-    A connection that fails raises httpx.TransportError: tests that take the API server away expect it. Only a broken
-    TLS record (seen once in thousands of requests) lets what may be said twice be said twice.
+    A connection that fails raises httpx.TransportError: tests that take the API server away expect it.
     """
 
     def __init__(self, url: str, trust: ssl.SSLContext, token: str) -> None:
@@ -74,10 +73,38 @@ class Api:
             limits=httpx.Limits(max_connections=200),
             trust_env=False,
         )
+        self._lock = threading.Lock()
+        self._users = 1
+        self._closed = False
 
     def close(self) -> None:
-        """Close its connections."""
-        self._client.close()
+        """Close its connections, once nobody uses them any more; whoever comes later gets a RuntimeError.
+
+        Closed under a thread that reads, a socket's number is soon another connection's, whose bytes it would take.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._leave()
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this access to the API server is closed")
+            self._users += 1
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            is_last = self._users == 0
+        if is_last:
+            self._client.close()
 
     def request(
         self,
@@ -97,11 +124,7 @@ class Api:
         asked = self._client.build_request(
             method, path, content=content, params=params, headers={"Content-Type": content_type}
         )
-        try:
-            answer = self._client.send(asked)
-        except httpx.ReadError as error:
-            if method == "POST" or "SSL" not in str(error):
-                raise
+        with self._using():
             answer = self._client.send(asked)
         if answer.status_code >= 400:
             raise ApiError(answer.status_code, answer.text)
@@ -197,7 +220,8 @@ class Api:
         params = {"watch": "1", "timeoutSeconds": str(timeout_s), "allowWatchBookmarks": "false"}
         if since:
             params["resourceVersion"] = since
-        with self._client.stream("GET", path(kind, None, namespace), params=params, timeout=timeout_s + 10) as answer:
+        where = path(kind, None, namespace)
+        with self._using(), self._client.stream("GET", where, params=params, timeout=timeout_s + 10) as answer:
             if answer.status_code >= 400:
                 raise ApiError(answer.status_code, answer.read().decode("utf-8", "replace"))
             for line in answer.iter_lines():
@@ -212,7 +236,7 @@ class Api:
 
     def ready(self) -> bool:
         """Return whether the server answers, and says that it is ready."""
-        with contextlib.suppress(httpx.TransportError):
+        with contextlib.suppress(httpx.TransportError), self._using():
             return self._client.get("/readyz", timeout=2).status_code == 200
         return False
 

@@ -165,7 +165,7 @@ class ControlPlane:
                 return False
             return True
 
-        wait_until(served, 20, "the CustomResourceDefinition")
+        wait_until(served, 60, "the CustomResourceDefinition")
 
     def start_api_server(self) -> None:
         """Start the API server on the data there is, and wait until it is ready."""
@@ -194,6 +194,10 @@ class ControlPlane:
             *([_TTL_GATE] if self.minor < _TTL_SINCE else []),
         )
         self._wait_ready(self._api_server)
+        if hasattr(self, "_controllers"):
+            # They would come back by themselves, but after waits that grow with each restart.
+            self._controllers.kill()
+            self._start_controllers()
 
     def stop_api_server(self) -> None:
         """Kill the API server (on SIGTERM it would wait for open watches); its data stay."""
@@ -284,4 +288,4 @@ class ControlPlane:
                 raise AssertionError(f"kube-apiserver ended:\n{process.output()[-3000:]}")
             return self.admin.ready()
 
-        wait_until(ready, 90, "the API server")
+        wait_until(ready, 180, "the API server")

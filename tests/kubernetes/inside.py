@@ -47,7 +47,7 @@ async def operator(
                 await task
 
 
-async def until(condition: Callable[[], Any], within_s: float = 40.0) -> None:
+async def until(condition: Callable[[], Any], within_s: float = 120.0) -> None:
     """Wait for a condition, looking at it in a thread: it may ask the API server."""
     deadline = time.monotonic() + within_s
     while not await asyncio.to_thread(condition):

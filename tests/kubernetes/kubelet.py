@@ -288,7 +288,7 @@ class Kubelet:
             return
         try:
             one = self._launch(pod, container)
-        except CannotStart as error:
+        except (CannotStart, ApiError, httpx.TransportError) as error:
             self._wait(pod, "CreateContainerConfigError", str(error))
             self._stopping.wait(1.0)
             with self._lock:  # a kubelet tries again: what is missing may have come

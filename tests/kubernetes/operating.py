@@ -79,7 +79,7 @@ class Installation:
         )
         self.operators.append(one)
         if ready:
-            one.wait_for('"action": "operator_ready"', 30)
+            one.wait_for('"action": "operator_ready"')
         return one
 
     def tell(self) -> None:

@@ -54,6 +54,21 @@ class Place:
                 self.admin.apply(_binding(person, role), self.name)
         self.operator = self._kept(control_plane.api(self.token(OPERATOR)))
         self.builder = self._kept(control_plane.api(self.token(BUILDER)))
+        # The API server reads roles a moment after they are written.
+        wait_until(lambda: self._may(self.operator, "create", "", "events"), 60, "the operator's Role")
+        if builder_may_report:
+            wait_until(lambda: self._may(self.builder, "patch", "myria.dev", "myriarebuilds/status"), 60, "the Job's")
+
+    def _may(self, api: Api, verb: str, group: str, resource: str) -> bool:
+        kind, _, subresource = resource.partition("/")
+        asked = {"namespace": self.name, "verb": verb, "group": group, "resource": kind, "subresource": subresource}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
 
     def _kept(self, api: Api) -> Api:
         self._apis.append(api)

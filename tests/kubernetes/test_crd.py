@@ -18,6 +18,7 @@ from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError, Json, path
 from tests.kubernetes.control_plane import CEL_SINCE
 from tests.kubernetes.place import Place, rebuild
+from tests.support.processes import wait_until
 
 Spec = dict[str, Any]
 
@@ -49,6 +50,7 @@ OTHER: Spec = {
     "priorityClassName": "high-priority",
 }
 """Another value for each field of a build that is fixed."""
+
 
 IDENTITY, BUILD, ROLLBACK, ABORT, APPROVE = (rule.message for rule in rules.TRANSITION_RULES)
 (NO_APPROVAL,) = (rule.message for rule in rules.SPEC_RULES)
@@ -333,8 +335,12 @@ def test_an_older_definition_drops_what_it_lacks(place: Place, shipped: Json) ->
     place.control_plane.install(manifests.without_status_field(shipped, "buildID"))
     try:
         body = {"status": {"buildID": "bld_1", "jobName": "one-1"}}
-        kept = place.admin.patch("MyriaRebuild", "one", body, place.name, subresource="status")
-        assert kept["status"] == {"jobName": "one-1"}
+
+        def kept() -> object:
+            return place.admin.patch("MyriaRebuild", "one", body, place.name, subresource="status")["status"]
+
+        # What is stored is served a moment later.
+        wait_until(lambda: kept() == {"jobName": "one-1"}, 20, "the older definition")
     finally:
         place.control_plane.install(shipped)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -101,13 +101,19 @@ def test_deleting_a_job_ends_its_pods_gracefully(place: Place, kubelet: Kubelet)
 
 def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Place, kubelet: Kubelet) -> None:
     """SIGKILL follows SIGTERM once terminationGracePeriodSeconds are over."""
-    program = "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(600)"
-    place.admin.create(job("deaf", program, pod={"terminationGracePeriodSeconds": 1}), place.name)
+    program = (
+        "import signal, time\n"
+        "signal.signal(15, lambda *_: print('heard', flush=True))\n"
+        "print('up', flush=True)\n"
+        "while True: time.sleep(600)"
+    )
+    place.admin.create(job("deaf", program, pod={"terminationGracePeriodSeconds": 3}), place.name)
     wait_until(lambda: "up" in "".join(kubelet.logs().values()), 20)
+    (one,) = kubelet.running()
     place.admin.delete("Job", "deaf", place.name)
-    time.sleep(0.5)
-    assert kubelet.running()
     wait_until(lambda: not place.pods_of("deaf") and not kubelet.running(), 20)
+    assert "heard" in "".join(kubelet.logs().values())
+    assert one.process.returncode == -signal.SIGKILL
 
 
 def test_deadlines_of_pod_and_job_are_honoured(place: Place, kubelet: Kubelet) -> None:

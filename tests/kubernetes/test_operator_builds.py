@@ -23,7 +23,7 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
     assert (before.snapshot_id, before.indexed, len(before.fresh)) == (None, frozenset(), 12)
     installation.start()
     place.kubectl("apply", "-f", EXAMPLES / "rebuild.yaml", who="anna")
-    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=40s", who="anna")
+    place.kubectl("wait", "mrb/rebuild", "--for=condition=Succeeded", "--timeout=180s", who="anna")
 
     served = server.ask("ana", "ben")
     first = place.get("rebuild")
@@ -52,7 +52,7 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
     assert second["status"]["previousSnapshotID"] == status["snapshotID"]
 
     place.kubectl("apply", "-f", EXAMPLES / "rollback.yaml", who="anna")
-    place.kubectl("wait", "mrb/rollback", "--for=condition=Published", "--timeout=40s", who="anna")
+    place.kubectl("wait", "mrb/rollback", "--for=condition=Published", "--timeout=180s", who="anna")
     assert server.ask("ana", "ben") == more  # what the abandoned snapshot had indexed is fresh again
     back = place.get("rollback")
     assert reason(back) == ("True", "RolledBack")
@@ -72,13 +72,13 @@ def test_kubectl_waits_for_a_failing_build(installation: Installation) -> None:
     installation.start()
     failing = manifest("failing", build={"backoffLimit": 0})
     place.kubectl("apply", "-f", "-", who="anna", stdin=json.dumps(failing))
-    place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded=False", "--timeout=40s", who="anna")
+    place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded=False", "--timeout=180s", who="anna")
     missed = place.kubectl("wait", "mrb/failing", "--for=condition=Succeeded", "--timeout=1s", who="anna", check=False)
     assert missed.returncode != 0
     assert reason(place.get("failing")) == ("False", "BackoffLimitExceeded")
     place.rebuild("nobody", tenant="nobody")
     for name in ("failing", "nobody"):
-        place.kubectl("wait", f"mrb/{name}", "--for=jsonpath={.status.completedAt}", "--timeout=20s", who="anna")
+        place.kubectl("wait", f"mrb/{name}", "--for=jsonpath={.status.completedAt}", "--timeout=180s", who="anna")
 
 
 def test_a_held_build_waits_for_approval(installation: Installation) -> None:
@@ -87,14 +87,14 @@ def test_a_held_build_waits_for_approval(installation: Installation) -> None:
     installation.append(12)
     installation.start()
     place.kubectl("apply", "-f", EXAMPLES / "held.yaml")
-    place.kubectl("wait", "mrb/held", "--for=condition=Succeeded", "--timeout=60s")
+    place.kubectl("wait", "mrb/held", "--for=condition=Succeeded", "--timeout=180s")
     held = place.get("held")
     assert reason(held) == ("True", "Held")
     assert reason(held, "Published") == ("False", "AwaitingApproval")
     assert installation.active() is None
 
     place.kubectl("apply", "-f", EXAMPLES / "approve.yaml")
-    place.kubectl("wait", "mrb/held", "--for=condition=Published", "--timeout=30s")
+    place.kubectl("wait", "mrb/held", "--for=condition=Published", "--timeout=180s")
     assert reason(place.get("held"), "Published") == ("True", "Approved")
     assert installation.active() == held["status"]["snapshotID"]
 

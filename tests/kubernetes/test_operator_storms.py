@@ -128,11 +128,11 @@ def test_nothing_works_for_a_while(installation: Installation, proxy: Proxy) -> 
             proxy.bring(CALM)
             calm = time.monotonic()
             for number in range(3):
-                place.wait_condition(f"n{number}-{fault}", "Succeeded", ("Unknown",), 30)
+                place.wait_condition(f"n{number}-{fault}", "Succeeded", ("Unknown",), 60)
             back = time.monotonic() - calm
             print(f"{fault}: {rate:.1f} requests a second, back after {back:.1f} s")
             assert rate < (25 if SOAK else 60), proxy.done  # while waits still grow, more are made
-            assert back < (20 if fault == "hang" else 10)
+            assert back < (20 if fault == "hang" else 10) * (1 if SOAK else 5)
     assert operator.process.poll() is None
     assert set(pulse.answers) == {200}, pulse.answers
 

@@ -10,6 +10,7 @@ from myria.registry import Registry
 from myria.store.database import Database as Pool
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds
+from tests.support.counts import SOAK
 from tests.support.events import append, conversation, event
 from tests.support.processes import wait_until
 
@@ -36,7 +37,7 @@ def test_twenty_of_a_thousand_tenants_are_due(installation: Installation) -> Non
     operator = installation.start(
         builder_max_unindexed_events="10", builder_inactivity_timeout_s="0", operator_max_builds="2"
     )
-    operator.wait_for("operator_ready", 30)
+    operator.wait_for("operator_ready")
     time.sleep(15.0)  # everything was looked at once
     assert made(installation) == []
     chosen = tenants[5::50]
@@ -50,15 +51,21 @@ def test_twenty_of_a_thousand_tenants_are_due(installation: Installation) -> Non
     began = time.monotonic()
     run(make_due())
     ended = time.monotonic()
-    wait_until(lambda: len(made(installation)) >= len(chosen), DUE_S + 8.0, "the resources")
+    wait_until(lambda: len(made(installation)) >= len(chosen), 60.0, "the resources")
     took = time.monotonic() - ended
-    assert took < DUE_S, f"{took:.1f} s after the last event ({ended - began:.1f} s of appending)"
+    print(f"the last of {len(chosen)} {took:.1f} s after the last event")
+    assert took < (DUE_S if SOAK else 3 * DUE_S), (
+        f"{took:.1f} s after the last event ({ended - began:.1f} s of appending)"
+    )
     time.sleep(3.0)
     found = made(installation)
     assert sorted(one["spec"]["tenant"] for one in found) == sorted(chosen)
     assert {one["spec"]["trigger"] for one in found} == {"TailThreshold"}
-    shown = [reason(installation.place.get(one["metadata"]["name"])) for one in found]
-    assert shown.count(("Unknown", "Queued")) == len(chosen) - 2
+
+    def queued() -> int:
+        return [reason(one) for one in made(installation)].count(("Unknown", "Queued"))
+
+    wait_until(lambda: queued() == len(chosen) - 2, 60, "all that wait")
 
 
 def test_causes_wait_pause_and_back_off(installation: Installation) -> None:

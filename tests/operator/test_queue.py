@@ -26,7 +26,7 @@ async def running(work: Callable[[str], Awaitable[float | None]], *, workers: in
             await task
 
 
-async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until a condition holds."""
     async with asyncio.timeout(within_s):
         while not condition():
@@ -157,8 +157,8 @@ async def test_the_end_of_an_outage_is_noticed_soon() -> None:
         assert attempts - before <= 60  # each waits four seconds and more by then
         away = False
         began = time.monotonic()
-        await until(lambda: len(done) == 40, within_s=9.0)
-        assert time.monotonic() - began < 6.0
+        await until(lambda: len(done) == 40, within_s=60.0)
+        assert time.monotonic() - began < 20.0
 
 
 async def test_the_api_server_says_how_long_to_wait() -> None:
@@ -190,4 +190,4 @@ async def test_a_refusal_after_an_outage_is_a_first_failure() -> None:
     async with running(work) as queue:
         queue.add("a")
         await until(lambda: len(at) == 6)
-    assert at[5] - at[4] < 0.5
+    assert at[5] - at[4] < 1.5  # it would be 1.6 and more

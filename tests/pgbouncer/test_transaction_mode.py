@@ -37,7 +37,7 @@ async def _up(spawn: Spawner, dsn: str, port: int) -> AsyncIterator[Spawned]:
             "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "1",
         },
     )
-    await asyncio.to_thread(up.wait_for, r'"url"', 60)
+    await asyncio.to_thread(up.wait_for, r'"url"', 180)
     yield up
 
 
@@ -72,9 +72,9 @@ async def test_append_build_query_status(bouncer: Bouncer, empty_database: Datab
         assert '"level": "error"' not in said, said[-4000:]
         assert "prepared statement" not in said, said[-4000:]
     verifying = _myria(spawn, dsn, "verify", "--deep")
-    assert await asyncio.to_thread(verifying.wait, 60) == 0, verifying.output()
+    assert await asyncio.to_thread(verifying.wait, 180) == 0, verifying.output()
     exporting = _myria(spawn, dsn, "export")
-    assert await asyncio.to_thread(exporting.wait, 60) == 0, exporting.output()
+    assert await asyncio.to_thread(exporting.wait, 180) == 0, exporting.output()
     assert exporting.output().count('"event_id"') == len(ledger.acknowledged)
 
 
@@ -90,7 +90,7 @@ async def _probe(port: int) -> None:
 
 async def _quiet(client: Client) -> dict[str, Any]:
     """Return the status once everything is built."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while True:
             status: dict[str, Any] = (await client.call_until_answered("get_snapshot_status", {})).content
             if not (status["tail_events"] or status["building"] or status["queued"]):

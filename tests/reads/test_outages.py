@@ -39,7 +39,8 @@ IMPATIENT = replace(
     mcp=McpSettings(append_deadline_s=1.0, request_deadline_s=1.0, ready_grace_s=0),
     postgres=PostgresSettings(pool_size=2, connect_timeout_s=0.5),
 )
-GRACE_S = 3.0
+PATIENT = replace(Settings(), mcp=McpSettings(append_deadline_s=60, request_deadline_s=60, ready_grace_s=0))
+GRACE_S = 15.0
 """What a busy machine may take on top of the deadline (the append's own one has a second more behind it)."""
 
 
@@ -60,7 +61,7 @@ async def _refused(served: Served, *, codes: set[str]) -> None:
 
 async def _recovers(served: Served) -> None:
     """Check that appends and reads work again within seconds, without anybody's doing."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         appended = await served.call("append_event", WIRE_EVENT | {"source_event_key": "refused"})
         read = await served.call("query_event_nodes", WIRE_ASKED)
@@ -68,8 +69,17 @@ async def _recovers(served: Served) -> None:
             break
         assert time.monotonic() < deadline, (appended, read)
         await asyncio.sleep(0.05)
-    shown = (await served.call("query_event_nodes", WIRE_ASKED)).content["root"]["children"]
+    shown = read.content["root"]["children"]
     assert [one["source_event_key"] for one in shown].count("refused") == 1
+
+
+async def _works(served: Served) -> None:
+    """Return once an append has been acknowledged and the server calls itself ready: its connections are made."""
+    async with asyncio.timeout(60):
+        while (await served.call("append_event", WIRE_EVENT | {"source_event_key": "first"})).is_error:
+            await asyncio.sleep(0.05)
+        while (await served.client.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -81,8 +91,7 @@ async def _served(dsn: str, settings: Settings = IMPATIENT) -> AsyncIterator[Ser
 async def test_a_database_that_is_away(own_postgres: OwnPostgres) -> None:
     """Killed: appends and reads fail as retryable within the deadline, /healthz stays, and all of it comes back."""
     async with _served(own_postgres.dsns.server) as served:
-        assert not (await served.call("append_event", WIRE_EVENT)).is_error
-        assert (await served.client.get("/readyz")).status_code == 200
+        await _works(served)
         await own_postgres.kill()
         await _refused(served, codes={"database_unavailable", "deadline_exceeded"})
         assert (await served.client.get("/healthz")).status_code == 200
@@ -90,7 +99,7 @@ async def test_a_database_that_is_away(own_postgres: OwnPostgres) -> None:
         assert (unready.status_code, unready.json()["error"]["code"]) == (503, "database_unavailable")
         await own_postgres.start()
         await _recovers(served)
-        assert (await served.client.get("/readyz")).status_code == 200
+        await _works(served)
 
 
 async def test_a_database_that_was_never_there(own_postgres: OwnPostgres) -> None:
@@ -107,7 +116,7 @@ async def test_a_database_that_hangs(own_postgres: OwnPostgres) -> None:
     pid = own_postgres.server.pid
     assert pid is not None
     async with _served(own_postgres.dsns.server) as served:
-        assert not (await served.call("append_event", WIRE_EVENT)).is_error
+        await _works(served)
         stopped = [pid, *children(pid)]
         for one in stopped:
             os.kill(one, signal.SIGSTOP)
@@ -136,14 +145,14 @@ async def test_a_database_that_restarts_between_appends(own_postgres: OwnPostgre
             assert not result.deduplicated
             acknowledged.append(result.event_id)
 
-    async with Memory(own_postgres.dsns.server, Settings()) as memory:
+    async with Memory(own_postgres.dsns.server, PATIENT) as memory:
         clients = [asyncio.create_task(client(memory, number)) for number in range(6)]
         await asyncio.sleep(0.3)
         for _ in range(2):
             before = len(acknowledged)
             await (own_postgres.stop() if how == "restart" else own_postgres.kill())
             await own_postgres.start()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while len(acknowledged) < before + 50:
                     await asyncio.sleep(0.02)
         stop.set()
@@ -178,7 +187,7 @@ async def test_an_event_appended_after_a_crash_is_read(own_postgres: OwnPostgres
 async def test_a_pool_without_a_free_connection(database: Database) -> None:
     """With every connection busy, calls wait no longer than their deadline and may be retried; then they work."""
     async with Memory(database.server_dsn, IMPATIENT) as memory, serving(memory, IMPATIENT) as served:
-        assert not (await served.call("append_event", WIRE_EVENT)).is_error
+        await _works(served)
         async with AsyncExitStack() as busy:
             for _ in range(IMPATIENT.postgres.pool_size):
                 await busy.enter_async_context(memory.database.connection())
@@ -218,7 +227,7 @@ async def test_a_schema_of_another_version(database: Database, change: str, code
     connection = await asyncpg.connect(database.superuser_dsn)
     await connection.execute(change)
     await connection.close()
-    async with _served(database.server_dsn) as served:
+    async with _served(database.server_dsn, PATIENT) as served:
         assert (await served.client.get("/healthz")).status_code == 200
         unready = await served.client.get("/readyz")
         assert unready.status_code == 503
@@ -238,7 +247,7 @@ async def test_a_schema_that_arrives_later(databases: Databases) -> None:
     """A server on an empty database works as soon as somebody has migrated it; no restart is needed."""
     empty = databases.create_empty()
     try:
-        async with _served(empty.dsn) as served:
+        async with _served(empty.dsn, PATIENT) as served:
             assert (await served.call("append_event", WIRE_EVENT)).code == "schema_outdated"
             from myria.store.schema import migrate
 
@@ -274,7 +283,7 @@ async def test_a_full_disk(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     async with EmbeddedPostgres(small_disk / "db", settings={"autovacuum": "off"}) as server:
         dsns = await migrated(server)
-        async with _served(dsns.server) as served:
+        async with _served(dsns.server, PATIENT) as served:
             stored = await served.call("append_event", WIRE_EVENT)
             assert not stored.is_error
             connection = await asyncpg.connect(dsns.superuser)

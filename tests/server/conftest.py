@@ -30,3 +30,9 @@ async def served(memory: Memory, settings: Settings) -> AsyncIterator[Served]:
     """A server of that memory."""
     async with serving(memory, settings) as one:
         yield one
+
+
+@pytest.fixture(autouse=True)
+def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a look at the database take as long as this machine needs."""
+    monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", 30.0)

@@ -28,12 +28,13 @@ class Asked:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.delay_s = 0.0
+        self.free: asyncio.Event | None = None
         self.times = 0
 
     async def __call__(self) -> None:
         self.times += 1
-        await asyncio.sleep(self.delay_s)
+        if self.free is not None:
+            await self.free.wait()
         if self.error is not None:
             raise self.error
 
@@ -56,12 +57,12 @@ async def test_readiness_begins_with_no() -> None:
 async def test_an_outage_has_a_grace_and_a_wrong_schema_has_none() -> None:
     """A database that goes away leaves the process ready for a while; a schema that is not ours ends it at once."""
     asked = Asked()
-    readiness = Readiness(asked, grace_s=0.2)
+    readiness = Readiness(asked, grace_s=60)
     await readiness.look()
     asked.error = errors.DatabaseUnavailable("away")
     await readiness.look()
     assert (readiness.ready, readiness.database_up) == (True, False)
-    await asyncio.sleep(0.25)
+    readiness._grace_s = 0
     assert not readiness.ready
     asked.error = None
     await readiness.look()
@@ -74,15 +75,15 @@ async def test_a_database_that_hangs_holds_no_answer(monkeypatch: pytest.MonkeyP
     """Everyone who asks gets an answer in time, and the database is asked once, not by each of them."""
     monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", 0.1)
     asked = Asked()
-    asked.delay_s = 0.5
+    asked.free = asyncio.Event()
     readiness = Readiness(asked, grace_s=0)
-    began = time.monotonic()
-    await asyncio.gather(*(readiness.look() for _ in range(5)))
-    await readiness.look()
-    assert time.monotonic() - began < 0.4
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(readiness.look() for _ in range(5)))
+        await readiness.look()
     assert not readiness.ready
     assert asked.times == 1
-    await asyncio.sleep(0.5)
+    asked.free.set()
+    await asyncio.sleep(0)
     await readiness.look()
     assert readiness.ready
     await readiness.close()
@@ -125,28 +126,33 @@ async def leaving(
             yield client, departure, task
         departure.ask()
         departure.ask()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
 
-async def test_it_serves_on_and_then_ends(database: Database) -> None:
-    """Asked to go, readiness fails at once, calls and new connections are served for linger_s, then it is over."""
-    settings = replace(Settings(), mcp=McpSettings(linger_s=1.0))
+async def test_it_serves_on(database: Database) -> None:
+    """Asked to go, readiness fails at once, and calls and new connections are served on."""
+    settings = replace(Settings(), mcp=McpSettings(linger_s=60))
     async with leaving(database, settings) as (client, departure, task):
         assert (await client.get("/readyz")).status_code == 200
-        began = time.monotonic()
         departure.ask()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
         assert (await client.get("/readyz")).status_code == 503
         assert "myria_ready 0.0" in (await client.get("/metrics")).text
-        served = 0
-        while time.monotonic() - began < 0.9:
+        for _ in range(6):
             answer = await client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND))
             assert answer.json()["result"]["isError"] is False
-            served += 1
-        assert served > 5
-        await asyncio.wait_for(task, 5)
-        assert 1.0 <= time.monotonic() - began < 3.0
+        assert not task.done()
+
+
+async def test_it_ends_after_its_time(database: Database) -> None:
+    """Once linger_s is over a server without requests ends, and its port is closed."""
+    settings = replace(Settings(), mcp=McpSettings(linger_s=0.5))
+    async with leaving(database, settings) as (client, departure, task):
+        assert (await client.get("/livez")).status_code == 200
+        began = time.monotonic()
+        departure.ask()
+        await asyncio.wait_for(task, 30)
+        assert time.monotonic() - began >= 0.5
         with pytest.raises(httpx.ConnectError):
             await client.get("/livez")
 
@@ -165,8 +171,8 @@ async def test_a_second_word_makes_haste(database: Database) -> None:
         await asyncio.sleep(0.1)
         assert not task.done()
         departure.ask()
-        await asyncio.wait_for(task, 5)
-        assert time.monotonic() - began < 3
+        await asyncio.wait_for(task, 30)
+        assert time.monotonic() - began < 30
         await blocker.execute("ROLLBACK")
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)

@@ -25,7 +25,7 @@ REPLICAS = 2
 REPLACED = share(20)
 ROUTED_ON_S = 3.0
 """Seconds for which the routers go on sending to a process that was told to end."""
-LINGER_S = 4.0
+LINGER_S = 12.0
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Fleet:
             *("-m", "myria_cli.main", "serve", "--dsn", self.dsn, "--port", str(port)),
             env={"MYRIA_MCP_LINGER_S": str(LINGER_S), "MYRIA_POSTGRES_POOL_SIZE": "4"},
         )
-        async with httpx.AsyncClient() as client, asyncio.timeout(60):
+        async with httpx.AsyncClient() as client, asyncio.timeout(180):
             while not await _says(client, port, "/readyz", 200):
                 assert process.process.poll() is None, process.output()
                 await asyncio.sleep(0.1)
@@ -102,14 +102,15 @@ class Fleet:
         process.signal(signal.SIGTERM)
         told = time.monotonic()
         async with httpx.AsyncClient() as client:
-            await asyncio.sleep(0.1)
-            assert await _says(client, port, "/readyz", 503)
+            async with asyncio.timeout(ROUTED_ON_S):
+                while not await _says(client, port, "/readyz", 503):
+                    await asyncio.sleep(0.05)
             assert await _says(client, port, "/livez", 200)
         await asyncio.sleep(told + ROUTED_ON_S - time.monotonic())
         self.endpoints.remove(port)
-        status = await asyncio.to_thread(process.wait, 20)
+        status = await asyncio.to_thread(process.wait, 60)
         assert status == 0, process.output()
-        assert time.monotonic() - told < LINGER_S + 6
+        assert time.monotonic() - told < LINGER_S + 30
 
 
 async def _says(client: httpx.AsyncClient, port: int, path: str, status: int) -> bool:
@@ -162,12 +163,14 @@ async def test_a_rolling_replacement_fails_no_request(database: Database, spawn:
             await fleet.add()
             fleet.remove_oldest()
         await asyncio.gather(*fleet.leaving)
+        async with asyncio.timeout(120):
+            while min(load.outcomes[tool] for tool in ("append_event", "query_event_nodes")) <= 5 * CLIENTS:
+                await asyncio.sleep(0.1)
         load.stopping = True
         await asyncio.gather(*clients)
     for _, process in fleet.serving:
         process.kill()
     assert load.failures == []
-    assert min(load.outcomes.values()) > 5 * CLIENTS, load
     connection = await asyncpg.connect(database.superuser_dsn)
     stored = await connection.fetchval("SELECT count(DISTINCT source_event_key) FROM myria.events")
     await connection.close()

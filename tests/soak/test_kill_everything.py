@@ -23,7 +23,7 @@ from tests.support.processes import Spawned, Spawner, free_port
 KILLS = share(50)
 CLIENTS = 8
 SEED = 20_261_122
-BACK_WITHIN_S = 30.0
+BACK_WITHIN_S = 120.0
 """Generous: two busy cores, recovery, and a Python that starts. It is usually about a second."""
 
 VICTIMS = ("postgres", "server", "builder", "backend", "all")
@@ -79,7 +79,7 @@ async def _check(up: Spawned, port: int, data_dir: Path, ledger: Ledger) -> None
         dsns = role_dsns(server, "myria")
         await check_database(dsns.owner, ledger)
         # The last tail is built without anybody's doing.
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while (await check_database(dsns.owner, ledger))["tail"] or not await _is_quiet(port):
             assert time.monotonic() < deadline, up.output()[-4000:]
             await asyncio.sleep(0.2)
@@ -102,7 +102,7 @@ async def _append(client: Client, ledger: Ledger, number: int, stop: asyncio.Eve
         event = ledger.event(key, rng)
         if rng.random() < 0.05:
             await client.call_and_hang_up("append_event", event, sent=rng.random(), after_s=0.0)
-        reply = await client.call_until_answered("append_event", event, patience_s=60)
+        reply = await client.call_until_answered("append_event", event, patience_s=150)
         assert not reply.is_error, reply.content
         ledger.acknowledge(key, reply.content)
         await asyncio.sleep(rng.uniform(0, 0.1))
@@ -113,7 +113,7 @@ async def _until_it_appends(port: int, ledger: Ledger, key: str) -> float:
     began = time.monotonic()
     event = ledger.event(key, random.Random(key))
     client = Client(port)
-    reply = await client.call_until_answered("append_event", event, patience_s=60)
+    reply = await client.call_until_answered("append_event", event, patience_s=150)
     assert not reply.is_error, reply.content
     ledger.acknowledge(key, reply.content)
     took = time.monotonic() - began
@@ -126,10 +126,10 @@ async def _until_it_appends(port: int, ledger: Ledger, key: str) -> float:
 
 async def _kill(victim: str, up: int, data_dir: Path, rng: random.Random) -> bool:
     """Kill -9 a victim once it is there; False when none shows up in time."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         pids = _pids(victim, up, data_dir, rng)
-        for pid in pids:
+        for pid in list(pids):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

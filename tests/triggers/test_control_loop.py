@@ -53,7 +53,7 @@ async def loop(
                 await running
 
 
-async def until(condition: Callable[[], Awaitable[Any]], within_s: float = 15.0) -> float:
+async def until(condition: Callable[[], Awaitable[Any]], within_s: float = 60.0) -> float:
     """Wait until a condition holds; return how long it took."""
     started = time.monotonic()
     while not await condition():
@@ -264,12 +264,13 @@ async def test_an_orphaned_build_is_taken_over(database: Database) -> None:
     """A build left running by a process that is gone goes on as soon as its lease has ended."""
     await append(database.server_dsn, conversation(12))
     build_id = await builds.queue(database)
+    began = time.monotonic()
     async with Pool(database.operator_dsn) as pool, pool.write(TENANT) as connection:
         await connection.execute("UPDATE myria.builds SET lease_until = clock_timestamp() + interval '1 second'")
     async with loop(database, configured()):
-        took = await until(published(database, 1))
+        await until(published(database, 1))
 
-    assert took > 0.5
+    assert time.monotonic() - began >= 1.0
     assert await builds.value(database, "SELECT status FROM myria.builds WHERE build_id = $1", build_id) == "succeeded"
 
 

@@ -75,6 +75,8 @@ def end_remains(cluster: Path, patience_s: float = 2.0) -> None:
         time.sleep(0.01)
     for pid in pids:
         _signal(pid, signal.SIGKILL)
+    while pids and remains(cluster) and time.monotonic() < deadline + patience_s:
+        time.sleep(0.01)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -378,6 +378,7 @@ class EmbeddedPostgres:
                 await asyncio.sleep(POLL_S)
         except BaseException:
             end_server(child)
+            processes.end_remains(self.cluster)  # its logger outlives it by a moment
             raise
         return self._log_files.since(marks)
 

@@ -47,8 +47,8 @@ _FURTHER = 40
 _NO_ARGUMENTS = frozenset({"cursor", "mode"})
 """Fields that do not say what is looked for: a cursor continues a ranking whoever looked further than it."""
 
-_ANSWER_TOKENS = 170
-"""The names of an answer's fields, its ids and counts, and a cursor but for the transactions it lists."""
+_ANSWER_TOKENS = 190
+"""The names of an answer's fields, its ids and counts, what a walk says, a cursor but for its transactions."""
 
 
 class Retrieval:
