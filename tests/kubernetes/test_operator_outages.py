@@ -175,7 +175,7 @@ def test_killed_again_and_again(installation: Installation) -> None:
             pass
         wait_until(lambda: all_ended(installation, names), 120 + 4 * resources, "the end of all resources")
     print(f"{at_work_when_killed} of {kills} kills while a build ran; {observer.samples} samples")
-    assert at_work_when_killed >= (2 * kills // 3 if SOAK else kills // 2), (at_work_when_killed, kills)
+    assert 3 * at_work_when_killed >= 2 * kills, (at_work_when_killed, kills)
     assert observer.breaches == []
     assert observer.samples > 20
     assert len(names) == resources

@@ -61,11 +61,12 @@ def test_pods_share_tasks_and_replace_each_other(installation: Installation) -> 
         wait_until(lambda: len(at_work(installation)) == 4, 60, "four pods, each at a task")
         killed, frozen, *others = kubelet.running()
         held = at_work(installation)[killed.pid]
+        (before,) = installation.query("SELECT attempt FROM myria.build_tasks WHERE scope_id = $1", held)
         kubelet.kill(killed.name)
         killed.process.wait()
         os.killpg(frozen.pid, signal.SIGSTOP)
         (task,) = installation.query("SELECT * FROM myria.build_tasks WHERE scope_id = $1", held)
-        assert task["status"] == "pending"
+        assert (task["status"], task["attempt"]) == ("pending", before["attempt"])
     ended = place.wait_terminal("shared", 90)
     assert reason(ended) == ("True", "BuildPublished")
     assert ended["status"]["progress"] == {"tasks": SCOPES, "done": SCOPES, "degraded": 0}

@@ -40,7 +40,7 @@ IMPATIENT = replace(
     postgres=PostgresSettings(pool_size=2, connect_timeout_s=0.5),
 )
 PATIENT = replace(Settings(), mcp=McpSettings(append_deadline_s=60, request_deadline_s=60, ready_grace_s=0))
-GRACE_S = 15.0
+GRACE_S = 3.0
 """What a busy machine may take on top of the deadline (the append's own one has a second more behind it)."""
 
 

@@ -245,4 +245,4 @@ async def test_rollback_is_quick(database: Database, registry: Registry) -> None
         await registry.rollback(TENANT, target)
         took.append(time.monotonic() - started)
 
-    assert min(took) < 0.1, took
+    assert sorted(took)[len(took) // 2] < 0.1, took

@@ -151,7 +151,7 @@ async def test_it_ends_after_its_time(database: Database) -> None:
         assert (await client.get("/livez")).status_code == 200
         began = time.monotonic()
         departure.ask()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 3)
         assert time.monotonic() - began >= 0.5
         with pytest.raises(httpx.ConnectError):
             await client.get("/livez")
@@ -166,13 +166,11 @@ async def test_a_second_word_makes_haste(database: Database) -> None:
         await blocker.execute("BEGIN; LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
         hanging = asyncio.create_task(client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND)))
         await asyncio.sleep(0.2)
-        began = time.monotonic()
         departure.ask()
         await asyncio.sleep(0.1)
         assert not task.done()
         departure.ask()
-        await asyncio.wait_for(task, 30)
-        assert time.monotonic() - began < 30
+        await asyncio.wait_for(task, 3)
         await blocker.execute("ROLLBACK")
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)

@@ -110,7 +110,7 @@ class Fleet:
         self.endpoints.remove(port)
         status = await asyncio.to_thread(process.wait, 60)
         assert status == 0, process.output()
-        assert time.monotonic() - told < LINGER_S + 30
+        assert time.monotonic() - told < LINGER_S + 6
 
 
 async def _says(client: httpx.AsyncClient, port: int, path: str, status: int) -> bool:

@@ -23,7 +23,7 @@ from tests.support.processes import Spawned, Spawner, free_port
 KILLS = share(50)
 CLIENTS = 8
 SEED = 20_261_122
-BACK_WITHIN_S = 120.0
+BACK_WITHIN_S = 30.0
 """Generous: two busy cores, recovery, and a Python that starts. It is usually about a second."""
 
 VICTIMS = ("postgres", "server", "builder", "backend", "all")
