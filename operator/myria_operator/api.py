@@ -24,7 +24,6 @@ from myria_operator.failpoints import write
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _TIMEOUT_S: Final = 10.0
-_LIST_TIMEOUT_S: Final = 30.0
 _LONGEST_RETRY_AFTER_S: Final = 30
 _PAGE: Final = 500
 _AS_US: Final = {"fieldManager": MANAGER}
@@ -224,7 +223,7 @@ class Api:
         self.requests[f"{verb} {resource}"] += 1
         where = f"{path}?{urlencode(query)}" if query else path
         try:
-            async with asyncio.timeout(_LIST_TIMEOUT_S if verb == "list" else _TIMEOUT_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 serialized = await self._client.param_serialize(
                     method=method,
                     resource_path=where,
