@@ -26,6 +26,7 @@
     │   ├── SnapshotNotRestorable     snapshot_not_restorable
     │   ├── NoPreviousSnapshot        no_previous_snapshot
     │   ├── EventIdConflict           event_id_conflict
+    │   ├── SourceEventKeyTaken       source_event_key_taken
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   └── ToolNotEnabled            tool_not_enabled
     ├── UnavailableError              nothing was changed for certain; retry helps
@@ -247,6 +248,12 @@ class EventIdConflict(ConflictError):
     """An imported event_id exists already with other content."""
 
     code = "event_id_conflict"
+
+
+class SourceEventKeyTaken(ConflictError):
+    """An event that these participants may not see has this channel and source_event_key; nothing was stored."""
+
+    code = "source_event_key_taken"
 
 
 class ManualTriggerDisabled(ConflictError):

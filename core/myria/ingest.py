@@ -115,6 +115,8 @@ class Ingest:
         Raises:
             Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
                 events without a key may have been stored when the deadline passed during the commit.
+            SourceEventKeyTaken: an event that the participants of a new one may not see has its key already (the
+                detail `index` names the first of several); nothing was stored.
         """
         return await self._submit(tenant, events, importing=False)
 
@@ -224,7 +226,7 @@ class Ingest:
                 self._lanes.pop(tenant, None)
 
     async def _commit(self, tenant: str, groups: list[_Group]) -> None:
-        """Commit groups together; when the database refuses the lot, each alone."""
+        """Commit groups together; when some are refused, halve the lot until they stand alone."""
         try:
             results = await self._attempt(tenant, groups)
         except asyncio.CancelledError:
@@ -232,9 +234,10 @@ class Ingest:
                 _fail(group, errors.DatabaseUnavailable("the server is stopping; retry"))
             raise
         except Exception as error:  # noqa: BLE001 - every waiting caller must get an answer
-            if len(groups) > 1 and isinstance(error, asyncpg.PostgresError | errors.EventIdConflict):
-                for group in groups:
-                    await self._commit(tenant, [group])
+            if len(groups) > 1 and isinstance(error, asyncpg.PostgresError | errors.ConflictError):
+                middle = len(groups) // 2
+                await self._commit(tenant, groups[:middle])
+                await self._commit(tenant, groups[middle:])
                 return
             for group in groups:
                 _fail(group, _refusal(error))
@@ -271,9 +274,9 @@ class Ingest:
                 if row.event_id not in inserted or named.get(row.event_id, 1) > 1
             ]
             if skipped:
-                known = await _find_duplicates(connection, tenant, rows, skipped)
+                known = await _find_duplicates(connection, tenant, rows, skipped, importing=importing)
             results = [
-                _existing(row, known[position], importing=importing)
+                _existing(row, known[position], importing=importing, index=position if len(rows) > 1 else None)
                 if position in known
                 else _new(row, inserted[row.event_id])
                 for position, row in enumerate(rows)
@@ -322,7 +325,7 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict
 
 
 async def _find_duplicates(
-    connection: Connection, tenant: str, rows: list[_Row], skipped: list[int]
+    connection: Connection, tenant: str, rows: list[_Row], skipped: list[int], *, importing: bool
 ) -> dict[int, asyncpg.Record]:
     chosen = [rows[position] for position in skipped]
     found: dict[int, asyncpg.Record] = {}
@@ -340,6 +343,7 @@ async def _find_duplicates(
         [row.event.source_event_key for row in chosen],
         [row.event.internal for row in chosen],
         [row.topic_hints for row in chosen],
+        importing,
     ):
         position = skipped[record["position"] - 1]
         found.setdefault(position, record)
@@ -356,7 +360,20 @@ def _new(row: _Row, event_seq: int) -> AppendResult:
     )
 
 
-def _existing(row: _Row, known: asyncpg.Record, *, importing: bool) -> AppendResult:
+def _existing(row: _Row, known: asyncpg.Record, *, importing: bool, index: int | None) -> AppendResult:
+    """Return the acknowledgement of an event that was stored before.
+
+    Raises:
+        SourceEventKeyTaken: the new event's participants may not see the stored one. Nothing of it is told.
+        EventIdConflict: an import names an event_id, or a key, that stands for other content.
+    """
+    if not importing and not known["is_visible"]:
+        taken = errors.SourceEventKeyTaken(
+            "this source_event_key is taken in this channel by an event that these participants may not see; "
+            "nothing was stored: use a key of your own",
+            field="source_event_key",
+        )
+        raise taken if index is None else taken.at_index(index)
     differs: bool = known["payload_differs"]
     own = known["event_id"] == row.event_id
     if importing and row.event.event_id is not None and (not own or differs or known["annotations_differ"]):

@@ -25,6 +25,7 @@ from myria.errors import (
     InternalError,
     MyriaError,
     Overloaded,
+    SourceEventKeyTaken,
     ToolNotEnabled,
 )
 from myria.settings import Settings
@@ -147,7 +148,10 @@ class Toolbox:
 
         async def append_events(caller: Caller, arguments: Any) -> Json:
             events = parse_events({} if arguments is None else arguments, limits)
-            results = await memory.append_events(caller.tenant, events)
+            try:
+                results = await memory.append_events(caller.tenant, events)
+            except SourceEventKeyTaken as error:
+                raise error if "index" in error.details else error.at_index(0) from error
             return {"results": [result.to_json() for result in results]}
 
         async def query_event_nodes(caller: Caller, arguments: Any) -> Json:

@@ -41,17 +41,79 @@ async def stored(pool: Pool, tenant: str = "default") -> list[asyncpg.Record]:
 
 
 async def test_a_repeat_answers_the_first_event(database: Database) -> None:
-    """The same (channel, source_event_key) is stored once, and a repeat names the first event and its participants."""
+    """The same (channel, source_event_key) is stored once, and a repeat by who may see the first event names it."""
     async with Pool(database.server_dsn) as pool:
         ingest = Ingest(pool)
         (first,) = await ingest.append_events("default", [event("k")])
         (again,) = await ingest.append_events("default", [event("k")])
-        (other,) = await ingest.append_events("default", [event("k", who=("carol",))])
+        (other,) = await ingest.append_events("default", [event("k", who=("ann",))])
 
         assert not first.deduplicated
         assert (again.event_id, again.deduplicated, again.payload_differs) == (first.event_id, True, False)
         assert (other.event_id, other.participants, other.payload_differs) == (first.event_id, ("ann", "bob"), True)
         assert len(await stored(pool)) == 1
+
+
+async def test_a_repeat_by_others_learns_nothing_of_the_first_event(database: Database) -> None:
+    """Who may not see the event of a key is refused in the same words whatever that event is; nothing is stored."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        firsts = [event("k1"), event("k2", text="a secret", type="note", internal=True), event("k3", who=("ann",))]
+        acknowledged = await ingest.append_events("default", firsts)
+        refusals = []
+        for key, who in (("k1", ("carol",)), ("k2", ("ann", "carol")), ("k3", ("ann", "bob"))):
+            for text in ("hello", "a secret"):
+                with pytest.raises(errors.SourceEventKeyTaken) as caught:
+                    await ingest.append_events("default", [event(key, who=who, text=text)])
+                refusals.append(str(caught.value.to_json()))
+
+        assert len(set(refusals)) == 1
+        for told in (*(result.event_id for result in acknowledged), "bob", "secret", "k1"):
+            assert told not in refusals[0]
+        assert len(await stored(pool)) == 3
+
+
+async def test_a_batch_with_a_key_of_others_stores_nothing(database: Database) -> None:
+    """The refusal names the first such event by its index, and no event of the batch is kept."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        await ingest.append_events("default", [event("k")])
+        mine = [event("a", who=("carol",)), event("k", who=("carol",)), event("b", who=("carol",))]
+        with pytest.raises(errors.SourceEventKeyTaken) as caught:
+            await ingest.append_events("default", mine)
+
+        assert caught.value.details == {"field": "source_event_key", "index": 1}
+        assert [row["source_event_key"] for row in await stored(pool)] == ["k"]
+
+
+async def test_a_key_of_others_fails_its_own_caller_alone(database: Database) -> None:
+    """Callers who shared a commit with a refused repeat are acknowledged, in few commits."""
+    async with Pool(database.server_dsn) as pool:
+        sizes: list[int] = []
+        ingest = Ingest(pool, writers=1, on_commit=sizes.append)
+        await ingest.append_events("default", [event("k")])
+        results = await asyncio.gather(
+            *(ingest.append_events("default", [event(f"k{number}")]) for number in range(64)),
+            ingest.append_events("default", [event("k", who=("carol",))]),
+            return_exceptions=True,
+        )
+
+        assert isinstance(results[-1], errors.SourceEventKeyTaken)
+        assert all(isinstance(result, list) for result in results[:-1])
+        assert len(await stored(pool)) == 65
+        assert len(sizes) < 16
+
+
+async def test_an_import_by_the_owner_still_knows_a_key_of_others(database: Database) -> None:
+    """An import without event_id answers the first event of a key whoever took part, to say that it differs."""
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        (first,) = await ingest.append_events("default", [event("k")])
+        (again,) = await ingest.import_events("default", [event("k")])
+        (other,) = await ingest.import_events("default", [event("k", who=("carol",))])
+
+        assert (again.event_id, again.deduplicated, again.payload_differs) == (first.event_id, True, False)
+        assert (other.event_id, other.payload_differs) == (first.event_id, True)
 
 
 async def test_a_batch_keeps_its_order_and_may_repeat_itself(database: Database) -> None:

@@ -49,6 +49,20 @@ async def test_a_repeat_is_deduplicated(served: Served) -> None:
     assert other.content == first.content | {"deduplicated": True, "payload_differs": True}
 
 
+async def test_a_repeat_by_others_is_refused_alike(served: Served) -> None:
+    """Others learn nothing of the event that has the key: the same refusal alone and in a batch, but for the index."""
+    first = await served.call("append_event", event("k1"))
+    foreign = event("k1") | {"participants": ["mallory"]}
+    alone = await served.call("append_event", foreign)
+    batch = await served.call("append_events", {"events": [foreign]})
+
+    assert (alone.code, batch.code) == ("source_event_key_taken", "source_event_key_taken")
+    assert alone.content["error"]["details"] == {"field": "source_event_key"}
+    assert batch.content["error"]["details"] == {"field": "source_event_key", "index": 0}
+    assert not alone.content["error"]["retryable"]
+    assert first.content["event_id"] not in str(alone.content) + str(batch.content)
+
+
 async def test_a_batch_is_atomic(served: Served) -> None:
     """One bad event refuses the batch with its index, and nothing is stored."""
     refused = await served.call("append_events", {"events": [event("a"), event("b", channel="")]})

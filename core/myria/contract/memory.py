@@ -15,7 +15,8 @@ class AppendResult:
     """The acknowledgement of one event, given after its commit.
 
     `deduplicated`: (channel, source_event_key) was there before, and these are the first event's id and number;
-    `payload_differs`: and its payload, participants or timestamp are not what was sent now.
+    `payload_differs`: and its payload, participants or timestamp are not what was sent now. Only those who may see the
+    first event are answered so; others are refused (`SourceEventKeyTaken`).
     """
 
     event_id: str

@@ -19,9 +19,12 @@ ON CONFLICT DO NOTHING
 RETURNING event_id, event_seq;
 
 -- name: find_duplicates
--- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import).
-SELECT i.position, e.event_id, e.event_seq, s.participants,
-       e.payload <> i.payload OR e.scope_id <> i.scope_id OR e.occurred_at <> i.occurred_at AS payload_differs,
+-- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import). Contents are not
+-- compared with an event that the new one's participants may not see: the time of a refusal tells nothing of it.
+SELECT i.position, e.event_id, e.event_seq, s.participants, own.participants <@ s.participants AS is_visible,
+       CASE WHEN $13 OR own.participants <@ s.participants
+            THEN e.payload <> i.payload OR e.scope_id <> i.scope_id OR e.occurred_at <> i.occurred_at
+       END AS payload_differs,
        e.channel <> i.channel OR e.type IS DISTINCT FROM i.type OR e.context_id IS DISTINCT FROM i.context_id
            OR e.source_event_key IS DISTINCT FROM i.source_event_key OR e.internal <> i.internal
            OR e.topic_hints <> i.topic_hints AS annotations_differ
@@ -36,6 +39,7 @@ CROSS JOIN LATERAL (
     WHERE x.tenant_id = $1 AND x.dedupe_key = i.dedupe_key AND x.event_id <> i.event_id
 ) e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+JOIN myria.scopes own ON own.tenant_id = $1 AND own.scope_id = i.scope_id
 ORDER BY i.position;
 
 -- name: by_seqs
