@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from myria._configuration import FieldType, field_docs, field_types
+from myria._configuration import Section, field_schemas
 from myria.settings import SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,25 +108,14 @@ def schema() -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def section_schema(section: type) -> dict[str, Any]:
-    """Return the schema of one section of the settings."""
-    docs = field_docs(section)
-    fields = {name: {"description": docs[name], **field_schema(kind)} for name, kind in field_types(section).items()}
+def section_schema(section: type[Section]) -> dict[str, Any]:
+    """Return the schema of one section of the settings; the defaults are the program's own, not the chart's."""
+    fields = {
+        name: {"description": schema["description"]}
+        | {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
+        for name, schema in field_schemas(section).items()
+    }
     return {"type": "object", "additionalProperties": False, "properties": fields}
-
-
-def field_schema(kind: FieldType) -> dict[str, Any]:
-    """Return the schema of one setting."""
-    name = {str: "string", int: "integer", float: "number", bool: "boolean", tuple: "array"}[kind.kind]
-    found: dict[str, Any] = {"type": [name, "null"] if kind.optional else name}
-    if kind.kind is tuple:
-        found["items"] = {"enum": list(kind.choices)} if kind.choices else {"type": "string"}
-    elif kind.choices:
-        found["enum"] = list(kind.choices)
-    if kind.bounds is not None:
-        bounds = {"minimum": kind.bounds.low, "maximum": kind.bounds.high}
-        found |= {key: value for key, value in bounds.items() if value is not None}
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,23 +17,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
 
 import yaml
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-from myria._configuration import (
-    FieldType,
-    Range,
-    Section,
-    field_docs,
-    field_types,
-    from_text,
-    from_value,
-    nearest,
-)
+from myria._configuration import Section, Setting, field_schemas, in_words, nearest
 from myria.errors import ConfigurationError
 from myria.planning.settings import PlannerSettings
 
@@ -74,7 +66,7 @@ class McpSettings(Section):
 
     host: str = "127.0.0.1"
     """Address to listen on. Loopback by default, because there is no authentication before you add it."""
-    port: Annotated[int, Range(0, 65535)] = 8321
+    port: Annotated[int, Field(ge=0, le=65535)] = 8321
     """TCP port; 0 lets the system choose a free one (it is printed)."""
     tool_names: Literal["dotted", "plain"] = "dotted"
     """Advertised style: `myria.append_event`, or `myria_append_event` for hosts that refuse dots. Both are
@@ -85,25 +77,25 @@ class McpSettings(Section):
     allowed_hosts: tuple[str, ...] = ()
     """Further Host header values to accept beside loopback names, against DNS rebinding; needed behind a
     Service or an Ingress."""
-    body_bytes: Annotated[int, Range(1024, 1024 * 1024 * 1024)] = 16 * 1024 * 1024
+    body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 16 * 1024 * 1024
     """Largest request body, in bytes. Far below 500 events of the largest payload on purpose (that would be
     128 MB in memory per request): a full batch of events up to 32 KiB fits, bigger ones go in smaller
     batches."""
-    request_deadline_s: Annotated[float, Range(0.1, 3600)] = 30.0
+    request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     """Time after which a read is given up with `deadline_exceeded`, in seconds."""
-    append_deadline_s: Annotated[float, Range(0.1, 3600)] = 10.0
+    append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
     """Time after which an append is given up with `deadline_exceeded`, in seconds. Retry with the same
     source_event_key: the first attempt may still have been committed."""
-    max_in_flight: Annotated[int, Range(1, 100_000)] = 256
+    max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 256
     """Requests worked on at once; the next is answered `overloaded` (retryable) instead of queueing without
     bound."""
-    linger_s: Annotated[float, Range(0, 3600)] = 5.0
+    linger_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
     """Time for which `myria serve` goes on serving after SIGTERM, in seconds, while /readyz fails already: routers need
     a moment to learn that a process leaves. Ctrl-C, and a second signal, do not wait."""
-    ready_grace_s: Annotated[float, Range(0, 3600)] = 10.0
+    ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time for which /readyz goes on saying yes when the database goes away, in seconds. Callers get a retryable error
     meanwhile; without it a short failover would take every process out of service at once."""
-    drain_s: Annotated[float, Range(0, 3600)] = 10.0
+    drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time that open requests get to finish once nothing new is accepted, in seconds; open streams end then."""
 
 
@@ -113,14 +105,14 @@ class PostgresSettings(Section):
 
     section_name: ClassVar[str] = "postgres"
 
-    dsn: str | None = field(default=None, repr=False)
+    dsn: str | None = Field(default=None, repr=False)
     """Connection string, `postgresql://user:password@host:port/database`. Unset: the data directory's
     embedded server. It may hold a password, so it is never logged or printed."""
-    pool_size: Annotated[int, Range(1, 1000)] = 10
+    pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     """Connections per process. More than two per database core rarely helps."""
-    connect_timeout_s: Annotated[float, Range(0.1, 300)] = 5.0
+    connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
     """Time to wait for a new connection, in seconds, before the database counts as unavailable."""
-    statement_timeout_s: Annotated[float, Range(0.1, 86_400)] = 30.0
+    statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
     """Time after which PostgreSQL itself cancels a serving statement, in seconds, so that an abandoned
     request does not keep a connection."""
     pgbouncer: bool = False
@@ -133,21 +125,21 @@ class IngestSettings(Section):
 
     section_name: ClassVar[str] = "ingest"
 
-    payload_bytes: Annotated[int, Range(2, 64 * 1024 * 1024)] = 256 * 1024
+    payload_bytes: Annotated[int, Field(ge=2, le=64 * 1024 * 1024)] = 256 * 1024
     """Largest payload as compact UTF-8 JSON, in bytes. Blobs belong elsewhere; keep a reference here."""
-    payload_depth: Annotated[int, Range(1, 256)] = 32
+    payload_depth: Annotated[int, Field(ge=1, le=256)] = 32
     """Deepest nesting of a payload, in levels; guards every reader's recursion."""
-    batch_events: Annotated[int, Range(1, 500)] = 500
+    batch_events: Annotated[int, Field(ge=1, le=500)] = 500
     """Most events in one `append_events`, at most the contract's 500. A batch is one transaction."""
-    future_limit_s: Annotated[float | None, Range(0, None)] = None
+    future_limit_s: Annotated[float | None, Field(ge=0)] = None
     """How far an event's timestamp may lie ahead of the server's clock, in seconds. Unset: no limit, because
     imported calendars do lie ahead."""
     internal_types: tuple[str, ...] = ()
     """Event types that are always internal (kept, but never in topics), whatever the caller's flag says
     (§6)."""
-    group_commit_events: Annotated[int, Range(1, 10_000)] = 256
+    group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 256
     """Most events of concurrent appends that share one commit. 1 gives every append its own."""
-    group_commit_writers: Annotated[int, Range(1, 64)] = 2
+    group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
     """Commits in flight at once per process: the second fills while the first waits for the disk."""
 
 
@@ -157,29 +149,29 @@ class BuilderSettings(Section):
 
     section_name: ClassVar[str] = "builder"
 
-    inactivity_timeout_s: Annotated[float, Range(0, 86_400 * 365)] = 30.0
+    inactivity_timeout_s: Annotated[float, Field(ge=0, le=86_400 * 365)] = 30.0
     """Quiet time on the database's clock after which waiting events are built, in seconds; 0 switches this
     trigger off."""
-    max_unindexed_events: Annotated[int, Range(0, 1_000_000_000)] = 100
+    max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
     """Events past the active cutoff (internal ones not counted) that start a build; 0 switches this trigger
     off."""
     auto_publish: bool = True
     """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
     allow_manual_trigger: bool = True
     """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
-    workers: Annotated[int, Range(1, 64)] = 1
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Build tasks worked on at once in one builder process; each task is one scope."""
-    task_lease_s: Annotated[float, Range(1, 3600)] = 15.0
+    task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     """Time after which a silent worker's task may be taken over, in seconds. It is renewed every third of
     it."""
-    max_task_attempts: Annotated[int, Range(1, 1000)] = 20
+    max_task_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
     """Times a task may be taken up before its build fails; counts killed workers too."""
-    backoff_base_s: Annotated[float, Range(0.1, 3600)] = 5.0
+    backoff_base_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
     """Wait after the first failed build before a trigger may start the next, in seconds; doubles each
     time."""
-    backoff_max_s: Annotated[float, Range(0.1, 86_400)] = 600.0
+    backoff_max_s: Annotated[float, Field(ge=0.1, le=86_400)] = 600.0
     """Longest such wait, in seconds."""
-    poll_s: Annotated[float, Range(0.05, 60)] = 0.5
+    poll_s: Annotated[float, Field(ge=0.05, le=60)] = 0.5
     """Time between two looks for due triggers and waiting requests, in seconds; a trigger is found within
     two."""
 
@@ -198,7 +190,7 @@ class PlannerSection(Section):
 
     section_name: ClassVar[str] = "planner"
 
-    gap_s: Annotated[int, Range(1, 86_400 * 365)] = 1800
+    gap_s: Annotated[int, Field(ge=1, le=86_400 * 365)] = 1800
     """Silence between two events that always begins a new stretch, in whole seconds."""
     marker_types: tuple[str, ...] = (
         "topic_marker",
@@ -208,13 +200,13 @@ class PlannerSection(Section):
         "session_start",
     )
     """Event types that begin a new stretch (§6.2: explicit markers and task boundaries)."""
-    leaf_min: Annotated[int, Range(2, 64)] = 2
+    leaf_min: Annotated[int, Field(ge=2, le=64)] = 2
     """Fewest events of a leaf topic wherever a merge is possible (§12)."""
-    leaf_target: Annotated[int, Range(2, 256)] = 5
+    leaf_target: Annotated[int, Field(ge=2, le=256)] = 5
     """Events of a typical leaf topic: about one exchange on one subject."""
-    leaf_max: Annotated[int, Range(2, 1024)] = 12
+    leaf_max: Annotated[int, Field(ge=2, le=1024)] = 12
     """Most events of a leaf topic."""
-    max_children: Annotated[int, Range(16, 256)] = 16
+    max_children: Annotated[int, Field(ge=16, le=256)] = 16
     """Most children of an internal topic; beyond it a level is added, so there is no giant root (§25). Not below 16,
     the widest digit of the calendar trie."""
 
@@ -251,13 +243,13 @@ class RetrievalSettings(Section):
 
     section_name: ClassVar[str] = "retrieval"
 
-    cache_bytes: Annotated[int, Range(0, 1 << 40)] = 256 * 1024 * 1024
+    cache_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 256 * 1024 * 1024
     """Memory for cached immutable parts of snapshots per process, in bytes; least recently used ones go
     first."""
-    cursor_lifetime_s: Annotated[float, Range(1, 86_400 * 30)] = 3600.0
+    cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
     """How long a cursor works for certain, in seconds; before twice as long it answers `cursor_expired`. Keep
     retention.min_archived_s at least as long, or a cursor may end early because its snapshot is gone."""
-    ranking_threads: Annotated[int, Range(1, 64)] = 2
+    ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
 
 
@@ -267,9 +259,9 @@ class TopicSettings(Section):
 
     section_name: ClassVar[str] = "topics"
 
-    dormant_after_s: Annotated[float, Range(0, None)] = 14 * _DAY_S
+    dormant_after_s: Annotated[float, Field(ge=0)] = 14 * _DAY_S
     """Silence after which an active topic is shown as dormant, in seconds."""
-    archived_after_s: Annotated[float, Range(0, None)] = 90 * _DAY_S
+    archived_after_s: Annotated[float, Field(ge=0)] = 90 * _DAY_S
     """Silence after which a topic is shown as archived, in seconds; merged topics are archived at once."""
 
     def rules(self) -> None:
@@ -287,14 +279,14 @@ class RetentionSettings(Section):
 
     section_name: ClassVar[str] = "retention"
 
-    keep_snapshots: Annotated[int, Range(1, 1_000_000)] = 20
+    keep_snapshots: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     """Archived snapshots kept for rollback, newest first, beside the active one."""
-    min_archived_s: Annotated[float, Range(0, 86_400 * 3650)] = 3600.0
+    min_archived_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 3600.0
     """Time a snapshot stays after it stopped being active, in seconds, even when there are more than
     keep_snapshots: requests and cursors may still be pinned to it."""
-    keep_failed: Annotated[int, Range(0, 1_000_000)] = 20
+    keep_failed: Annotated[int, Field(ge=0, le=1_000_000)] = 20
     """Failed builds kept with their reasons, newest first."""
-    llm_calls_s: Annotated[float, Range(0, 86_400 * 3650)] = 30 * _DAY_S
+    llm_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
     """Age after which the audit of a call to a language model is removed, in seconds."""
 
 
@@ -309,31 +301,31 @@ class OperatorSettings(Section):
     the kubeconfig's context."""
     pod_template: str = "/etc/myria/pod-template.yaml"
     """File with the PodTemplate from which every build's pod is made; examples/kubernetes has one."""
-    max_builds: Annotated[int, Range(1, 1000)] = 4
+    max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
     """Builds at work at once, over all tenants; further ones wait in the order in which they were asked for."""
-    default_parallelism: Annotated[int, Range(1, 64)] = 1
+    default_parallelism: Annotated[int, Field(ge=1, le=64)] = 1
     """Pods per build where the resource does not say; never more than there are changed scopes."""
-    deadline_s: Annotated[int, Range(10, 604_800)] = 3600
+    deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600
     """Time after which a build's Job is stopped where the resource does not say, in whole seconds."""
-    backoff_limit: Annotated[int, Range(0, 100)] = 6
+    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 6
     """Failed pods to put up with per build where the resource does not say."""
-    job_ttl_s: Annotated[int, Range(0, 2_592_000)] = 3600
+    job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600
     """Time for which an ended Job and its pods' logs are kept where the resource does not say, in whole seconds."""
-    keep_succeeded: Annotated[int, Range(0, 100_000)] = 20
+    keep_succeeded: Annotated[int, Field(ge=0, le=100_000)] = 20
     """Succeeded MyriaRebuilds of the operator's own making that are kept per tenant, newest first. What people made
     is theirs to delete."""
-    keep_failed: Annotated[int, Range(0, 100_000)] = 20
+    keep_failed: Annotated[int, Field(ge=0, le=100_000)] = 20
     """The same for failed ones."""
-    sweep_s: Annotated[float, Range(0.2, 3600)] = 30.0
+    sweep_s: Annotated[float, Field(ge=0.2, le=3600)] = 30.0
     """Time between two comparisons of all resources, Jobs and unfinished builds, in seconds: what a lost watch or a
     crash left behind is found within two."""
-    poll_s: Annotated[float, Range(0.05, 60)] = 1.0
+    poll_s: Annotated[float, Field(ge=0.05, le=60)] = 1.0
     """Time between two looks for builds and requests that changed, in seconds."""
-    workers: Annotated[int, Range(1, 256)] = 8
+    workers: Annotated[int, Field(ge=1, le=256)] = 8
     """Resources worked on at once; each waits for the API server and the database most of the time."""
-    probe_port: Annotated[int, Range(0, 65_535)] = 8080
+    probe_port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """TCP port of the liveness probe (/healthz); 0 opens none."""
-    metrics_port: Annotated[int, Range(0, 65_535)] = 8081
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 8081
     """TCP port of Prometheus' scrapes (/metrics), not that of the probe; 0 opens none."""
 
     def rules(self) -> None:
@@ -351,7 +343,7 @@ class MigrateSettings(Section):
 
     section_name: ClassVar[str] = "migrate"
 
-    wait_s: Annotated[float, Range(0, 86_400)] = 0.0
+    wait_s: Annotated[float, Field(ge=0, le=86_400)] = 0.0
     """How long `myria serve`, `myria operate` and `myria build` wait for migrations that another process applies, in
     seconds, before they end with what is wrong; they never migrate themselves. 0: the operator and a build look once
     and end; a server answers `schema_outdated`, and works as soon as somebody has migrated."""
@@ -387,55 +379,55 @@ class LlmSettings(Section):
     """Whether builds ask the model to group, name and summarise topics."""
     walk: bool = True
     """Whether `query_references` with mode `auto` asks the model to look further; mode `llm` always does."""
-    call_timeout_s: Annotated[float, Range(0.05, 3600)] = 30.0
+    call_timeout_s: Annotated[float, Field(ge=0.05, le=3600)] = 30.0
     """Time for one request to the provider, in seconds."""
-    task_deadline_s: Annotated[float, Range(0.05, 86_400)] = 600.0
+    task_deadline_s: Annotated[float, Field(ge=0.05, le=86_400)] = 600.0
     """Time for which a build task (one scope) may ask the model, in seconds; units after that are planned without."""
-    walk_deadline_s: Annotated[float, Range(0.05, 3600)] = 10.0
+    walk_deadline_s: Annotated[float, Field(ge=0.05, le=3600)] = 10.0
     """Time after which a walk ends with what it has, in seconds; below mcp.request_deadline_s."""
-    retries: Annotated[int, Range(0, 10)] = 2
+    retries: Annotated[int, Field(ge=0, le=10)] = 2
     """Further attempts after a failure that may pass (429, 5xx, timeouts, lost connections)."""
-    retry_base_s: Annotated[float, Range(0.001, 60)] = 0.5
+    retry_base_s: Annotated[float, Field(ge=0.001, le=60)] = 0.5
     """Longest pause before the first of them, in seconds; doubles each time. `Retry-After` counts instead."""
-    concurrency: Annotated[int, Range(1, 1000)] = 4
+    concurrency: Annotated[int, Field(ge=1, le=1000)] = 4
     """Requests to the provider at once, per process."""
-    breaker_failures: Annotated[int, Range(1, 1000)] = 5
+    breaker_failures: Annotated[int, Field(ge=1, le=1000)] = 5
     """Failures in a row after which the provider is left alone, per process."""
-    breaker_pause_s: Annotated[float, Range(0.05, 86_400)] = 60.0
+    breaker_pause_s: Annotated[float, Field(ge=0.05, le=86_400)] = 60.0
     """Time for which it is left alone, in seconds; then one request tries."""
-    task_calls: Annotated[int, Range(1, 1_000_000)] = 500
+    task_calls: Annotated[int, Field(ge=1, le=1_000_000)] = 500
     """Most requests of one build task."""
-    task_tokens: Annotated[int, Range(1, 1_000_000_000)] = 2_000_000
+    task_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
     """Most tokens of one build task, input and output together: estimated before a call, the provider's count after."""
-    task_bytes: Annotated[int, Range(1, 1 << 40)] = 64 * 1024 * 1024
+    task_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 64 * 1024 * 1024
     """Most bytes of replies and of what tools show in one build task."""
-    task_usd: Annotated[float, Range(0, 1_000_000)] = 1.0
+    task_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 1.0
     """Most money for one build task, in US dollars, as the provider reports it or as the prices below give it."""
-    unit_rounds: Annotated[int, Range(1, 100)] = 6
+    unit_rounds: Annotated[int, Field(ge=1, le=100)] = 6
     """Most turns of the model for one page of a unit: looking around, planning, and repairs."""
-    repairs: Annotated[int, Range(0, 20)] = 2
+    repairs: Annotated[int, Field(ge=0, le=20)] = 2
     """Times the model is told what was wrong with its answer before the deterministic one is taken."""
-    page_events: Annotated[int, Range(4, 500)] = 40
+    page_events: Annotated[int, Field(ge=4, le=500)] = 40
     """Most events shown at once for planning; a longer unit is planned page by page."""
-    page_bytes: Annotated[int, Range(1024, 4 * 1024 * 1024)] = 24 * 1024
+    page_bytes: Annotated[int, Field(ge=1024, le=4 * 1024 * 1024)] = 24 * 1024
     """Most bytes of events shown at once; longer texts are cut, and can be fetched."""
-    walk_rounds: Annotated[int, Range(1, 100)] = 4
+    walk_rounds: Annotated[int, Field(ge=1, le=100)] = 4
     """Most turns of the model in one walk."""
-    walk_tokens: Annotated[int, Range(1, 1_000_000_000)] = 60_000
+    walk_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)] = 60_000
     """Most tokens of one walk."""
-    walk_bytes: Annotated[int, Range(1, 1 << 40)] = 1024 * 1024
+    walk_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 1024 * 1024
     """Most bytes of replies and of what tools show in one walk."""
-    walk_usd: Annotated[float, Range(0, 1_000_000)] = 0.05
+    walk_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 0.05
     """Most money for one walk, in US dollars."""
-    max_output_tokens: Annotated[int, Range(16, 1_000_000)] = 4_000
+    max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 4_000
     """Most tokens of one reply; a template's smaller limit counts."""
-    reply_bytes: Annotated[int, Range(1024, 1 << 30)] = 1024 * 1024
+    reply_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 1024 * 1024
     """Most bytes of one reply that are read."""
-    tool_bytes: Annotated[int, Range(256, 1024 * 1024)] = 8 * 1024
+    tool_bytes: Annotated[int, Field(ge=256, le=1024 * 1024)] = 8 * 1024
     """Most bytes that one tool call shows."""
-    input_usd_per_million: Annotated[float, Range(0, 1_000_000)] = 0.0
+    input_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """Price of a million input tokens in US dollars, where the provider does not report costs."""
-    output_usd_per_million: Annotated[float, Range(0, 1_000_000)] = 0.0
+    output_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """The same for output tokens."""
     audit: Literal["full", "hashed", "off"] = "full"
     """What the audit keeps of prompts, replies and tool arguments: their text, only SHA-256 and sizes, or nothing.
@@ -451,7 +443,7 @@ class LlmSettings(Section):
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDescription:
     """One row of the settings reference."""
 
@@ -468,25 +460,26 @@ class SettingDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Section):
     """All settings, checked. Make one with `Settings.load`, or directly for tests (`Settings()` is all
     defaults)."""
 
-    service: ServiceSettings = field(default_factory=ServiceSettings)
-    mcp: McpSettings = field(default_factory=McpSettings)
-    postgres: PostgresSettings = field(default_factory=PostgresSettings)
-    ingest: IngestSettings = field(default_factory=IngestSettings)
-    builder: BuilderSettings = field(default_factory=BuilderSettings)
-    planner: PlannerSection = field(default_factory=PlannerSection)
-    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
-    topics: TopicSettings = field(default_factory=TopicSettings)
-    retention: RetentionSettings = field(default_factory=RetentionSettings)
-    operator: OperatorSettings = field(default_factory=OperatorSettings)
-    llm: LlmSettings = field(default_factory=LlmSettings)
-    migrate: MigrateSettings = field(default_factory=MigrateSettings)
-    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    service: ServiceSettings = Field(default_factory=ServiceSettings)
+    mcp: McpSettings = Field(default_factory=McpSettings)
+    postgres: PostgresSettings = Field(default_factory=PostgresSettings)
+    ingest: IngestSettings = Field(default_factory=IngestSettings)
+    builder: BuilderSettings = Field(default_factory=BuilderSettings)
+    planner: PlannerSection = Field(default_factory=PlannerSection)
+    retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
+    topics: TopicSettings = Field(default_factory=TopicSettings)
+    retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    operator: OperatorSettings = Field(default_factory=OperatorSettings)
+    llm: LlmSettings = Field(default_factory=LlmSettings)
+    migrate: MigrateSettings = Field(default_factory=MigrateSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
 
-    def __post_init__(self) -> None:
+    def rules(self) -> None:
+        """What one section allows must be possible in the others."""
         if self.ingest.payload_bytes > self.mcp.body_bytes:
             raise ConfigurationError(
                 f"ingest.payload_bytes ({self.ingest.payload_bytes}) exceeds mcp.body_bytes "
@@ -548,37 +541,26 @@ class Settings:
         """Return one description per setting, in the order they are written."""
         return [
             SettingDescription(
-                key=key,
-                variable=variable_of(key),
-                type=str(field_type),
-                default=getattr(_DEFAULTS[section], name),
-                doc=field_docs(SECTIONS[section])[name],
+                key=f"{section_name}.{name}",
+                variable=variable_of(f"{section_name}.{name}"),
+                type=in_words(schema),
+                default=getattr(section(), name),
+                doc=schema["description"],
             )
-            for key, section, name, field_type in _fields()
+            for section_name, section in SECTIONS.items()
+            for name, schema in field_schemas(section).items()
         ]
 
 
-SECTIONS: Mapping[str, type[Section]] = {
-    section.section_name: section
-    for section in (
-        ServiceSettings,
-        McpSettings,
-        PostgresSettings,
-        IngestSettings,
-        BuilderSettings,
-        PlannerSection,
-        RetrievalSettings,
-        TopicSettings,
-        RetentionSettings,
-        OperatorSettings,
-        LlmSettings,
-        MigrateSettings,
-        MetricsSettings,
-    )
-}
+SECTIONS: Mapping[str, type[Section]] = cast(
+    "dict[str, type[Section]]",
+    {
+        name: section
+        for name, section in get_type_hints(Settings).items()
+        if isinstance(section, type) and issubclass(section, Section)
+    },
+)
 """Every section by the name it has in the YAML file."""
-
-_DEFAULTS: Mapping[str, Section] = {name: section() for name, section in SECTIONS.items()}
 
 
 def variable_of(key: str) -> str:
@@ -586,13 +568,11 @@ def variable_of(key: str) -> str:
     return "MYRIA_" + key.replace(".", "_").upper()
 
 
-def _fields() -> Iterator[tuple[str, str, str, FieldType]]:
-    for section_name, section in SECTIONS.items():
-        for name, field_type in field_types(section).items():
-            yield f"{section_name}.{name}", section_name, name, field_type
-
-
-_BY_KEY: Mapping[str, FieldType] = {key: field_type for key, _, _, field_type in _fields()}
+_BY_KEY: Mapping[str, Setting] = {
+    f"{section_name}.{field.name}": Setting(section, field.name)
+    for section_name, section in SECTIONS.items()
+    for field in dataclasses.fields(section)
+}
 _BY_VARIABLE: Mapping[str, str] = {variable_of(key): key for key in _BY_KEY}
 
 
@@ -627,7 +607,7 @@ def _from_file(path: Path) -> dict[str, Any]:
             key = f"{section_name}.{name}"
             if key not in _BY_KEY:
                 raise _unknown(str(path), "setting", key, _BY_KEY)
-            values[key] = from_value(f"{path}: {key}", _BY_KEY[key], value)
+            values[key] = _BY_KEY[key].from_value(f"{path}: {key}", value)
     return values
 
 
@@ -658,7 +638,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         key = _BY_VARIABLE.get(variable)
         if key is None:
             raise _unknown("environment", "variable", variable, [*_BY_VARIABLE, *RESERVED_VARIABLES])
-        values[key] = from_text(f"{variable} ({key})", _BY_KEY[key], environ[variable])
+        values[key] = _BY_KEY[key].from_text(f"{variable} ({key})", environ[variable])
     return values
 
 
@@ -683,7 +663,7 @@ def _from_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if key not in _BY_KEY:
             raise _unknown("override", "setting", key, _BY_KEY)
-        values[key] = from_value(key, _BY_KEY[key], value)
+        values[key] = _BY_KEY[key].from_value(key, value)
     return values
 
 

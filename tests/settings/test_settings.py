@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import dataclasses
 import os
 from pathlib import Path
@@ -235,6 +236,22 @@ def test_settings_made_in_code_are_checked_too(make: object) -> None:
     """A contradiction cannot be made, wherever the values come from."""
     with pytest.raises(ConfigurationError):
         make()  # type: ignore[operator]
+
+
+def test_an_unknown_name_in_code_names_the_nearest_known_one() -> None:
+    """A misspelt field is refused by its full key, with the one that was meant, as in a file."""
+    with pytest.raises(ConfigurationError, match=r"mcp\.prot: unknown setting; did you mean 'port'"):
+        McpSettings(prot=1)  # type: ignore[call-arg]
+
+
+def test_describing_the_settings_reads_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The docstrings of fields are read when a section is made, not again for every setting that is described."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the source was parsed again")
+
+    monkeypatch.setattr(ast, "parse", refuse)
+    assert [setting.key for setting in Settings.describe()] == KEYS
 
 
 def test_settings_cannot_be_changed() -> None:
