@@ -2,10 +2,11 @@
 #
 #   PORT=9000 DATA_DIR=/some/folder DSN=postgresql://... make up
 #   make test ARGS="tests/planning -x"
+#   make check JOBS=4
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo test soak drill lint format bench lock docs chart clean
+.PHONY: help venv venv-dev control-plane up demo check test soak drill lint format bench lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -19,10 +20,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(DSN),--dsn "$(DSN)")
 CODE := core server operator builder_job cli migrations
-# One test that hangs fails alone.
-PYTEST = $(BIN)/python -m pytest -rs --durations=15 --timeout=600
-# The whole suite runs in two streams, a part of it as it is told; JOBS=4 spreads files over workers where there is room.
-TEST = $(if $(ARGS)$(JOBS),$(PYTEST) $(if $(JOBS),-n $(JOBS) --dist loadfile) $(ARGS),sh scripts/run_suite $(PYTEST))
+# One test that hangs fails alone. Every test is named as it begins and as it ends, and the counts come last.
+PYTEST = $(BIN)/python -u -m pytest -v --durations=15 --timeout=900
+# Workers take tests from each other until none is left; a part of the suite runs in one process unless JOBS says more.
+SPREAD = -n $(or $(JOBS),$(if $(ARGS),0,auto)) --dist worksteal
+# What `make check` leaves out: it needs a control plane, Prometheus, pods or minutes.
+HEAVY := kubernetes install image monitoring drills
 # Where one cannot be had, the tests that need it say so and are skipped; CI does not let that pass.
 CONTROL_PLANE = $(BIN)/python scripts/build_control_plane.py >/dev/null || [ -z "$$CI" ]
 PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]
@@ -30,7 +33,7 @@ PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo "  Variables: PORT, DATA_DIR, DSN (up, demo), ONCE=1 (demo), ARGS (passed on), JOBS (test), PYTHON (venv)."
+	@echo "  Variables: PORT, DATA_DIR, DSN (up, demo), ONCE=1 (demo), ARGS (passed on), JOBS (check, test: processes), PYTHON (venv)."
 
 venv: ## Make or repair .venv with what Myria needs to run (nothing to do when it is current).
 	@python=$$(PYTHON="$(PYTHON)" sh scripts/find-python) && "$$python" scripts/make_venv.py run
@@ -47,10 +50,13 @@ demo: venv ## The same with a sample conversation, three questions and their ans
 control-plane: venv-dev ## Build a Kubernetes control plane for the tests, once, into the user's cache (minutes).
 	@$(BIN)/python scripts/build_control_plane.py
 
+check: venv-dev ## Run what needs no cluster, image, installation, monitoring or drill (minutes), slowest tests last.
+	$(PYTEST) $(SPREAD) $(or $(ARGS),tests $(HEAVY:%=--ignore=tests/%))
+
 test: venv-dev ## Run the whole suite (the long checks with a tenth of their counts), slowest tests last.
 	@$(if $(ARGS),,$(CONTROL_PLANE))
 	@$(if $(ARGS),,$(PROMETHEUS))
-	$(TEST)
+	$(PYTEST) $(SPREAD) $(or $(ARGS),tests)
 
 soak: venv-dev ## Run the long checks with their full counts (hours of load; not part of CI).
 	@$(if $(ARGS),,$(CONTROL_PLANE))

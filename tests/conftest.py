@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,32 @@ from hypothesis import HealthCheck, settings
 # Tests import `tests.support`; with import mode importlib nobody else puts the root on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.support import skips
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
 # No time limits for single examples: the machine is shared. In CI the parent is Hypothesis' own profile for it.
 settings.register_profile("myria", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("myria")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Run three processes on two cores: many tests wait for servers, controllers and time-outs."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return cores + (cores + 1) // 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test that is skipped without need fails."""
+    report = yield
+    skips.refuse(report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell aloud what was not tested: a green run shows nothing of it."""
+    skips.tell(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

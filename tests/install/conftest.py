@@ -15,17 +15,9 @@ from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.place import Place
 from tests.monitoring.conftest import prometheus
 from tests.support.processes import Guardian
+from tests.support.skips import not_here
 
 __all__ = ["control_plane", "prometheus"]
-
-LOUD = "NO PODS"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say it once more, in red: where pods cannot be isolated nothing was installed and run."""
-    skipped = [one for one in terminalreporter.getreports("skipped") if LOUD in str(one.longrepr)]
-    if skipped:
-        terminalreporter.section(f"{LOUD}: {len(skipped)} tests skipped; they need root and iproute2", red=True)
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +26,7 @@ def isolation() -> None:
     try:
         check_allowed()
     except NotAllowed as absent:
-        pytest.skip(f"{LOUD}: {absent}")
+        not_here(f"pods cannot be isolated: {absent}")
 
 
 @pytest.fixture(scope="session")

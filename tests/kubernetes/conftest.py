@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,15 +14,7 @@ from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
-
-LOUD = "NO KUBERNETES CONTROL PLANE"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say it once more, in red: a green run without a control plane has tested nothing here."""
-    skipped = [one for one in terminalreporter.getreports("skipped") if LOUD in str(one.longrepr)]
-    if skipped:
-        terminalreporter.section(f"{LOUD}: {len(skipped)} tests skipped; `make control-plane` builds one", red=True)
+from tests.support.skips import missing
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +24,7 @@ def control_plane(guardian: Guardian) -> Iterator[ControlPlane]:
     try:
         one = ControlPlane(guardian)
     except NotBuilt as absent:
-        message = f"{LOUD}: {absent}"
-        if os.environ.get("CI"):
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+        missing(f"no Kubernetes control plane (`make control-plane` builds one): {absent}")
     yield one
     one.close()
 

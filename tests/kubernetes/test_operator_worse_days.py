@@ -21,6 +21,7 @@ from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import Place, rebuild
 from tests.support.processes import Guardian, wait_until
+from tests.support.skips import not_here
 
 DOCUMENT = manifests.ROOT / "docs" / "kubernetes.md"
 
@@ -92,7 +93,7 @@ async def test_an_older_definition_is_replaced(installation: Installation, monke
 def test_history_and_audit_log_are_joined_as_documented(installation: Installation) -> None:
     """The commands of docs/kubernetes.md name the verified person behind a move of the pointer."""
     if not (shutil.which("jq") and shutil.which("psql")):
-        pytest.skip("jq and psql, which the documented commands use, are not on this machine")
+        not_here("jq and psql, which the documented commands use, are not installed")
     place = installation.place
     installation.append(4)
     installation.start()

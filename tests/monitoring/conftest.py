@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,17 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.monitoring.rules import ROOT
-
-LOUD = "NO PROMETHEUS"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say it once more, in red: a green run without Prometheus has tested no rule."""
-    skipped = [one for one in terminalreporter.getreports("skipped") if LOUD in str(one.longrepr)]
-    if skipped:
-        terminalreporter.section(
-            f"{LOUD}: {len(skipped)} tests skipped; `python scripts/get_prometheus.py` fetches it", red=True
-        )
+from tests.support.skips import missing
 
 
 @pytest.fixture(scope="session")
@@ -30,8 +19,5 @@ def prometheus() -> Path:
         [sys.executable, ROOT / "scripts/get_prometheus.py", "--find"], capture_output=True, text=True, check=False
     )
     if found.returncode != 0:
-        message = f"{LOUD}: {found.stderr.strip()}"
-        if os.environ.get("CI"):
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
+        missing(f"no Prometheus (`python scripts/get_prometheus.py` fetches it): {found.stderr.strip()}")
     return Path(found.stdout.strip())

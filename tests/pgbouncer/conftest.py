@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from tests.pgbouncer.bouncer import Bouncer, Missing, Program, find_program, start
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawner
+from tests.support.skips import missing
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +21,7 @@ def pgbouncer() -> Program:
     try:
         program = find_program()
     except Missing as problem:
-        warnings.warn(f"NOT TESTED through PgBouncer: {problem}", stacklevel=1)
-        pytest.skip(f"NOT TESTED through PgBouncer: {problem}")
+        missing(f"no PgBouncer: {problem}")
     return program
 
 

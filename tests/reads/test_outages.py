@@ -25,6 +25,7 @@ from tests.reads.conftest import OwnPostgres, children, migrated
 from tests.server.wire import Served, serving
 from tests.support.events import TENANT, event
 from tests.support.postgres import Database, Databases
+from tests.support.skips import not_here
 
 ASKED = EventNodesQuery(participants=ANA_BEN, limit=200)
 WIRE_EVENT = {
@@ -262,7 +263,7 @@ async def test_a_schema_that_arrives_later(databases: Databases) -> None:
 def small_disk(new_dir: Path) -> Iterator[Path]:
     """A data folder on a disk of 220 MB."""
     if os.geteuid() != 0:
-        pytest.skip("making a small file system needs root")
+        not_here("making a small file system needs root")
     new_dir.mkdir(mode=0o755)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=220m,mode=755", "tmpfs", str(new_dir)],
@@ -271,7 +272,7 @@ def small_disk(new_dir: Path) -> Iterator[Path]:
         text=True,
     )
     if mounted.returncode:
-        pytest.skip(f"this machine does not let root mount a tmpfs: {mounted.stderr.strip()}")
+        not_here(f"root may not mount a tmpfs: {mounted.stderr.strip()}")
     try:
         yield new_dir
     finally:
