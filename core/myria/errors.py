@@ -386,7 +386,11 @@ class BuildSuperseded(BuildError):
 
 
 class BuildInterrupted(BuildError):
-    """Nobody works on the build any more (its Job failed, ended or went away); the details have the reason."""
+    """The build was cut off (its Job failed, ended or went away; the database was away); the details have the reason.
+
+    `details.transient` is true where nothing suggests that the events are to blame, so that an automatic build tries
+    the same events again, later each time.
+    """
 
     code = "build_interrupted"
 

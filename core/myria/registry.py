@@ -8,7 +8,7 @@ the size of the log. A rollback pauses automatic builds, or the next one would b
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import asyncpg
 import orjson
@@ -16,6 +16,7 @@ import orjson
 from myria import errors
 from myria.building.finish import free_numbers, move_pointer
 from myria.building.model import BuildRow, Resource
+from myria.due import Trigger
 from myria.ids import new_id
 from myria.retrieval import cursors
 from myria.settings import Settings
@@ -25,7 +26,6 @@ from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 Json = dict[str, Any]
-Trigger = Literal["manual", "inactivity", "tail_threshold"]
 
 _RESTORABLE = ("active", "archived")
 

@@ -26,9 +26,9 @@ from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import end_without_result, free_numbers
 from myria.building.model import Outcome
 from myria.building.queue import take_up
-from myria.registry import Registry, Trigger
+from myria.due import Due, Tail, TriggerState, due
+from myria.registry import Registry
 from myria.settings import Settings
-from myria.store.clock import to_microseconds
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
 
@@ -55,15 +55,6 @@ _LOOKS_AT_ONCE = 4
 
 _RELAUNCH_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LONGEST_OUTAGE_WAIT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """An automatic cause of a build, and what makes it the same cause when it is found again."""
-
-    trigger: Trigger
-    cause_key: str
-    reason: str
 
 
 @dataclass(slots=True)
@@ -190,49 +181,35 @@ class ControlLoop:
     async def due(self, tenant: str) -> Due | None:
         """Return the automatic cause for which a tenant is due now; note when to look again if it is not yet.
 
-        Past the active cutoff only events that count are counted, and none while automatic builds are paused, or are
-        backing off after a failure. After an abort it takes a newer event.
+        Of the tail only events are counted that no build has tried (`TriggerState.counts_past`), and none while
+        automatic builds are paused, or are backing off after a failure.
         """
-        builder = self._settings.builder
+        threshold = self._settings.builder.max_unindexed_events
         async with self._database.read(tenant) as connection:
-            state = await connection.fetchrow(sql("triggers.state"), tenant)
-            if state is None or state["paused"]:
+            row = await connection.fetchrow(sql("triggers.state"), tenant)
+            if row is None or row["paused"]:
                 return None
             if await connection.fetchrow(sql("snapshots.publishable_held"), tenant) is not None:
                 return None
-            if state["backing_off"]:
-                self._look_again(tenant, state["retry_in_s"])
-                return None
-            base = state["cutoff"]
-            # Distinct whenever trying again makes sense: the pointer moved, a build failed, one was aborted.
-            moved_at = to_microseconds(state["moved_at"]) if state["moved_at"] is not None else 0
-            situation = f"{moved_at}:{state['consecutive_failures']}"
-            aborted = _aborted_since(state)
-            if aborted:
-                base = max(base, state["attempted_cutoff"])
-                situation += f":{state['newest_build_id']}"
+            state = TriggerState.from_row(row)
+            base = state.counts_past
             last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, base)
-            if last is not None and aborted and last["ingested_at"] <= state["newest_finished_at"]:
-                return None
-            threshold = builder.max_unindexed_events
-            if threshold and await connection.fetchval(sql("triggers.reaches"), tenant, base, threshold):
-                return Due(
-                    trigger="tail_threshold",
-                    cause_key=f"tail_threshold:{situation}:{base}",
-                    reason=f"{threshold} events past the last build",
-                )
-        if last is None or not builder.inactivity_timeout_s:
+            is_long = bool(threshold) and await connection.fetchval(sql("triggers.reaches"), tenant, base, threshold)
+        tail = None
+        if last is None:
             self._quiet.pop(tenant, None)
-            return None
-        quiet_s = self._quiet_for(tenant, last)
-        if quiet_s < builder.inactivity_timeout_s:
-            self._look_again(tenant, builder.inactivity_timeout_s - quiet_s)
-            return None
-        return Due(
-            trigger="inactivity",
-            cause_key=f"inactivity:{situation}:{last['event_seq']}",
-            reason=f"no new event for {builder.inactivity_timeout_s:g} s",
-        )
+        else:
+            tail = Tail(
+                last_event_seq=last["event_seq"],
+                last_ingested_at=last["ingested_at"],
+                quiet_s=self._quiet_for(tenant, last),
+                reaches_threshold=is_long,
+            )
+        answer = due(state, tail, self._settings.builder)
+        if isinstance(answer, Due) or answer is None:
+            return answer
+        self._look_again(tenant, answer)
+        return None
 
     async def _candidates(self) -> list[str]:
         """Return whom to look at now: who has news or whose time has come, and then a slice of the sweep.
@@ -375,10 +352,3 @@ class ControlLoop:
             await collect_garbage(self._database, tenant, self._settings.retention)
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("monitoring.fold_totals"))
-
-
-def _aborted_since(state: asyncpg.Record) -> bool:
-    """Whether the newest build was aborted after the pointer last moved: what it would have covered must not count."""
-    return state["newest_status"] == "aborted" and (
-        state["moved_at"] is None or state["newest_created_at"] > state["moved_at"]
-    )

@@ -201,7 +201,7 @@ class Ledger:
 
     async def end_build(self, tenant: str, build_id: str, reason: str, message: str) -> None:
         """Fail a build that nobody can end any more; one that has ended stays as it is."""
-        error = errors.BuildInterrupted(message, reason=reason)
+        error = errors.BuildInterrupted(message, reason=reason, transient=reason in reasons.TRANSIENT)
         async with write("end_build"):
             await end_without_result(
                 self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder

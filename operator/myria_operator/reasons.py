@@ -85,6 +85,11 @@ JOB_CONFLICT: Final = "JobConflict"
 JOB_REFUSED: Final = "JobRefused"
 """The API server refused the Job (quota, admission, an invalid pod template); the message has its answer."""
 
+TRANSIENT: Final = frozenset({WORKER_LOST, JOB_CONFLICT, JOB_REFUSED})
+"""Ends of a build that say nothing about its events: an automatic build tries the same events again, later each time.
+
+Pods that fail again and again, or never end, may be killed by what they compile; then it takes new events."""
+
 # Published.
 
 AWAITING_APPROVAL: Final = "AwaitingApproval"

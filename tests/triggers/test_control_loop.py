@@ -208,7 +208,7 @@ async def test_an_aborted_build_is_not_started_again(database: Database) -> None
 
 
 async def test_failures_back_off_and_are_tried_again(database: Database) -> None:
-    """A build that keeps failing is tried again, later each time; success forgets it."""
+    """A build that keeps losing its worker is tried again, later each time; success forgets it."""
     settings = configured()
     started: list[float] = []
 
@@ -224,7 +224,7 @@ async def test_failures_back_off_and_are_tried_again(database: Database) -> None
                     tenant,
                     build_id,
                     Outcome.FAILED,
-                    error=errors.BuildInvalid("made to fail"),
+                    error=errors.BuildInterrupted("made to fail", transient=True),
                     settings=settings.builder,
                 )
                 return outcome.exit_status

@@ -124,6 +124,8 @@ async def task_failure(database: Database, build: RunningBuild) -> errors.BuildE
         found = error.get("details", {}).get("violations") or [{"rule": error["code"], "message": error["message"]}]
         violations.extend({**one, "scope_id": row["scope_id"]} for one in found)
     message = violations[0]["message"] if violations else "a task failed"
+    if rows and all(orjson.loads(row["error"]).get("retryable") for row in rows):
+        return errors.BuildInterrupted(message, violations=violations, transient=True)
     return errors.BuildInvalid(message, violations=violations)
 
 

@@ -46,16 +46,18 @@ SELECT tenant_id FROM myria.snapshots WHERE status = 'held';
 
 -- name: state
 -- Everything the triggers of one tenant depend on, but its tail.
-SELECT coalesce(s.cutoff, 0) AS cutoff, a.snapshot_id AS active_snapshot_id, a.moved_at,
-       coalesce(t.attempted_cutoff, 0) AS attempted_cutoff, coalesce(t.consecutive_failures, 0) AS consecutive_failures,
+SELECT coalesce(s.cutoff, 0) AS cutoff, a.moved_at,
+       coalesce(t.attempted_cutoff, 0) AS attempted_cutoff,
        t.auto_paused_at IS NOT NULL AS paused, coalesce(t.retry_at > clock_timestamp(), false) AS backing_off,
        extract(epoch FROM t.retry_at - clock_timestamp())::double precision AS retry_in_s,
-       newest.build_id AS newest_build_id, newest.status AS newest_status, newest.created_at AS newest_created_at,
-       newest.finished_at AS newest_finished_at
+       newest.build_id AS newest_build_id, newest.status AS newest_status, newest.cutoff AS newest_cutoff,
+       newest.created_at AS newest_created_at,
+       newest.finished_at AS newest_finished_at, newest.transient AS newest_transient
 FROM (SELECT) AS one
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
 LEFT JOIN LATERAL (
-    SELECT b.build_id, b.status, b.created_at, b.finished_at
+    SELECT b.build_id, b.status, b.cutoff, b.created_at, b.finished_at,
+           coalesce((b.error#>>'{details,transient}')::boolean, false) AS transient
     FROM myria.builds b WHERE b.tenant_id = $1 ORDER BY b.created_at DESC LIMIT 1) newest ON true;
