@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from myria.building.report import BuildFacts, beginning_fields, status_fields
+from myria.building.report import BuildFacts, pod_fields
 from myria.errors import MyriaError
 from myria.settings import REBUILD_VARIABLES
 from myria.store.database import Database, PoolOptions
@@ -87,14 +87,14 @@ async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts |
 async def tell(resource: Told, facts: BuildFacts) -> None:
     """Apply what is known of a build to the status of its resource; a failure is logged and left.
 
-    The uid keeps it off another resource of the same name. Of a build that goes on only what will not change is told:
-    a pod that was slow may be heard after the build's end, which must stay as it was told.
+    The uid keeps it off another resource of the same name. Only what will not change is told: a pod that was slow may
+    be heard after the build's end, which must stay as it was told.
     """
     body = {
         "apiVersion": "myria.dev/v1alpha1",
         "kind": "MyriaRebuild",
         "metadata": {"name": resource.name, "uid": resource.uid},
-        "status": beginning_fields(facts) if facts.outcome is None else status_fields(facts),
+        "status": pod_fields(facts),
     }
     try:
         # Hundreds of modules, which a slow node needs its time for: that is not the API server's.

@@ -115,15 +115,13 @@ def derive(view: View) -> Derived:
     if settled(rebuild):
         conditions = tuple(_as_written(rebuild, kind) for kind in reasons.CONDITION_TYPES)
         return Derived(fields={**kept, **fields}, conditions=conditions)
+    if view.trouble is not None:
+        return Derived(fields={**kept, **fields}, conditions=_in_trouble(rebuild, *view.trouble))
     if rebuild.rollback_to is not None:
         more, succeeded, published = _rollback(view)
     else:
         more, succeeded, published = _build(view)
-    if view.trouble is not None and succeeded.status == UNKNOWN:
-        succeeded = Condition(
-            kind=reasons.SUCCEEDED, status=UNKNOWN, reason=view.trouble[0], message=view.trouble[1][:_MESSAGE]
-        )
-    # What was written once and cannot be seen now (a database that is away) is not taken back.
+    # What was written once and cannot be seen now (tasks that retention deleted) is not taken back.
     return Derived(fields={**kept, **fields, **more}, conditions=(succeeded, published, _suspended(view, succeeded)))
 
 
@@ -240,7 +238,7 @@ def _unfinished(view: View, build: BuildFacts) -> Condition:
         )
     if view.pod_problem is not None:
         return _succeeded(UNKNOWN, reasons.POD_NOT_STARTING, view.pod_problem)
-    return _succeeded(UNKNOWN, reasons.STARTING, "no pod works on the build yet")
+    return _succeeded(UNKNOWN, reasons.STARTING, "its Job exists; no pod was seen at work yet")
 
 
 def _ended(view: View, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
@@ -332,8 +330,6 @@ def _rollback(view: View) -> _Parts:
 
 def _problem(view: View) -> tuple[str, str] | None:
     """Return why nothing can be done for a resource, if so."""
-    if view.trouble is not None:
-        return None
     broken = rules.violations(None, view.rebuild.spec)
     if broken:
         return reasons.INVALID_SPEC, "; ".join(broken)
@@ -354,6 +350,14 @@ def _suspended(view: View, succeeded: Condition) -> Condition:
     if view.rebuild.wants("suspend") and not wanted:
         message = "suspend came after the end"
     return Condition(kind=reasons.SUSPENDED, status=FALSE, reason=reasons.NOT_SUSPENDED, message=message)
+
+
+def _in_trouble(rebuild: Rebuild, reason: str, message: str) -> tuple[Condition, ...]:
+    """Return the conditions of what cannot be looked at now: only why is news, whatever the spec asks for."""
+    published = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
+    if rebuild.condition(reasons.PUBLISHED):
+        published = _as_written(rebuild, reasons.PUBLISHED)
+    return _succeeded(UNKNOWN, reason, message), published, _as_written(rebuild, reasons.SUSPENDED)
 
 
 def _as_written(rebuild: Rebuild, kind: str) -> Condition:

@@ -217,9 +217,7 @@ def test_a_pod_that_is_heard_after_the_end_changes_nothing(
 
     def has_told_the_end() -> bool:
         entries = place.get("heard")["metadata"]["managedFields"]
-        return any(
-            one["manager"] == BUILDER and "f:completedAt" in one["fieldsV1"].get("f:status", {}) for one in entries
-        )
+        return any(one["manager"] == BUILDER and "f:counts" in one["fieldsV1"].get("f:status", {}) for one in entries)
 
     wait_until(has_told_the_end, 60, "the last report of the pod")
     before = place.get("heard")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.building.model import BuildRow
-from myria.building.report import BuildFacts, status_fields
+from myria.building.report import BuildFacts, pod_fields, status_fields
 from myria_operator import reasons
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
@@ -367,6 +367,20 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
         Do.NOTHING,
     ),
     (
+        "abort while the database is away",
+        view({"abort": True}, trouble=(reasons.DATABASE_UNAVAILABLE, "connection refused")),
+        "Unknown DatabaseUnavailable",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "back, abort while the database is away",
+        view({**BACK, "abort": True}, trouble=(reasons.DATABASE_UNAVAILABLE, "connection refused")),
+        "Unknown DatabaseUnavailable",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
         "back, not resolved",
         view(BACK, situation=situation(request_id=None)),
         "Unknown Pending",
@@ -489,6 +503,15 @@ def test_the_build_determines_the_fields() -> None:
         "completedAt": "2026-01-01T10:00:07Z",
         "durationSeconds": 6,
     }
+
+
+@pytest.mark.parametrize("status", ["running", "succeeded", "held", "failed", "aborted"])
+def test_a_pod_reports_neither_end_nor_progress(status: str) -> None:
+    """What a pod reports goes with any condition: the end and the progress come from the operator, with its words."""
+    reported = set(pod_fields(build(status)))
+    assert {"buildID", "snapshotID", "startedAt", "cutoff"} <= reported
+    assert not reported & {"completedAt", "durationSeconds", "progress"}
+    assert ("counts" in reported) == (status != "running")
 
 
 def test_the_job_is_named_before_it_is_made() -> None:

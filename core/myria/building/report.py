@@ -1,7 +1,9 @@
 """What a build is, as one value, and as the status fields of the Kubernetes resource it belongs to.
 
 Pure. The operator and the build's own pods report through the same function, so it does not matter who was last, and a
-build whose pods could not report ends identically.
+build whose pods could not report ends identically. The end of a build (`completedAt`, `durationSeconds`) and its
+progress are the operator's alone: it writes them together with the conditions that say the same, so that no version of
+the resource contradicts itself.
 """
 
 from __future__ import annotations
@@ -94,13 +96,15 @@ def status_fields(build: BuildFacts) -> Json:
     return fields
 
 
-def beginning_fields(build: BuildFacts) -> Json:
-    """Return those fields of `status_fields` that never change again once a build has captured what it compiles.
+def pod_fields(build: BuildFacts) -> Json:
+    """Return those fields of `status_fields` that a pod reports.
 
-    For a pod that tells of the beginning: however late its words arrive, they are still true.
+    They never change again once the build has captured what it compiles, the counts once it has ended: however late a
+    pod's report arrives, it is still true.
     """
     fields = status_fields(build)
-    return {name: fields[name] for name in _CAPTURED if name in fields}
+    reported = _CAPTURED if build.outcome is None else (*_CAPTURED, "counts")
+    return {name: fields[name] for name in reported if name in fields}
 
 
 def counts(counted: Mapping[str, int]) -> Json:
