@@ -21,6 +21,7 @@ COPY core core
 COPY server server
 COPY operator operator
 COPY builder_job builder_job
+COPY embedded embedded
 COPY cli cli
 RUN sh scripts/image_steps program /opt/build /opt/myria
 RUN sh scripts/image_steps strip /opt/myria

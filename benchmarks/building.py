@@ -13,7 +13,7 @@ from benchmarks.processes import MYRIA, run_command
 from myria.ids import new_id
 from myria.store.database import Database
 from myria.store.queries import sql
-from myria_cli.embedded import RoleDsns
+from myria_embedded import RoleDsns
 
 TENANT = "default"
 

@@ -26,7 +26,7 @@ from benchmarks.report import Report, number
 from benchmarks.statements import statement
 from benchmarks.workload import events_file, renamed_stream
 from myria_cli import console
-from myria_cli.embedded import RoleDsns
+from myria_embedded import RoleDsns
 
 PART = "builds"
 ADDED = 100

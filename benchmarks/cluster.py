@@ -16,8 +16,8 @@ import orjson
 from benchmarks.statements import statement
 from myria.errors import ConfigurationError, SchemaTooNew
 from myria.store import schema
-from myria_cli.embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
-from myria_cli.embedded.roles import OWNER
+from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
+from myria_embedded.roles import OWNER
 
 ROOT = Path(__file__).resolve().parents[1]
 

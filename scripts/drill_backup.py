@@ -28,7 +28,7 @@ from myria.contract.limits import Limits
 from myria.contract.queries import EventNodesQuery
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_cli.embedded import RoleDsns, role_dsns
+from myria_embedded import RoleDsns, role_dsns
 from scripts.drilling import (
     TENANT,
     Drill,

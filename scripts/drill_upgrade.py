@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import httpx
 
-from myria_cli.embedded import RoleDsns
+from myria_embedded import RoleDsns
 from scripts.drilling import (
     ROOT,
     Drill,

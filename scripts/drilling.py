@@ -26,9 +26,9 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.queries import sql
-from myria_cli.embedded import EmbeddedPostgres, RoleDsns, ensure_roles
-from myria_cli.embedded.account import server_account
-from myria_cli.embedded.find import find_binaries
+from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles
+from myria_embedded.account import server_account
+from myria_embedded.find import find_binaries
 
 ROOT = Path(__file__).resolve().parent.parent
 TENANT = "default"
@@ -135,8 +135,8 @@ def environment(tree: Path | None) -> dict[str, str]:
     """Return the variables by which Python takes the code of `tree`."""
     if tree is None:
         return {}
-    planes = ("core", "server", "operator", "builder_job", "cli", "migrations")
-    return {"PYTHONPATH": os.pathsep.join(str(tree / plane) for plane in planes)}
+    planes = {str(package.parent.parent) for package in tree.glob("*/myria*/__init__.py")}
+    return {"PYTHONPATH": os.pathsep.join(sorted(planes))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

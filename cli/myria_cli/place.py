@@ -14,9 +14,9 @@ from myria.errors import ConfigurationError
 from myria.settings import Settings
 from myria.store import schema
 from myria_cli import console
-from myria_cli.embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
-from myria_cli.embedded.locks import FileLock
 from myria_cli.options import Options
+from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
+from myria_embedded.locks import FileLock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

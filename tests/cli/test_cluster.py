@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from myria_cli.embedded.trial import Login
+from myria_embedded.trial import Login
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawned, Spawner, free_port

@@ -24,8 +24,20 @@ PAGES = sorted(
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FOLDERS = (
-    *("benchmarks", "builder_job", "charts", "cli", "core", "crds", "docs", "examples", "migrations", "operator"),
-    *("requirements", "scripts", "server", "tests"),
+    *(
+        "benchmarks",
+        "builder_job",
+        "charts",
+        "cli",
+        "core",
+        "crds",
+        "docs",
+        "embedded",
+        "examples",
+        "migrations",
+        "operator",
+    ),
+    *("operator", "requirements", "scripts", "server", "tests"),
 )
 MADE_BY_HAND = {"benchmarks/out"}
 """Where programs write."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from myria_cli.embedded import EmbeddedPostgres
-from myria_cli.embedded.account import give, server_account
-from myria_cli.embedded.processes import cluster_tag, end_remains
+from myria_embedded import EmbeddedPostgres
+from myria_embedded.account import give, server_account
+from myria_embedded.processes import cluster_tag, end_remains
 from tests.support.postgres import LoopThread
 from tests.support.processes import Guardian, Spawned, Spawner
 

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from myria.errors import MyriaError
-from myria_cli.embedded import EmbeddedPostgres
+from myria_embedded import EmbeddedPostgres
 
 
 async def hold() -> None:

@@ -17,17 +17,17 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from myria_cli.embedded import EmbeddedPostgres, find
-from myria_cli.embedded.account import Account, server_account
-from myria_cli.embedded.find import find_binaries
-from myria_cli.embedded.processes import remains
+from myria_embedded import EmbeddedPostgres, find
+from myria_embedded.account import Account, server_account
+from myria_embedded.find import find_binaries
+from myria_embedded.processes import remains
 from tests.support.processes import Spawner
 from tests.support.skips import MACHINE, missing, not_here
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason=f"{MACHINE}only root lends the server to another account")
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [ROOT / part for part in ("core", "server", "operator", "builder_job", "cli", "migrations")]
+SOURCES = [ROOT / part for part in ("core", "server", "operator", "builder_job", "embedded", "cli", "migrations")]
 
 
 def an_ordinary_account() -> pwd.struct_passwd:
@@ -58,7 +58,7 @@ def test_an_ordinary_user_creates_starts_and_stops(home: Path, spawn: Spawner) -
     python = a_python_for(user)
     script = (
         "import asyncio, os\n"
-        "from myria_cli.embedded import EmbeddedPostgres, ensure_roles\n"
+        "from myria_embedded import EmbeddedPostgres, ensure_roles\n"
         "async def main():\n"
         "    for _ in range(2):\n"
         "        async with EmbeddedPostgres(settings={'fsync': 'off'}, durable_creation=False) as server:\n"
@@ -90,7 +90,7 @@ def test_an_ordinary_user_is_told_what_cannot_be_written(home: Path) -> None:
     os.chown(home, 0, 0)
     script = (
         "import asyncio\n"
-        "from myria_cli.embedded import EmbeddedPostgres\n"
+        "from myria_embedded import EmbeddedPostgres\n"
         f"asyncio.run(EmbeddedPostgres({str(home / 'data')!r}).start())\n"
     )
     done = subprocess.run(
@@ -200,7 +200,7 @@ def a_python_for(user: pwd.struct_passwd) -> str:
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}", "/usr/bin/python3"):
         try:
             done = subprocess.run(
-                [python, "-c", "import sys, asyncpg, myria_cli.embedded; print(sys.version_info[:2])"],
+                [python, "-c", "import sys, asyncpg, myria_embedded; print(sys.version_info[:2])"],
                 user=user.pw_uid,
                 group=user.pw_gid,
                 extra_groups=[],

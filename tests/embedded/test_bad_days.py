@@ -14,12 +14,12 @@ import asyncpg
 import pytest
 
 from myria.errors import DataDirUnusable, EmbeddedPostgresFailed
-from myria_cli.embedded import EmbeddedPostgres
-from myria_cli.embedded.account import server_account
-from myria_cli.embedded.creation import create_cluster
-from myria_cli.embedded.data_dir import ROOM_FOR_NEW
-from myria_cli.embedded.find import find_binaries
-from myria_cli.embedded.processes import end_remains, remains
+from myria_embedded import EmbeddedPostgres
+from myria_embedded.account import server_account
+from myria_embedded.creation import create_cluster
+from myria_embedded.data_dir import ROOM_FOR_NEW
+from myria_embedded.find import find_binaries
+from myria_embedded.processes import end_remains, remains
 from tests.support.processes import Guardian, Spawned, wait_until
 from tests.support.skips import not_here
 
@@ -226,7 +226,7 @@ async def test_the_server_ends_with_a_session_that_was_killed(data_dir: Path, ho
 async def test_a_hung_server_is_stopped_by_force(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A postmaster that does not react to a fast shutdown is ended harder, and its data survives."""
     monkeypatch.setattr(
-        "myria_cli.embedded.server.STOP_STEPS",
+        "myria_embedded.server.STOP_STEPS",
         ((signal.SIGINT, 0.2), (signal.SIGQUIT, 0.2), (signal.SIGKILL, 5.0)),
     )
     async with make(data_dir) as server:

@@ -15,9 +15,9 @@ import asyncpg
 import pytest
 
 from myria.errors import DataDirInUse
-from myria_cli.embedded import EmbeddedPostgres, default_data_dir, ensure_roles
-from myria_cli.embedded.endpoint import Postmaster, is_free
-from myria_cli.embedded.processes import remains, title
+from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles
+from myria_embedded.endpoint import Postmaster, is_free
+from myria_embedded.processes import remains, title
 from tests.support.processes import Spawned, wait_until
 
 Hold = Callable[..., Spawned]

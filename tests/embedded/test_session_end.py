@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from myria_cli.embedded.processes import title
+from myria_embedded.processes import title
 from tests.support.processes import Spawner, wait_until
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"

@@ -18,8 +18,8 @@ from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database as StoreDatabase
 from myria.verify import verify
-from myria_cli.embedded.account import server_account
-from myria_cli.embedded.find import find_binaries
+from myria_embedded.account import server_account
+from myria_embedded.find import find_binaries
 from tests.support.builds import build, rows
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database, Databases

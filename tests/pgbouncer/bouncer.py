@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import platformdirs
 
-from myria_cli.embedded.account import Account, server_account
+from myria_embedded.account import Account, server_account
 from tests.support.processes import Spawned, Spawner, free_port
 
 SERVER_CONNECTIONS = 3

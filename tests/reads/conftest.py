@@ -15,7 +15,7 @@ import pytest
 from myria.memory import Memory
 from myria.settings import Settings
 from myria.store.schema import migrate
-from myria_cli.embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles
+from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles
 from tests.embedded.conftest import data_dir, new_dir, pristine  # noqa: F401 - fixtures
 from tests.support.postgres import Database
 

@@ -19,7 +19,7 @@ import pytest
 from myria.contract.queries import EventNodesQuery
 from myria.memory import Memory
 from myria.settings import McpSettings, PostgresSettings, Settings
-from myria_cli.embedded import EmbeddedPostgres
+from myria_embedded import EmbeddedPostgres
 from tests.reads.asking import ANA_BEN, ask, ids_of
 from tests.reads.conftest import OwnPostgres, children, migrated
 from tests.server.wire import Served, serving

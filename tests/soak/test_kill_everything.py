@@ -14,7 +14,7 @@ import pytest
 from myria.planning.settings import PlannerSettings
 from myria.store.database import Database as Pool
 from myria.verify import verify
-from myria_cli.embedded import EmbeddedPostgres, role_dsns
+from myria_embedded import EmbeddedPostgres, role_dsns
 from tests.soak.ledger import Ledger, check_database, check_pages
 from tests.soak.wire import Client
 from tests.support.counts import share

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from myria_cli.embedded.processes import cluster_tag, end_remains
+from myria_embedded.processes import cluster_tag, end_remains
 
 
 def started(pid: int) -> str:

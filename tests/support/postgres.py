@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from myria_cli.embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
-from myria_cli.embedded.roles import OWNER
+from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
+from myria_embedded.roles import OWNER
 from tests.support.processes import Guardian
 
 THROW_AWAY = {

@@ -12,9 +12,9 @@ import typer
 
 from myria.errors import ConfigurationError, InvalidArgument
 from myria_cli import console, logs
-from myria_cli.embedded.trial import Login, trial_server
 from myria_cli.options import Options, command
 from myria_cli.place import data_dir_of
+from myria_embedded.trial import Login, trial_server
 
 PANEL = "On Kubernetes"
 PLANES = ("SERVER", "OPERATOR", "BUILDER")

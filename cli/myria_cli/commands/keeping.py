@@ -26,9 +26,9 @@ from myria.store import schema
 from myria.store.database import Database
 from myria.verify import Report, verify
 from myria_cli import console
-from myria_cli.embedded import grant_roles
 from myria_cli.options import Options, command
 from myria_cli.place import Place, opened
+from myria_embedded import grant_roles
 from myria_migrations import migrations, roles_sql
 
 PANEL = "Keep it well"

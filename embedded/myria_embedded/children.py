@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from myria.errors import DataDirUnusable, EmbeddedPostgresFailed
-from myria_cli.embedded.account import Account
-from myria_cli.embedded.data_dir import usable
+from myria_embedded.account import Account
+from myria_embedded.data_dir import usable
 
 Child = subprocess.Popen[bytes]
 

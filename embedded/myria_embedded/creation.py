@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from myria.errors import EmbeddedPostgresFailed
-from myria_cli.embedded import data_dir as folders
-from myria_cli.embedded.account import Account, give
-from myria_cli.embedded.children import as_seen_by, end_group, spawn
-from myria_cli.embedded.credentials import SUPERUSER
-from myria_cli.embedded.find import Binaries
-from myria_cli.embedded.log import tail
+from myria_embedded import data_dir as folders
+from myria_embedded.account import Account, give
+from myria_embedded.children import as_seen_by, end_group, spawn
+from myria_embedded.credentials import SUPERUSER
+from myria_embedded.find import Binaries
+from myria_embedded.log import tail
 
 POLL_S = 0.02
 _ASIDE = ".creating-"

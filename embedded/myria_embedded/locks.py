@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from myria.errors import DataDirInUse
-from myria_cli.embedded.data_dir import usable
+from myria_embedded.data_dir import usable
 
 POLL_S = 0.02
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from myria.errors import ConfigurationError
-from myria_cli.embedded import data_dir as folders
-from myria_cli.embedded.account import give, server_account
-from myria_cli.embedded.credentials import SUPERUSER, Credential, scram_verifier
-from myria_cli.embedded.roles import make_roles
-from myria_cli.embedded.server import EmbeddedPostgres, Progress
+from myria_embedded import data_dir as folders
+from myria_embedded.account import give, server_account
+from myria_embedded.credentials import SUPERUSER, Credential, scram_verifier
+from myria_embedded.roles import make_roles
+from myria_embedded.server import EmbeddedPostgres, Progress
 
 CONNECTIONS = 200
 _RULES = f"""\

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from myria_cli.embedded.configuration import LOG_FOLDER
+from myria_embedded.configuration import LOG_FOLDER
 
 LINES = 12
 _DAY_S = 86_400

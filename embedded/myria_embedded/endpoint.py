@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from myria.errors import EmbeddedPostgresFailed
-from myria_cli.embedded import processes
-from myria_cli.embedded.account import Account
+from myria_embedded import processes
+from myria_embedded.account import Account
 
 HOST = "127.0.0.1"
 LONGEST_SOCKET_PATH = 100

@@ -11,8 +11,8 @@ from importlib import resources
 
 import asyncpg
 
-from myria_cli.embedded.credentials import Credential
-from myria_cli.embedded.server import EmbeddedPostgres
+from myria_embedded.credentials import Credential
+from myria_embedded.server import EmbeddedPostgres
 from myria_migrations import roles_sql
 
 DATABASE = "myria"
@@ -21,7 +21,7 @@ SERVER = "myria_server"
 BUILDER = "myria_builder"
 OPERATOR = "myria_operator"
 
-_STATEMENTS = (resources.files("myria_cli.embedded") / "roles.sql").read_text(encoding="utf-8")
+_STATEMENTS = (resources.files("myria_embedded") / "roles.sql").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
