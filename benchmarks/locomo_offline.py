@@ -24,7 +24,7 @@ from typing import Any
 
 import orjson
 
-from myria.events import searchable_text, speaker_of
+from myria.events import dedupe_key, searchable_text, speaker_of
 from myria.index import BlockNode, BlockView, Corpus, Doc, LooseBlock, build, decode
 from myria.planning.model import Node, PlanEvent
 from myria.planning.scope import plan_scope
@@ -138,6 +138,7 @@ def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]
             PlanEvent(
                 event_seq=number,
                 event_id=f"evt_{number:026d}",
+                key=dedupe_key(event["channel"], event["source_event_key"]),
                 timestamp=_microseconds(event["timestamp"]),
                 type=event["type"],
                 text=searchable_text(event["payload"]),

@@ -12,10 +12,11 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return the canonical UTF-8 bytes of a value made of dict, list, tuple, str, int, bool, None and bytes."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_hex
-    ).encode()
+    """Return the canonical UTF-8 bytes of a value made of dict, list, tuple, str, int, bool, None and bytes.
+
+    A payload may also hold floats: they are written as the shortest decimal that reads back as the same double.
+    """
+    return _ENCODER.encode(value).encode()
 
 
 def digest(value: Any) -> bytes:
@@ -27,3 +28,6 @@ def _hex(value: object) -> str:
     if isinstance(value, bytes):
         return value.hex()
     raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_hex)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from myria.canonical import canonical_json
+from myria.canonical import canonical_json, digest
 
 SEARCHABLE_BYTES = 64 * 1024
 """How much of an event's text is searched, in UTF-8 bytes."""
@@ -49,6 +50,26 @@ class Event:
 def dedupe_key(channel: str, source_event_key: str) -> bytes:
     """Return the 32-byte idempotency key of (channel, source_event_key) (§5.2)."""
     return hashlib.sha256(canonical_json([channel, source_event_key])).digest()
+
+
+def content_key(
+    *, dedupe: bytes | None, timestamp: int, participants: Sequence[str], payload: dict[str, Any], place: int
+) -> bytes:
+    """Return the 32 bytes that say what an event is, whatever its id: the planner's boundaries and keys hash them.
+
+    An event with a source key is its channel and that key; any other is its time, participants and payload. Equal
+    events of one microsecond and scope differ by their place, so no two events of a scope have the same key.
+
+    Args:
+        dedupe: `dedupe_key` of its channel and source_event_key, where it has one.
+        timestamp: microseconds since 1970 UTC.
+        participants: canonical (see `myria.scopes`).
+        payload: as stored.
+        place: how many non-internal events of its scope and microsecond were appended before it.
+    """
+    if dedupe is not None:
+        return dedupe
+    return digest([timestamp, list(participants), payload, place])
 
 
 def searchable_text(payload: dict[str, Any]) -> str:

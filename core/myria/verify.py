@@ -20,7 +20,7 @@ import numpy.typing as npt
 import orjson
 
 from myria import errors
-from myria.building.reading import plan_event
+from myria.building.reading import EventRows
 from myria.building.versions import plans_alike
 from myria.events import dedupe_key
 from myria.index import SEARCH_VERSION, BlockNode, BlockView, build, decode
@@ -539,6 +539,7 @@ class _Verification:
         check.examined += 1
         plans = await self._unit_plans(scope)
         splitter = UnitSplitter(self._settings)
+        events = EventRows(scope.participants)
         units: list[Unit] = []
         cursor = self._connection.cursor(
             sql("verify.scope_events"), self._tenant, scope.scope_id, scope.cutoff, prefetch=_STREAM_ROWS
@@ -548,7 +549,7 @@ class _Verification:
             read += 1
             if read % (4 * _STREAM_ROWS) == 0:
                 self._progress("replan", read, 0)
-            units.extend(self._plan(scope, splitter.feed(plan_event(row)), plans, shape))
+            units.extend(self._plan(scope, splitter.feed(events.event(row)), plans, shape))
         units.extend(self._plan(scope, splitter.finish(), plans, shape))
         root, _ = await assemble(
             None, set(), units, _NothingStored(), participants=scope.participants, settings=self._settings

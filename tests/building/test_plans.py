@@ -26,6 +26,7 @@ BUILDER: dict[str, tuple[Any, ...]] = {
     "trees.count_events": (1, 50),
     "trees.events_after": (1, MOMENT, 5, 50, 256),
     "trees.events_before": (1, MOMENT, 5, 50, 64),
+    "trees.place": (1, MOMENT, 5),
     "trees.events_by_seq": ([1, 2, 3],),
     "builds.high_water_mark": (),
     "builds.list_dirty_scopes": ("bld_x", 5, 50),

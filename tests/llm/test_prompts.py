@@ -16,6 +16,7 @@ from myria.planning.scope import plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import GroupShape, LeafShape, UnitShape, Words, plan_shaped, problems, unit_digest
 from myria.planning.validation import Candidate, SourceEvent, validate
+from tests.planning.generators import key_of
 
 SCOPE = ("ana", "ben")
 PLANNER = PlannerSettings()
@@ -66,7 +67,12 @@ def test_aliases_lead_only_to_what_was_shown() -> None:
 def _events(count: int) -> list[PlanEvent]:
     return [
         PlanEvent(
-            event_seq=n, event_id=f"evt_{n:03d}", timestamp=n * 1_000_000, text=f"word{n % 7} thing", speaker="Ana"
+            event_seq=n,
+            event_id=f"evt_{n:03d}",
+            key=key_of(f"evt_{n:03d}"),
+            timestamp=n * 1_000_000,
+            text=f"word{n % 7} thing",
+            speaker="Ana",
         )
         for n in range(1, count + 1)
     ]
@@ -120,7 +126,7 @@ def test_any_valid_shape_gives_a_valid_unit(drawn: tuple[list[PlanEvent], UnitSh
     held = {frozenset(ref.event_id for ref in node.refs) for node in nodes if node.node_type == LEAF}
     assert held == {frozenset(leaf.events) for leaf in shape.leaves}
     assert nodes[-1].is_unit
-    assert nodes[-1].key == (events[0].timestamp, events[0].event_id)
+    assert nodes[-1].key == (events[0].timestamp, events[0].key)
     stored = UnitShape.from_json(json.loads(json.dumps(shape.to_json())))
     assert plan_shaped(SCOPE, events, stored, PLANNER) == nodes
     assert plan_unit(SCOPE, events, PLANNER)[-1].key == nodes[-1].key

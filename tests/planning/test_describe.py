@@ -6,7 +6,7 @@ from typing import Any
 
 from myria.planning.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
 from myria.planning.scope import plan_scope, plan_unit
-from tests.planning.generators import MINUTE, SETTINGS
+from tests.planning.generators import MINUTE, SETTINGS, key_of
 
 SCOPE = ("ana", "bo", "user_42")
 MAY_8 = 1_683_554_160_000_000
@@ -30,6 +30,7 @@ def talk(*lines: tuple[str | None, str], start: int = MAY_8, first_seq: int = 0,
         PlanEvent(
             event_seq=first_seq + n,
             event_id=f"evt_{first_seq + n:04}",
+            key=key_of(f"evt_{first_seq + n:04}"),
             timestamp=start + n * MINUTE // 2,
             text=text,
             speaker=who,

@@ -11,7 +11,7 @@ import pytest
 
 from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
-from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS
+from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
 ROOT = "92265800debf295886c6d1842a278d61f5fe503b7e928bf3e22deb9f02444e1a"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
@@ -23,6 +23,7 @@ def conversation() -> list[PlanEvent]:
         PlanEvent(
             event_seq=seq,
             event_id=f"evt_{seq:05}",
+            key=key_of(f"evt_{seq:05}"),
             timestamp=1_700_000_000_000_000 + seq // 7 * 4100 * MINUTE + seq % 7 * MINUTE,
             type="topic_marker" if seq % 50 == 0 else "message",
             task=("task_a", "task_b", None)[seq % 31 % 3],

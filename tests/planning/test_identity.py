@@ -13,7 +13,7 @@ from myria.canonical import digest
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
 from myria.planning.model import INTERNAL, LEAF, PlanEvent
 from myria.planning.scope import plan_scope, plan_unit
-from tests.planning.generators import SCOPE, SETTINGS
+from tests.planning.generators import SCOPE, SETTINGS, key_of
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=2, max_size=9), st.randoms())
@@ -71,7 +71,10 @@ def test_topic_id_follows_its_anchor() -> None:
 
 def test_arrival_changes_topics_and_not_renderings() -> None:
     """The order of arrival shows in topic ids and anchors alone."""
-    events = [PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=n * 10**6, text=f"kiln {n}") for n in range(30)]
+    events = [
+        PlanEvent(event_seq=n, event_id=f"evt_{n}", key=key_of(f"evt_{n}"), timestamp=n * 10**6, text=f"kiln {n}")
+        for n in range(30)
+    ]
     turned = [replace(event, event_seq=100 - event.event_seq) for event in events]
     first, second = plan_unit(SCOPE, events, SETTINGS), plan_unit(SCOPE, turned, SETTINGS)
     assert [node.rendering_id for node in first] == [node.rendering_id for node in second]
@@ -82,7 +85,13 @@ def test_arrival_changes_topics_and_not_renderings() -> None:
 async def test_topic_ids_are_unique_within_a_tree() -> None:
     """No two nodes of one tree share a topic id, a node id or a rendering."""
     events = [
-        PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=n // 40 * 10**10 + n * 10**6, text="kiln")
+        PlanEvent(
+            event_seq=n,
+            event_id=f"evt_{n}",
+            key=key_of(f"evt_{n}"),
+            timestamp=n // 40 * 10**10 + n * 10**6,
+            text="kiln",
+        )
         for n in range(3000)
     ]
     _, nodes = await plan_scope(SCOPE, events, SETTINGS)

@@ -16,7 +16,7 @@ from myria.planning.model import Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import changed_units, plan_scope, plan_unit, split_units
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
-from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, scopes
+from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
 
 
 async def incremental(
@@ -31,7 +31,7 @@ async def incremental(
     removed: set[UnitKey] = set()
     written: list[Node] = []
     units: list[Unit] = []
-    async for changes in changed_units(new, events, rules):
+    async for changes in changed_units([event.position for event in new], events, rules):
         assert removed.isdisjoint(changes.removed)
         removed.update(changes.removed)
         for unit in changes.added:
@@ -103,7 +103,7 @@ async def test_units_may_go_and_come_in_any_order(events: list[PlanEvent], data:
     """The tree is a function of its set of units: grown past a flat group, shrunk back, emptied."""
     units = [Unit.of(plan_unit(SCOPE, unit, DENSE)) for unit in split_units(events, DENSE)]
     tree = MemoryTree(node for unit in split_units(events, DENSE) for node in plan_unit(SCOPE, unit, DENSE))
-    present: dict[tuple[int, str], Unit] = {}
+    present: dict[UnitKey, Unit] = {}
     root = None
     for _ in range(data.draw(st.integers(1, 4))):
         chosen = data.draw(st.sets(st.sampled_from(range(len(units))))) if units else set()
@@ -126,6 +126,7 @@ def long_scope(count: int) -> list[PlanEvent]:
         PlanEvent(
             event_seq=seq,
             event_id=f"evt_{seq:07}",
+            key=key_of(f"evt_{seq:07}"),
             timestamp=(seq // 6) * 120 * MINUTE + seq % 6 * MINUTE,
             text=f"kiln{seq % 37} glaze{seq % 11} pottery",
             speaker="Ana",
@@ -140,7 +141,13 @@ async def test_one_changed_unit_opens_one_path(count: int) -> None:
     events = long_scope(count)
     root, nodes = await plan_scope(SCOPE, events, SETTINGS)
     tree = MemoryTree(nodes)
-    late = replace(events[count // 2], event_seq=count, event_id="evt_late", timestamp=events[count // 2].timestamp + 7)
+    late = replace(
+        events[count // 2],
+        event_seq=count,
+        event_id="evt_late",
+        key=key_of("evt_late"),
+        timestamp=events[count // 2].timestamp + 7,
+    )
     top, written, read = await incremental(tree, root, events, [late], SETTINGS)
     assert top is not None
     assert top.rendering_id == await full([*events, late], SETTINGS)
@@ -165,7 +172,9 @@ async def test_appended_events_touch_the_end_alone() -> None:
 async def test_a_great_import_streams() -> None:
     """Steps of an import of many new events come as units complete, not all at the end."""
     events = long_scope(3_000)
-    steps = [step async for step in changed_units(events[10:], MemoryEvents(events), SETTINGS)]
+    steps = [
+        step async for step in changed_units([event.position for event in events[10:]], MemoryEvents(events), SETTINGS)
+    ]
     assert max(len(step.added) for step in steps) <= 3
     assert sum(len(unit) for step in steps for unit in step.added) >= 2_990
 
@@ -190,15 +199,16 @@ async def test_changed_units_turn_the_old_units_into_the_new(seed: int, rules: P
     chance = random.Random(seed)
     steps = chance.choices(GAPS, weights=[4, 4, 4, chance.choice([1, 30]), chance.choice([1, 30]), 1, 1, 0], k=400)
     events = [
-        PlanEvent(event_seq=seq, event_id=f"evt_{seed}_{seq}", timestamp=at) for seq, at in enumerate(accumulate(steps))
+        PlanEvent(event_seq=seq, event_id=f"evt_{seed}_{seq}", key=key_of(f"evt_{seed}_{seq}"), timestamp=at)
+        for seq, at in enumerate(accumulate(steps))
     ]
     late = set(chance.sample(range(400), chance.choice([1, 1, 2, 5, 40])))
     late |= {seq for first in list(late)[:2] for seq in range(first, min(400, first + chance.choice([1, 3, 80])))}
     old = {unit[0].position: unit for unit in split_units([e for e in events if e.event_seq not in late], rules)}
-    keys = {(unit[0].timestamp, unit[0].event_id): position for position, unit in old.items()}
+    keys = {(unit[0].timestamp, unit[0].key): position for position, unit in old.items()}
     reader = MemoryEvents(events)
     added: list[tuple[PlanEvent, ...]] = []
-    async for step in changed_units([events[seq] for seq in late], reader, rules):
+    async for step in changed_units([events[seq].position for seq in late], reader, rules):
         for key in step.removed:
             del old[keys.pop(key)]
         added.extend(step.added)

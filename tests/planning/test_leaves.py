@@ -13,7 +13,7 @@ from myria.planning.model import LEAF, MAX_PART_LEVEL, UNIT_LEVEL, PlanEvent
 from myria.planning.scope import plan_scope, plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.validation import Candidate, SourceEvent, validate
-from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, scopes
+from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of, scopes
 
 WIDE = PlannerSettings(leaf_min=3, leaf_target=3, leaf_max=5)
 
@@ -50,7 +50,14 @@ def talk(*subjects: tuple[str, int]) -> list[PlanEvent]:
     """A talk of even tempo in which each subject is spoken of for so many turns."""
     texts = [text for text, turns in subjects for _ in range(turns)]
     return [
-        PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=n * MINUTE // 2, text=text, speaker="Ana")
+        PlanEvent(
+            event_seq=n,
+            event_id=f"evt_{n}",
+            key=key_of(f"evt_{n}"),
+            timestamp=n * MINUTE // 2,
+            text=text,
+            speaker="Ana",
+        )
         for n, text in enumerate(texts)
     ]
 
@@ -68,6 +75,7 @@ def test_hints_pull_together_and_apart() -> None:
         PlanEvent(
             event_seq=e.event_seq,
             event_id=e.event_id,
+            key=key_of(e.event_id),
             timestamp=e.timestamp,
             text=e.text,
             speaker=e.speaker,
@@ -84,6 +92,7 @@ def test_an_answer_stays_with_its_question() -> None:
         PlanEvent(
             event_seq=n,
             event_id=f"evt_{n}",
+            key=key_of(f"evt_{n}"),
             timestamp=n * MINUTE // 2,
             speaker="Ana" if n % 2 == 0 else "Bo",
             text="Which glaze was it?" if n % 2 == 0 else "Celadon glaze again.",
@@ -108,20 +117,33 @@ def test_many_leaves_get_parts() -> None:
 @pytest.mark.parametrize("at", [YEAR_1, YEAR_9999_END, 0, -1])
 async def test_the_ends_of_time(at: int) -> None:
     """Events of the years 1 and 9999 are planned like any other."""
-    assert await checked([PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=at) for n in range(2)]) == 1
-    far = [PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=t) for n, t in enumerate((YEAR_1, at, YEAR_9999_END))]
+    assert (
+        await checked(
+            [PlanEvent(event_seq=n, event_id=f"evt_{n}", key=key_of(f"evt_{n}"), timestamp=at) for n in range(2)]
+        )
+        == 1
+    )
+    far = [
+        PlanEvent(event_seq=n, event_id=f"evt_{n}", key=key_of(f"evt_{n}"), timestamp=t)
+        for n, t in enumerate((YEAR_1, at, YEAR_9999_END))
+    ]
     await checked(sorted(far, key=lambda event: event.position))
 
 
 async def test_a_scope_of_one_event_is_one_leaf() -> None:
     """One event is the unavoidable singleton."""
-    assert await checked([PlanEvent(event_seq=1, event_id="evt_1", timestamp=0, text="hello")]) == 1
+    assert (
+        await checked([PlanEvent(event_seq=1, event_id="evt_1", key=key_of("evt_1"), timestamp=0, text="hello")]) == 1
+    )
     assert await checked([]) == 0
 
 
 async def test_thousands_in_one_microsecond() -> None:
     """Five thousand events of the same instant make a bounded tree."""
-    events = [PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=5, text=f"tick {n % 9}") for n in range(5_000)]
+    events = [
+        PlanEvent(event_seq=n, event_id=f"evt_{n}", key=key_of(f"evt_{n}"), timestamp=5, text=f"tick {n % 9}")
+        for n in range(5_000)
+    ]
     assert await checked(events) > 400
 
 
@@ -142,7 +164,12 @@ async def test_thousands_in_one_microsecond() -> None:
 async def test_any_text_is_described_quickly(text: str) -> None:
     """Empty, endless, unbroken or unstorable texts give bounded labels, in time."""
     started = time.process_time()
-    await checked([PlanEvent(event_seq=n, event_id=f"evt_{n}", timestamp=n * MINUTE, text=text) for n in range(12)])
+    await checked(
+        [
+            PlanEvent(event_seq=n, event_id=f"evt_{n}", key=key_of(f"evt_{n}"), timestamp=n * MINUTE, text=text)
+            for n in range(12)
+        ]
+    )
     assert time.process_time() - started < 2
 
 
@@ -152,7 +179,14 @@ async def test_any_unicode_is_described(texts: list[str], name: str) -> None:
     """No text, speaker, type or hint can break a description."""
     events = [
         PlanEvent(
-            event_seq=n, event_id=f"evt_{n}", timestamp=n, text=text, speaker=name, type=name, hints=((name, 800),)
+            event_seq=n,
+            event_id=f"evt_{n}",
+            key=key_of(f"evt_{n}"),
+            timestamp=n,
+            text=text,
+            speaker=name,
+            type=name,
+            hints=((name, 800),),
         )
         for n, text in enumerate(texts)
     ]

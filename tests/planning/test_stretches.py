@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
-from tests.planning.generators import DENSE, MINUTE, SETTINGS, scopes
+from tests.planning.generators import DENSE, MINUTE, SETTINGS, key_of, scopes
 
 
 def starts(events: list[PlanEvent], rules: PlannerSettings) -> dict[str, bool | None]:
@@ -49,6 +49,7 @@ def test_an_inserted_event_moves_boundaries_within_three_positions(
     late = PlanEvent(
         event_seq=at * 10 - 5,
         event_id=extra[0].event_id + "_late",
+        key=key_of(extra[0].event_id + "_late"),
         timestamp=data.draw(st.integers(low, high)),
         type=extra[0].type,
         task=extra[0].task,
@@ -92,7 +93,10 @@ def test_splitting_may_begin_at_any_unit(events: list[PlanEvent], data: st.DataO
 
 def test_dense_streams_are_cut() -> None:
     """Thousands of events in one microsecond become many units of bounded size."""
-    events = [PlanEvent(event_seq=seq, event_id=f"evt_{seq:06}", timestamp=0) for seq in range(20_000)]
+    events = [
+        PlanEvent(event_seq=seq, event_id=f"evt_{seq:06}", key=key_of(f"evt_{seq:06}"), timestamp=0)
+        for seq in range(20_000)
+    ]
     sizes = [len(unit) for unit in split_units(events, SETTINGS)]
     assert len(sizes) > 40
     assert max(sizes) < 4_000
@@ -103,7 +107,9 @@ def sizes(*gaps_in_minutes: int) -> list[int]:
     events, at = [], 0
     for seq, gap in enumerate((0, *gaps_in_minutes)):
         at += gap * MINUTE
-        events.append(PlanEvent(event_seq=seq, event_id=f"evt_plain_{seq}", timestamp=at))
+        events.append(
+            PlanEvent(event_seq=seq, event_id=f"evt_plain_{seq}", key=key_of(f"evt_plain_{seq}"), timestamp=at)
+        )
     return [len(unit) for unit in split_units(events, SETTINGS)]
 
 
@@ -125,12 +131,15 @@ def test_runs_of_lone_events_are_units() -> None:
 
 def test_stretches_part_at_tasks_contexts_and_markers() -> None:
     """A known other task, a known other context, or a marker begins a stretch; an unknown one does not (§6.2)."""
-    base = PlanEvent(event_seq=1, event_id="evt_plain_1", timestamp=0, task="a", context_id="c")
+    base = PlanEvent(
+        event_seq=1, event_id="evt_plain_1", key=key_of("evt_plain_1"), timestamp=0, task="a", context_id="c"
+    )
 
     def parted(**fields: Any) -> bool:
         after: dict[str, Any] = {
             "event_seq": 2,
             "event_id": "evt_plain_2",
+            "key": key_of("evt_plain_2"),
             "timestamp": 1,
             "task": "a",
             "context_id": "c",

@@ -23,7 +23,7 @@ from myria.planning.model import (
 )
 from myria.planning.scope import plan_unit
 from myria.planning.trie import assemble, key_digits
-from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END
+from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of
 
 DAY = 24 * 60 * MINUTE
 
@@ -35,7 +35,10 @@ def planned(index: int) -> tuple[Node, ...]:
     at = chance.choice([0, 0, 0, 50 * 365 * DAY])
     at += chance.choice([0, 1, 1, 40, 300]) * DAY * chance.randrange(3)
     at += chance.choice([0, 0, 60, 600]) * MINUTE + chance.choice([0, 0, 0, chance.randrange(10**9)])
-    events = [PlanEvent(event_seq=index * 2 + k, event_id=f"evt_{index}_{k}", timestamp=at) for k in (0, 1)]
+    events = [
+        PlanEvent(event_seq=index * 2 + k, event_id=f"evt_{index}_{k}", key=key_of(f"evt_{index}_{k}"), timestamp=at)
+        for k in (0, 1)
+    ]
     return tuple(plan_unit(SCOPE, events, SETTINGS))
 
 
@@ -121,7 +124,7 @@ async def test_fan_out_levels_and_order() -> None:
 @given(st.integers(YEAR_1, YEAR_9999_END), st.integers(YEAR_1, YEAR_9999_END))
 def test_digits_keep_the_order_of_time(one: int, other: int) -> None:
     """Keys order as their timestamps do, from year 1 to 9999; a digit has at most 16 values."""
-    a, b = key_digits((one, "evt_a")), key_digits((other, "evt_b"))
+    a, b = key_digits((one, key_of("evt_a"))), key_digits((other, key_of("evt_b")))
     assert len(a) == len(b) == KEY_DIGITS
     assert max(a) < 16
     if one != other:

@@ -19,7 +19,7 @@ from myria.planning.scope import changed_units, plan_scope, plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from myria.planning.validation import RULE_NAMES, Candidate, SourceEvent, validate
-from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, scopes
+from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
 
 
 def sources(events: Iterable[PlanEvent]) -> list[SourceEvent]:
@@ -55,7 +55,7 @@ async def test_every_incremental_part_is_sound(events: list[PlanEvent], data: st
     written: list[Node] = []
     units: list[Unit] = []
     inside: list[PlanEvent] = []
-    async for step in changed_units([events[at] for at in late], MemoryEvents(events), DENSE):
+    async for step in changed_units([events[at].position for at in late], MemoryEvents(events), DENSE):
         removed.update(step.removed)
         for unit in step.added:
             inside.extend(unit)
@@ -83,6 +83,7 @@ def sound() -> Candidate:
         PlanEvent(
             event_seq=seq,
             event_id=f"evt_{seq:03}",
+            key=key_of(f"evt_{seq:03}"),
             timestamp=seq // 15 * 1500 * MINUTE + seq % 15 * MINUTE,
             text=f"the kiln {seq} glaze",
             speaker="Ana",
@@ -121,6 +122,7 @@ def cross_scope() -> Candidate:
         summary=leaf.summary,
         metadata=leaf.metadata,
         refs=leaf.refs,
+        key_digest=leaf.key_digest,
         first_at=leaf.first_at,
         last_at=leaf.last_at,
         is_unit=leaf.is_unit,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from myria.building import Outcome, run_build
-from myria.building.reading import plan_event
+from myria.building.reading import EventRows
 from myria.ids import new_id
 from myria.planning.scope import plan_scope
 from myria.settings import Settings
@@ -128,8 +128,9 @@ async def planned(dsns: Dsns, cutoff: int, *, tenant: str = TENANT, configured: 
                 cutoff,
             )
             participants = tuple(scope["participants"])
+            events = EventRows(participants)
             root, _ = await plan_scope(
-                participants, [plan_event(row) for row in rows], configured.planner.for_planner()
+                participants, [events.event(row) for row in rows], configured.planner.for_planner()
             )
             if root is not None:
                 found[participants] = root.rendering_id.hex()

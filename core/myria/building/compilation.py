@@ -148,8 +148,8 @@ class _Work:
         self._task = task
         self._settings = settings
         self._counts = counts
-        self._events = ScopeEvents(database, build.tenant, task.scope_id, build.cutoff)
-        self._tree = ScopeTree(database, build.tenant)
+        self._events = ScopeEvents(database, build.tenant, task.scope_id, build.cutoff, participants=task.participants)
+        self._tree = ScopeTree(database, build.tenant, task.participants)
         self._writer = writer or TreeWriter(database, build.tenant, task.scope_id)
         self._shaper = shaper
         self._units: list[Unit] = []
@@ -180,8 +180,8 @@ class _Work:
         (root,) = await self._tree.nodes([row["root_rendering_id"]])
         return _OldTree(root=root.rendering_id, blocks=list(row["blocks"]), events=root.events)
 
-    async def new_events(self, old: _OldTree) -> list[PlanEvent] | None:
-        """Return the positions of what the parent does not cover; None when all of it must be planned."""
+    async def new_events(self, old: _OldTree) -> list[tuple[int, int]] | None:
+        """Return the (timestamp, event_seq) of each event the parent does not cover; None when all must be planned."""
         parent = self._build.parent
         if parent is None:
             return None
@@ -194,17 +194,12 @@ class _Work:
         if len(rows) != self._task.eligible:
             # The bound on transaction ids holds within one database cluster; this log was restored into another.
             return None
-        return [
-            PlanEvent(
-                event_seq=row["event_seq"], event_id=row["event_id"], timestamp=to_microseconds(row["occurred_at"])
-            )
-            for row in rows
-        ]
+        return [(to_microseconds(row["occurred_at"]), row["event_seq"]) for row in rows]
 
-    async def update(self, old: _OldTree, new: Sequence[PlanEvent]) -> Outline | None:
+    async def update(self, old: _OldTree, new: Sequence[tuple[int, int]]) -> Outline | None:
         """Plan the units that the new events change and the paths above them."""
         removed: set[UnitKey] = set()
-        self._to_place = {event.event_seq for event in new}
+        self._to_place = {event_seq for _, event_seq in new}
         with self._timed("ms_units"):
             async for changes in changed_units(new, self._events, self._settings):
                 removed.update(changes.removed)

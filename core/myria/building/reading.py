@@ -9,9 +9,9 @@ import asyncpg
 import orjson
 
 from myria import errors
-from myria.events import searchable_text, speaker_of, task_of
+from myria.events import content_key, searchable_text, speaker_of, task_of
 from myria.index import Doc
-from myria.planning.model import Node, PlanEvent, Ref
+from myria.planning.model import Node, Participants, PlanEvent, Ref
 from myria.searchable import document, hints_of
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
@@ -26,20 +26,43 @@ _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 _NODES_AT_ONCE = 512
 
 
-def plan_event(row: asyncpg.Record) -> PlanEvent:
-    """Return a row of `trees.events_*` as the planner sees it."""
-    payload = orjson.loads(row["payload"])
-    return PlanEvent(
-        event_seq=row["event_seq"],
-        event_id=row["event_id"],
-        timestamp=to_microseconds(row["occurred_at"]),
-        type=row["type"],
-        context_id=row["context_id"],
-        task=task_of(payload),
-        text=searchable_text(payload),
-        speaker=speaker_of(payload),
-        hints=hints_of(row["topic_hints"]),
-    )
+class EventRows:
+    """Makes the planner's events of a scope's rows, fed in its order; counts each one's place in its microsecond."""
+
+    def __init__(self, participants: Participants) -> None:
+        self._participants = participants
+        self._timestamp: int | None = None
+        self._place = 0
+
+    def start_at(self, timestamp: int, place: int) -> None:
+        """Say that so many events of this microsecond stand before the next row."""
+        self._timestamp, self._place = timestamp, place
+
+    def event(self, row: asyncpg.Record) -> PlanEvent:
+        """Return the next row of `trees.events_*` or `verify.scope_events` as the planner sees it."""
+        payload = orjson.loads(row["payload"])
+        timestamp = to_microseconds(row["occurred_at"])
+        if timestamp != self._timestamp:
+            self._timestamp, self._place = timestamp, 0
+        place, self._place = self._place, self._place + 1
+        return PlanEvent(
+            event_seq=row["event_seq"],
+            event_id=row["event_id"],
+            key=content_key(
+                dedupe=row["dedupe_key"],
+                timestamp=timestamp,
+                participants=self._participants,
+                payload=payload,
+                place=place,
+            ),
+            timestamp=timestamp,
+            type=row["type"],
+            context_id=row["context_id"],
+            task=task_of(payload),
+            text=searchable_text(payload),
+            speaker=speaker_of(payload),
+            hints=hints_of(row["topic_hints"]),
+        )
 
 
 class ScopeEvents:
@@ -48,21 +71,27 @@ class ScopeEvents:
     Implements `myria.planning.model.EventReader`.
     """
 
-    def __init__(self, database: Database, tenant: str, scope_id: int, cutoff: int) -> None:
+    def __init__(
+        self, database: Database, tenant: str, scope_id: int, cutoff: int, *, participants: Participants
+    ) -> None:
         self._database = database
         self._tenant = tenant
         self._scope_id = scope_id
         self._cutoff = cutoff
+        self._participants = participants
         self.read = 0
 
     async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
         rows = await self._page("trees.events_before", position, limit)
-        return [plan_event(row) for row in reversed(rows)]
+        rows.reverse()
+        return await self._planned(rows, is_first=len(rows) < limit)
 
     async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
-        return [plan_event(row) for row in await self._page("trees.events_after", position, limit)]
+        rows = await self._page("trees.events_after", position, limit)
+        is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
+        return await self._planned(rows, is_first=is_later)
 
     async def pages(self) -> AsyncIterator[list[PlanEvent]]:
         """Yield all of them in order, a page at a time, each read in a transaction of its own."""
@@ -91,6 +120,18 @@ class ScopeEvents:
             raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(found))
         return found
 
+    async def _planned(self, rows: Sequence[asyncpg.Record], *, is_first: bool) -> list[PlanEvent]:
+        """Return rows in order as the planner sees them; `is_first` when none of the first's microsecond is before."""
+        events = EventRows(self._participants)
+        if rows and not is_first:
+            occurred_at, event_seq = rows[0]["occurred_at"], rows[0]["event_seq"]
+            async with self._database.read(self._tenant) as connection:
+                place = await connection.fetchval(
+                    sql("trees.place"), self._tenant, self._scope_id, occurred_at, event_seq
+                )
+            events.start_at(to_microseconds(occurred_at), place)
+        return [events.event(row) for row in rows]
+
     async def _page(self, statement: str, position: tuple[int, int], limit: int) -> list[Any]:
         timestamp, event_seq = position
         rows: list[Any] = []
@@ -114,11 +155,12 @@ class ScopeEvents:
 
 
 class ScopeTree:
-    """The stored trees of one tenant; implements `myria.planning.model.TreeReader`. `read` counts nodes."""
+    """The stored trees of one scope; implements `myria.planning.model.TreeReader`. `read` counts nodes."""
 
-    def __init__(self, database: Database, tenant: str) -> None:
+    def __init__(self, database: Database, tenant: str, participants: Participants) -> None:
         self._database = database
         self._tenant = tenant
+        self._participants = participants
         self.read = 0
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
@@ -133,7 +175,7 @@ class ScopeTree:
                 rows = await connection.fetch(
                     sql("trees.renderings"), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE]
                 )
-            found.extend(node_from_row(row) for row in rows)
+            found.extend(node_from_row(row, self._participants) for row in rows)
         if len(found) != len(rendering_ids):
             raise errors.InternalError(
                 "a tree names a rendering that is not stored", missing=len(rendering_ids) - len(found)
@@ -148,8 +190,9 @@ class ScopeTree:
         return [row[0] for row in rows]
 
 
-def node_from_row(row: asyncpg.Record) -> Node:
-    """Return the node of a row of `trees.renderings`."""
+def node_from_row(row: asyncpg.Record, participants: Participants) -> Node:
+    """Return the node of a row of `trees.renderings` of a scope."""
+    key_timestamp = to_microseconds(row["key_at"])
     refs = tuple(
         Ref(event_seq=event_seq, event_id=event_id, weight=weight)
         for event_seq, event_id, weight in zip(row["event_seqs"], row["event_ids"] or (), row["weights"], strict=True)
@@ -172,7 +215,14 @@ def node_from_row(row: asyncpg.Record) -> Node:
         leaves=row["leaves"],
         units=row["units"],
         is_unit=row["is_unit"],
-        key_timestamp=to_microseconds(row["key_at"]),
+        key_timestamp=key_timestamp,
+        key_digest=content_key(
+            dedupe=row["key_dedupe"],
+            timestamp=key_timestamp,
+            participants=participants,
+            payload=orjson.loads(row["key_payload"]) if row["key_dedupe"] is None else {},
+            place=row["key_place"] or 0,
+        ),
         key_event_id=row["key_event_id"],
         first_at=to_microseconds(row["first_at"]),
         last_at=to_microseconds(row["last_at"]),

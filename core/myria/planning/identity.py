@@ -77,11 +77,15 @@ def leaf_node(
     summary: str,
     metadata: Mapping[str, Any],
     refs: tuple[Ref, ...],
+    key_digest: bytes,
     first_at: int,
     last_at: int,
     is_unit: bool,
 ) -> Node:
-    """Return the leaf over `refs` (in the order of their events) with all its identities."""
+    """Return the leaf over `refs` (in the order of their events) with all its identities.
+
+    `key_digest` is the content key of the first event.
+    """
     anchor = min(refs, key=lambda ref: ref.event_seq)
     node_id = leaf_node_id(participants, [ref.event_id for ref in refs])
     return Node(
@@ -108,6 +112,7 @@ def leaf_node(
         units=int(is_unit),
         is_unit=is_unit,
         key_timestamp=first_at,
+        key_digest=key_digest,
         key_event_id=refs[0].event_id,
         first_at=first_at,
         last_at=last_at,
@@ -154,6 +159,7 @@ def internal_node(
         units=int(is_unit) or sum(child.units for child in children),
         is_unit=is_unit,
         key_timestamp=children[0].key_timestamp,
+        key_digest=children[0].key_digest,
         key_event_id=children[0].key_event_id,
         first_at=min(child.first_at for child in children),
         last_at=max(child.last_at for child in children),

@@ -44,13 +44,13 @@ CALENDAR_NAMES = (
 """Name of a group whose units share the first k digits of their keys, by k; deeper ones are "instant"."""
 
 KEY_DIGITS = len(CALENDAR_NAMES) - 1 + 6 + 64
-"""Digits of a unit's key: calendar, microseconds, then the hash of its first event's id."""
+"""Digits of a unit's key: calendar, microseconds, then the content key of its first event."""
 
 ANALYSED_CHARACTERS = 4096
 """How much of an event's text the planner reads: subjects show early, and pasted files must not cost more."""
 
-UnitKey = tuple[int, str]
-"""(timestamp in microseconds, event_id) of a unit's first event."""
+UnitKey = tuple[int, bytes]
+"""(timestamp in microseconds, content key) of a unit's first event; no two events of a scope have the same."""
 
 Participants = tuple[str, ...]
 
@@ -81,12 +81,14 @@ def level_name(level: int) -> str:
 class PlanEvent:
     """One non-internal event as the planner sees it.
 
-    `timestamp` is microseconds since 1970 UTC; `task`, `text` and `speaker` are what `myria.events` reads out of
-    the payload; `hints` are (hint, confidence in permille).
+    `timestamp` is microseconds since 1970 UTC; `key` says what the event is, whatever its id
+    (`myria.events.content_key`); `task`, `text` and `speaker` are what `myria.events` reads out of the payload;
+    `hints` are (hint, confidence in permille).
     """
 
     event_seq: int
     event_id: str
+    key: bytes
     timestamp: int
     type: str | None = None
     context_id: str | None = None
@@ -125,7 +127,8 @@ class Node:
     `rendering_id` fixes every field but `topic_id` and the anchor, which also depend on the order of arrival.
     `child_leaves` gives, in the order of `children`, the node_id of a child that is a leaf, else b"".
     `units` counts the units beneath (1 for the top node of a unit, 0 inside one).
-    `key_timestamp` and `key_event_id` belong to the first event: the key of a unit, or of a group's first unit.
+    `key_timestamp`, `key_digest` and `key_event_id` are time, content key and id of the first event: the key of a
+    unit, or of a group's first unit.
     """
 
     rendering_id: bytes
@@ -146,14 +149,15 @@ class Node:
     units: int
     is_unit: bool
     key_timestamp: int
+    key_digest: bytes
     key_event_id: str
     first_at: int
     last_at: int
 
     @property
     def key(self) -> UnitKey:
-        """(timestamp, event_id) of the first event."""
-        return (self.key_timestamp, self.key_event_id)
+        """(timestamp, content key) of the first event."""
+        return (self.key_timestamp, self.key_digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +178,7 @@ class Outline:
     units: int
     is_unit: bool
     key_timestamp: int
+    key_digest: bytes
     key_event_id: str
     first_at: int
     last_at: int
@@ -182,8 +187,8 @@ class Outline:
 
     @property
     def key(self) -> UnitKey:
-        """(timestamp, event_id) of the first event."""
-        return (self.key_timestamp, self.key_event_id)
+        """(timestamp, content key) of the first event."""
+        return (self.key_timestamp, self.key_digest)
 
     @property
     def is_leaf(self) -> bool:
@@ -209,6 +214,7 @@ class Outline:
             units=node.units,
             is_unit=node.is_unit,
             key_timestamp=node.key_timestamp,
+            key_digest=node.key_digest,
             key_event_id=node.key_event_id,
             first_at=node.first_at,
             last_at=node.last_at,
@@ -226,7 +232,7 @@ class Unit:
 
     @property
     def key(self) -> UnitKey:
-        """(timestamp, event_id) of the unit's first event."""
+        """(timestamp, content key) of the unit's first event."""
         return self.top.key
 
     @classmethod

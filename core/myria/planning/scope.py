@@ -75,6 +75,7 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
                     Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
                     for event, weight in zip(inside, leaf.weights, strict=True)
                 ),
+                key_digest=inside[0].key,
                 first_at=inside[0].timestamp,
                 last_at=inside[-1].timestamp,
                 is_unit=only,
@@ -139,12 +140,12 @@ class UnitChanges:
 
 
 async def changed_units(
-    new: Iterable[PlanEvent], reader: EventReader, settings: PlannerSettings
+    new: Iterable[tuple[int, int]], reader: EventReader, settings: PlannerSettings
 ) -> AsyncIterator[UnitChanges]:
     """Yield the units that new events change, reading only the units around them.
 
     Args:
-        new: every event that the old tree does not cover, in any order; only their positions are kept.
+        new: the position (timestamp, event_seq) of every event that the old tree does not cover, in any order.
         reader: all the events of the scope, old and new.
         settings: the planner's settings, the same as for the old tree.
 
@@ -152,7 +153,7 @@ async def changed_units(
         Steps that together give all removed keys and all added units, each once; memory is bounded by the longest
         unit and the positions of the new events.
     """
-    positions = sorted(event.position for event in new)
+    positions = sorted(new)
     late = set(positions)
     at = 0
     while at < len(positions):
@@ -277,7 +278,7 @@ def balanced(row: Sequence[T], most: int) -> Iterator[Sequence[T]]:
 
 
 def _key(events: Sequence[PlanEvent]) -> UnitKey:
-    return (events[0].timestamp, events[0].event_id)
+    return (events[0].timestamp, events[0].key)
 
 
 class _NoTree:

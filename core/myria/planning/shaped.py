@@ -186,6 +186,7 @@ def _leaf(
             Ref(event_seq=event.event_seq, event_id=event.event_id, weight=weight)
             for event, weight in zip(inside, described.weights, strict=True)
         ),
+        key_digest=inside[0].key,
         first_at=inside[0].timestamp,
         last_at=inside[-1].timestamp,
         is_unit=is_unit,

@@ -9,7 +9,6 @@ every unit has at least two events where the scope has.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
 
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
@@ -32,7 +31,7 @@ def stretch_starts(before: PlanEvent | None, event: PlanEvent, settings: Planner
         or event.type in settings.marker_types
         or (event.task is not None and before.task is not None and event.task != before.task)
         or (event.context_id is not None and before.context_id is not None and event.context_id != before.context_id)
-        or _hash(event.event_id, 0) % settings.hash_cut == 0
+        or _hash(event, 0) % settings.hash_cut == 0
     )
 
 
@@ -160,8 +159,8 @@ class _Window:
         if not now:
             return self._single(at - 2, size) or self._joins_before(at - 1, size)
         return (
-            _hash(self._event(at).event_id, 8) % _RUN_CUT == 0
-            and _hash(self._event(at - 1).event_id, 8) % _RUN_CUT != 0
+            _hash(self._event(at), 8) % _RUN_CUT == 0
+            and _hash(self._event(at - 1), 8) % _RUN_CUT != 0
             and self._single(at - 2, size)
             and self._single(at + 1, size)
         )
@@ -188,5 +187,5 @@ class _Window:
         return event.timestamp - self._event(at - 1).timestamp <= self._event(at + 1).timestamp - event.timestamp
 
 
-def _hash(event_id: str, offset: int) -> int:
-    return int.from_bytes(sha256(event_id.encode()).digest()[offset : offset + 8], "big")
+def _hash(event: PlanEvent, offset: int) -> int:
+    return int.from_bytes(event.key[offset : offset + 8], "big")

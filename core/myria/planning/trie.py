@@ -1,7 +1,7 @@
 """The calendar trie above the units: content-defined, so that inserting a unit changes one path (trap 11).
 
 A unit's key is written as digits: four of its year, then month, week, day, part of the day, hour, ten minutes, minute,
-ten seconds, second, six of its microseconds and 64 of the hash of its first event's id. A group is the set of all
+ten seconds, second, six of its microseconds and 64 of its first event's content key. A group is the set of all
 units under one prefix. Up to `max_fan_out` units lie flat in it; more are split by the first digit in which they
 differ. A part of one unit is that unit, so no node has a single child. The tree is thus a function of the set of units,
 whatever the order in which they came.
@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import groupby
 
 from myria.errors import InternalError
@@ -35,8 +34,8 @@ from myria.planning.settings import PlannerSettings
 
 def key_digits(key: UnitKey) -> bytes:
     """Return a unit's key as digits, one byte each; their order is the order of units in a scope's tree."""
-    timestamp, event_id = key
-    return calendar.digits(timestamp) + _nibbles(sha256(event_id.encode()).digest())
+    timestamp, content = key
+    return calendar.digits(timestamp) + _nibbles(content)
 
 
 async def assemble(
@@ -209,7 +208,9 @@ def _without(pieces: Iterable[_Piece], removed: AbstractSet[UnitKey]) -> list[_P
 def _refuse_equal_keys(pieces: Sequence[_Piece]) -> None:
     for at in range(1, len(pieces)):
         if pieces[at - 1].outline.is_unit and pieces[at - 1].digits == pieces[at].digits:
-            raise InternalError("two units of a scope begin with the same event", event_id=pieces[at].outline.key[1])
+            raise InternalError(
+                "two units of a scope begin with the same event", event_id=pieces[at].outline.key_event_id
+            )
 
 
 def _common(one: bytes, other: bytes) -> int:

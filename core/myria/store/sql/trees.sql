@@ -8,17 +8,25 @@ ORDER BY r.number DESC
 LIMIT 1;
 
 -- name: renderings
--- Nodes with their refs, in the order asked for.
+-- Nodes with their refs, in the order asked for, and what says who their first event is (its source key, else its payload
+-- and how many events of its scope and microsecond were appended before it).
 SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.anchor_seq, r.anchor_event_id, r.label, r.summary,
        r.metadata, r.children, r.child_leaves, r.is_unit, r.events, r.leaves, r.units, r.key_at, r.key_event_id,
        r.first_at, r.last_at, n.event_seqs, n.weights,
        CASE WHEN r.node_type = 'leaf_topic' THEN ARRAY(
            SELECT e.event_id FROM unnest(n.event_seqs) WITH ORDINALITY AS ref (event_seq, position)
            JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = ref.event_seq
-           ORDER BY ref.position) END AS event_ids
+           ORDER BY ref.position) END AS event_ids,
+       k.dedupe_key AS key_dedupe, CASE WHEN k.dedupe_key IS NULL THEN k.payload END AS key_payload,
+       CASE WHEN k.dedupe_key IS NULL THEN
+           (SELECT count(*) FROM myria.events b
+            WHERE b.tenant_id = $1 AND b.scope_id = r.scope_id AND b.occurred_at = r.key_at
+              AND b.event_seq < k.event_seq AND NOT b.internal)
+       END AS key_place
 FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
 JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
 JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
+JOIN myria.events k ON k.tenant_id = $1 AND k.event_id = r.key_event_id
 ORDER BY wanted.position;
 
 -- name: leaf_node_ids
@@ -85,7 +93,7 @@ ORDER BY t.depth, t.rendering_id;
 -- name: new_events
 -- The positions of a scope's events in (parent cutoff, cutoff] that count. The bound on xid only keeps the index scan
 -- short: every event past the parent's cutoff was appended by that transaction or a later one.
-SELECT e.event_seq, e.event_id, e.occurred_at
+SELECT e.event_seq, e.occurred_at
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.xid >= $3::text::xid8
   AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal;
@@ -96,7 +104,7 @@ WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.inter
 
 -- name: events_after
 -- The next page of a scope's events that count, in the order of (timestamp, event_seq).
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id, e.payload, e.topic_hints
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) > ($3, $4)
   AND e.event_seq <= $5 AND NOT e.internal
@@ -105,12 +113,17 @@ LIMIT $6;
 
 -- name: events_before
 -- The page before a position, nearest first.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints
+SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id, e.payload, e.topic_hints
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) < ($3, $4)
   AND e.event_seq <= $5 AND NOT e.internal
 ORDER BY e.occurred_at DESC, e.event_seq DESC
 LIMIT $6;
+
+-- name: place
+-- How many events of a scope that count were appended before this one, of the same microsecond.
+SELECT count(*) FROM myria.events e
+WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.occurred_at = $3 AND e.event_seq < $4 AND NOT e.internal;
 
 -- name: events_by_seq
 SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload, e.topic_hints

@@ -169,8 +169,8 @@ LIMIT 1;
 
 -- name: scope_events
 -- A scope's events as the planner takes them.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.type, e.context_id, e.payload::text AS payload,
-       e.topic_hints::text AS topic_hints
+SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id,
+       e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
 ORDER BY e.occurred_at, e.event_seq;
