@@ -10,7 +10,7 @@ from multiprocessing.context import SpawnProcess
 from myria.building import Outcome, run_build
 from myria.errors import MyriaError
 from myria.settings import Settings
-from myria.store.database import PoolOptions
+from myria.store.options import build_options
 from myria_builder.reporting import told
 
 logger = logging.getLogger(__name__)
@@ -28,9 +28,7 @@ async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, wor
         MyriaError: this process cannot go on; the build waits for another one.
     """
     others = [_spawn(settings, dsn, tenant, build_id) for _ in range(workers - 1)]
-    options = PoolOptions(
-        size=1, connect_timeout=settings.postgres.connect_timeout_s, pgbouncer=settings.postgres.pgbouncer
-    )
+    options = build_options(settings, size=1)
     try:
         async with told(dsn, options, tenant, build_id):
             return await run_build(settings, dsn, tenant, build_id)

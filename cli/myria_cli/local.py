@@ -23,7 +23,8 @@ from myria.monitoring.exposition import about_memory, scraped
 from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
 from myria.store import schema
-from myria.store.database import Database, PoolOptions
+from myria.store.database import Database
+from myria.store.options import pool_options
 from myria.triggers import ControlLoop
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
 from myria_cli.options import Options
@@ -84,7 +85,7 @@ async def household(
         if not ready.is_set():
             early.append(status)
 
-    pool = PoolOptions(size=4, pgbouncer=settings.postgres.pgbouncer)
+    pool = pool_options(settings, size=4)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(place.control, pool))
         figures = FigureReader(database)

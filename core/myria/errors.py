@@ -49,6 +49,7 @@
     │   ├── BuildInvalid              build_invalid
     │   ├── BuildSuperseded           build_superseded
     │   ├── BuildInterrupted          build_interrupted
+    │   ├── LogBusy                   log_busy
     │   └── LeaseLost                 lease_lost
     └── InternalError                 internal_error
 
@@ -393,6 +394,13 @@ class BuildInterrupted(BuildError):
     """
 
     code = "build_interrupted"
+
+
+class LogBusy(BuildError):
+    """A build could not read its cutoff: some transaction kept the append lock all the time; the details name it."""
+
+    code = "log_busy"
+    retryable = True
 
 
 class LeaseLost(BuildError):

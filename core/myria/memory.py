@@ -14,19 +14,8 @@ from myria.registry import Registry
 from myria.retrieval.service import Retrieval
 from myria.settings import Settings
 from myria.store import schema
-from myria.store.database import Database, PoolOptions
-
-
-def pool_options(settings: Settings) -> PoolOptions:
-    """Return how to connect, from the settings."""
-    postgres = settings.postgres
-    return PoolOptions(
-        size=postgres.pool_size,
-        connect_timeout=postgres.connect_timeout_s,
-        acquire_timeout=min(postgres.statement_timeout_s, settings.mcp.request_deadline_s),
-        statement_timeout=postgres.statement_timeout_s,
-        pgbouncer=postgres.pgbouncer,
-    )
+from myria.store.database import Database
+from myria.store.options import pool_options
 
 
 class Memory:

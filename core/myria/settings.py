@@ -115,6 +115,13 @@ class PostgresSettings(Section):
     statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0
     """Time after which PostgreSQL itself cancels a serving statement, in seconds, so that an abandoned
     request does not keep a connection."""
+    idle_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """Time after which PostgreSQL ends a transaction whose client stands still, in seconds, with every lock it holds:
+    a process that is stopped in the middle of an append holds up its tenant's builds for so long. In builders
+    builder.task_lease_s counts instead."""
+    lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
+    """Longest wait for a lock in the database, in seconds; longer than idle_timeout_s, so that whoever stands still
+    loses the lock before those who wait give up."""
     pgbouncer: bool = False
     """True behind PgBouncer in transaction mode: no statement cache, no session state on a connection."""
 

@@ -258,7 +258,7 @@ async def export_bound(database: Database, tenant: str) -> int:
     """Return an event_seq up to which every event of the tenant is committed; what is appended later lies beyond it.
 
     Raises:
-        DeadlineExceeded: appends left no instant for the lock within 30 seconds.
+        LogBusy: appends left no instant for the lock within a minute.
     """
     return (await high_water_mark(database, tenant)).cutoff
 

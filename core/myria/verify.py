@@ -32,7 +32,7 @@ from myria.planning.shaped import UnitShape, plan_shaped, unit_digest
 from myria.planning.trie import assemble
 from myria.scopes import canonical_participants, scope_key
 from myria.searchable import document
-from myria.store.database import Connection, Database
+from myria.store.database import Connection, Database, TransactionBounds
 from myria.store.queries import sql
 
 SHOWN_FAILURES = 20
@@ -61,7 +61,7 @@ DEEP = frozenset({"block_content", "replan"})
 _STREAM_ROWS = 500
 _SCOPES_AT_ONCE = 200
 _SUBTREE_EVENTS = 4096
-_STATEMENT_TIMEOUT = "600s"
+_BOUNDS = TransactionBounds(statement=600.0, idle=600.0, total=86_400.0)
 
 Seqs = npt.NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
@@ -137,8 +137,7 @@ async def verify(
         deep: also plan every scope of the examined snapshots anew, and rebuild their search blocks.
         all_snapshots: examine the trees of every kept snapshot, not only of the active and the held ones.
     """
-    async with database.read(tenant) as connection:
-        await connection.execute(sql("session.name_tenant"), tenant, _STATEMENT_TIMEOUT)
+    async with database.read(tenant, _BOUNDS) as connection:
         return await _Verification(connection, tenant, settings, deep=deep, progress=progress).run(
             all_snapshots=all_snapshots
         )

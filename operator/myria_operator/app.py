@@ -21,7 +21,8 @@ from myria import errors
 from myria.monitoring.exposition import scraped
 from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
-from myria.store.database import Database, PoolOptions
+from myria.store.database import Database
+from myria.store.options import pool_options
 from myria.store.waiting import until_current
 from myria_operator.api import Api, configuration
 from myria_operator.jobs import read_pod_template
@@ -113,11 +114,7 @@ async def operate(settings: Settings, dsn: str) -> None:
     """
     configured, namespace = await configuration()
     namespace = settings.operator.namespace or namespace
-    pool = PoolOptions(
-        size=max(4, settings.operator.workers),
-        connect_timeout=settings.postgres.connect_timeout_s,
-        pgbouncer=settings.postgres.pgbouncer,
-    )
+    pool = pool_options(settings, size=max(4, settings.operator.workers))
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(Api(configured, namespace))
         database = await stack.enter_async_context(Database(dsn, pool))

@@ -9,10 +9,10 @@ import typer
 from rich.text import Text
 
 from myria.building.replay import Replay, replay
-from myria.memory import pool_options
 from myria.store import schema
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Database
+from myria.store.options import pool_options
 from myria.store.queries import sql
 from myria_cli import console
 from myria_cli.options import Options, command

@@ -14,7 +14,8 @@ from myria.errors import DatabaseUnavailable
 from myria.memory import Memory
 from myria.registry import Registry
 from myria.settings import Settings
-from myria.store.database import Database, PoolOptions
+from myria.store.database import Database
+from myria.store.options import pool_options
 from myria.triggers import ControlLoop
 from myria_builder import build as work_on
 from myria_cli import console
@@ -96,7 +97,7 @@ class _Worker:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _work(self) -> None:
-        pool = PoolOptions(size=2, pgbouncer=self._settings.postgres.pgbouncer)
+        pool = pool_options(self._settings, size=2)
         async with Database(self._place.control, pool) as database:
             loop = ControlLoop(database, self._settings, launch=self._build)
             try:

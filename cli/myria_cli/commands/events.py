@@ -22,12 +22,12 @@ from myria.contract.fields import parse_timestamp
 from myria.contract.limits import Limits
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
-from myria.memory import pool_options
 from myria.scopes import canonical_participants
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.database import Database
+from myria.store.options import pool_options
 from myria.store.queries import sql
 from myria_cli import console
 from myria_cli.commands.querying import PANEL

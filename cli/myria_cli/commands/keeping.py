@@ -20,10 +20,10 @@ from myria.errors import (
     SchemaOutdated,
 )
 from myria.index import SEARCH_VERSION
-from myria.memory import pool_options
 from myria.planning.settings import PLANNER_VERSION
 from myria.store import schema
 from myria.store.database import Database
+from myria.store.options import pool_options
 from myria.verify import Report, verify
 from myria_cli import console
 from myria_cli.options import Options, command

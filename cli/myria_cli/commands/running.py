@@ -23,7 +23,8 @@ from rich.text import Text
 from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
-from myria.store.database import Database, PoolOptions
+from myria.store.database import Database
+from myria.store.options import build_options
 from myria.store.waiting import until_current
 from myria_builder import build as work_on
 from myria_cli import console, logs
@@ -234,7 +235,7 @@ myria serve --stdio
         logs.configure(settings.service, "builder")
         async with opened(options, settings) as place:
             if settings.migrate.wait_s:
-                async with Database(place.building, PoolOptions(size=1, pgbouncer=settings.postgres.pgbouncer)) as one:
+                async with Database(place.building, build_options(settings, size=1)) as one:
                     await until_current(one, settings.migrate.wait_s)
             outcome = await work_on(
                 settings, place.building, options.tenant, build, workers=workers or settings.builder.workers

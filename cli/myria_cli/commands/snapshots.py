@@ -10,10 +10,11 @@ import typer
 from rich.text import Text
 
 from myria import browse
-from myria.memory import Memory, pool_options
+from myria.memory import Memory
 from myria.store import schema
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection, Database
+from myria.store.options import pool_options
 from myria_cli import console
 from myria_cli.draw import Branches, Line, count, draw, span, topic_lines
 from myria_cli.options import Options, command

@@ -27,7 +27,11 @@ from myria.store.queries import sql
 logger = logging.getLogger(__name__)
 
 _LOCK_WAIT = "200ms"
-_GIVE_UP_AFTER_S = 30.0
+_LOCK_HELD = "2000ms"
+GIVE_UP_AFTER_S = 60.0
+"""Seconds for which the end of the log is asked for; it takes an instant unless something stands still."""
+
+_PAUSE_S = (0.02, 0.3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ async def start_build(database: Database, tenant: str, build_id: str, fingerprin
 
     Raises:
         BuildNotFound: no such build.
-        DeadlineExceeded: appends never left the log alone for an instant; the build is still queued.
+        LogBusy: appends never left the log alone for an instant; the build is still queued.
     """
     while True:
         build = await _build(database, tenant, build_id)
@@ -64,28 +68,41 @@ async def high_water_mark(database: Database, tenant: str) -> HighWaterMark:
 
     Owning the append lock means that no append of the tenant is in flight; the maximum is read in the next statement,
     whose snapshot sees every one of them. Appends queue behind the lock while it is waited for, so the wait is short
-    and repeated.
+    and repeated. A process that is stopped while it has the lock loses it (`TransactionBounds.idle`).
 
     Raises:
-        DeadlineExceeded: not within 30 seconds.
+        LogBusy: not within `GIVE_UP_AFTER_S`; the details name the backends that hold the lock.
     """
-    deadline = time.monotonic() + _GIVE_UP_AFTER_S
+    deadline = time.monotonic() + GIVE_UP_AFTER_S
     while True:
         try:
             async with database.write(tenant) as connection:
-                await connection.execute(sql("session.bound_lock_wait"), _LOCK_WAIT)
+                await connection.execute(sql("session.hold_briefly"), _LOCK_WAIT, _LOCK_HELD)
                 await connection.execute(sql("session.own_append_lock"), lock_key("append", tenant))
                 row = await connection.fetchrow(sql("builds.high_water_mark"), tenant)
-        except errors.DeadlineExceeded:
+        except errors.DeadlineExceeded as error:
             if time.monotonic() > deadline:
-                raise
-            await asyncio.sleep(random.uniform(0.02, 0.3))  # noqa: S311 - jitter
+                raise await _log_busy(database, tenant, GIVE_UP_AFTER_S) from error
+            await asyncio.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - jitter
             continue
         if row is None:
             raise errors.InternalError("the high-water mark gave no row")
         return HighWaterMark(
             cutoff=row["last_event_seq"] or 0, first_event_seq=row["first_event_seq"], tail_xid=row["tail_xid"]
         )
+
+
+async def _log_busy(database: Database, tenant: str, waited_s: float) -> errors.LogBusy:
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("session.lock_holders"), lock_key("append", tenant))
+    pids = [row["pid"] for row in rows]
+    holders = f"backends {', '.join(map(str, pids))} hold" if pids else "something held"
+    return errors.LogBusy(
+        f"appends did not leave the log alone for {waited_s:g} s: {holders} the tenant's append lock; end them with "
+        "pg_terminate_backend if they stand still, and build again",
+        waited_s=waited_s,
+        pids=pids,
+    )
 
 
 async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWaterMark, fingerprint: str) -> None:

@@ -23,12 +23,12 @@ from myria.building.model import Outcome, RunningBuild, Task
 from myria.building.shaping import LanguageModel, asked_model, unit_planner
 from myria.building.versions import fingerprint
 from myria.settings import Settings
-from myria.store.database import Database, PoolOptions
+from myria.store.database import Database
+from myria.store.options import build_options
 from myria.store.queries import sql
 
 logger = logging.getLogger(__name__)
 
-_STATEMENT_TIMEOUT_S = 600.0
 _OUTAGE_S = 300.0
 _IDLE_S = 0.2
 
@@ -41,15 +41,7 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
         DatabaseUnavailable: PostgreSQL was away for five minutes; the build waits for another process.
         MyriaError: this process cannot go on; the build waits for another one.
     """
-    options = PoolOptions(
-        size=4,
-        connect_timeout=settings.postgres.connect_timeout_s,
-        statement_timeout=_STATEMENT_TIMEOUT_S,
-        # A builder that stands still (a node cut off, a process stopped) loses its transaction as it loses its leases:
-        # others write the same rows or want its locks, and would wait for it.
-        idle_timeout=settings.builder.task_lease_s,
-        pgbouncer=settings.postgres.pgbouncer,
-    )
+    options = build_options(settings, size=4)
     away_since: float | None = None
     pause = 0.1
     async with Database(dsn, options) as database, asked_model(settings.llm) as model:
@@ -98,7 +90,17 @@ class _Worker:
 
     async def run(self) -> Outcome:
         """Do what is next until the build has ended."""
-        build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
+        try:
+            build = await start_build(self._database, self._tenant, self._build_id, fingerprint(self._planner))
+        except errors.LogBusy as error:
+            return await end_without_result(
+                self._database,
+                self._tenant,
+                self._build_id,
+                Outcome.FAILED,
+                error=error,
+                settings=self._settings.builder,
+            )
         if isinstance(build, Outcome):
             return build
         await tasks.drop_leases_of_the_dead(self._database, build, self._name)

@@ -6,10 +6,12 @@ Nothing here depends on session state, so PgBouncer in transaction mode may stan
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -47,19 +49,43 @@ def checked_tenant(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionBounds:
+    """What PostgreSQL itself allows one transaction, in seconds; it needs no client that still works.
+
+    A serving process that is stopped in the middle of an append holds the tenant's append lock, and a build waits for
+    it: until `idle`, when PostgreSQL ends the transaction.
+    """
+
+    statement: float = 30.0
+    """The longest statement."""
+    idle: float = 10.0
+    """The longest wait for the client between two statements."""
+    lock: float = 20.0
+    """The longest wait for one lock."""
+    total: float = 120.0
+    """The longest transaction (PostgreSQL 17 and newer)."""
+
+    def as_settings(self) -> tuple[str, str, str, str]:
+        """Return the values of statement_timeout, idle_in_transaction_session_timeout, lock_timeout and
+        transaction_timeout."""
+        statement, idle, lock, total = (
+            f"{max(1, round(seconds * 1000))}ms" for seconds in (self.statement, self.idle, self.lock, self.total)
+        )
+        return statement, idle, lock, total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOptions:
     """How to connect: sizes in connections, times in seconds.
 
-    `idle_timeout` is how long a transaction may wait for its client before PostgreSQL ends it; None leaves that to the
-    database. `pgbouncer` switches prepared statements off, which transaction pooling before PgBouncer 1.21 cannot
-    carry.
+    `acquire_timeout` is how long a caller waits for a connection of the pool. `pgbouncer` switches prepared statements
+    off, which transaction pooling before PgBouncer 1.21 cannot carry, and leaves sessions as they are.
     """
 
     size: int = 10
     connect_timeout: float = 5.0
     acquire_timeout: float = 10.0
-    statement_timeout: float = 30.0
-    idle_timeout: float | None = None
+    bounds: TransactionBounds = TransactionBounds()
     pgbouncer: bool = False
 
 
@@ -70,6 +96,10 @@ class Database:
         self.dsn = dsn
         self.options = options or PoolOptions()
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        bounds = self.options.bounds
+        self._bounds = bounds.as_settings()
+        # A read holds no lock, and may compute between two statements.
+        self._read_bounds = replace(bounds, idle=3 * bounds.idle).as_settings()
         self._opening = asyncio.Lock()
         self._wanted = 0
         self._waits = 0
@@ -132,41 +162,33 @@ class Database:
             self._wanted -= 1
 
     @asynccontextmanager
-    async def read(self, tenant: str) -> AsyncIterator[Connection]:
-        """Lend a connection inside one REPEATABLE READ, READ ONLY transaction of `tenant`."""
+    async def read(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:
+        """Lend a connection inside one REPEATABLE READ, READ ONLY transaction of `tenant`.
+
+        Args:
+            bounds: instead of the pool's, for work that is long on purpose.
+        """
+        settings = self._read_bounds if bounds is None else bounds.as_settings()
         async with (
             self.connection() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            await self._name_tenant(connection, tenant)
+            await connection.execute(sql("session.begin"), tenant, *settings)
             yield connection
 
     @asynccontextmanager
     async def write(self, tenant: str) -> AsyncIterator[Connection]:
         """Lend a connection inside one READ COMMITTED transaction of `tenant`."""
         async with self.connection() as connection, connection.transaction(isolation="read_committed"):
-            await self._name_tenant(connection, tenant)
+            await connection.execute(sql("session.begin"), tenant, *self._bounds)
             yield connection
 
     @asynccontextmanager
     async def append(self, tenant: str) -> AsyncIterator[Connection]:
         """As `write`, holding the tenant's append lock shared (trap 1)."""
         async with self.connection() as connection, connection.transaction(isolation="read_committed"):
-            await connection.execute(
-                sql("session.begin_append"), tenant, self._statement_timeout(), lock_key("append", tenant)
-            )
+            await connection.execute(sql("session.begin_append"), tenant, *self._bounds, lock_key("append", tenant))
             yield connection
-
-    async def _name_tenant(self, connection: Connection, tenant: str) -> None:
-        if self.options.idle_timeout is None:
-            await connection.execute(sql("session.name_tenant"), tenant, self._statement_timeout())
-        else:
-            idle = f"{int(self.options.idle_timeout * 1000)}ms"
-            statement = sql("session.name_tenant_and_bound_idling")
-            await connection.execute(statement, tenant, self._statement_timeout(), idle)
-
-    def _statement_timeout(self) -> str:
-        return f"{int(self.options.statement_timeout * 1000)}ms"
 
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:
@@ -179,16 +201,56 @@ class Database:
                         timeout=self.options.connect_timeout,
                         max_inactive_connection_lifetime=60.0,
                         statement_cache_size=0 if self.options.pgbouncer else 256,
-                        init=_exact_times,
+                        connection_class=_Connection,
+                        init=self._prepare,
                         reset=_no_session_state,
                     )
         return self._pool
+
+    async def _prepare(self, connection: Any) -> None:
+        """Make a new connection ready: exact times, and an end for what its client or its server leaves behind."""
+        connection.keep_alive()
+        await _exact_times(connection)
+        if self.options.pgbouncer:
+            return  # its sessions belong to everybody: each transaction is bounded by itself
+        await connection.execute(sql("session.bound_connection"), self._bounds[1], f"{_PEER_SILENT_S}s")
+        with suppress(asyncpg.InvalidParameterValueError):  # a platform that cannot tell
+            await connection.execute(sql("session.look_after_the_client"))
+
+
+class _Connection(asyncpg.Connection):
+    """A connection that notices a server whose host or network is gone, instead of waiting for its answer for ever."""
+
+    _transport: asyncio.Transport
+
+    def keep_alive(self) -> None:
+        """Have the kernel ask an idle peer whether it is there, and give up one that takes nothing."""
+        plain = self._transport.get_extra_info("socket")
+        if plain is None or plain.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        with socket.socket(fileno=os.dup(plain.fileno())) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEP_ALIVE.items():
+                if (number := getattr(socket, option, None)) is not None:
+                    sock.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+_PEER_SILENT_S = 30
+"""Seconds after which a peer that does not acknowledge what was sent, or takes nothing more, is given up."""
+
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": _PEER_SILENT_S * 1000}
 
 
 async def connect(dsn: str, *, timeout: float = 5.0, pgbouncer: bool = False) -> asyncpg.Connection[asyncpg.Record]:
     """Open one connection of its own (locks that outlive a transaction, migrations)."""
     with translated():
-        connection = await asyncpg.connect(dsn, timeout=timeout, statement_cache_size=0 if pgbouncer else 100)
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=timeout,
+            statement_cache_size=0 if pgbouncer else 100,
+            connection_class=_Connection,
+        )
+        connection.keep_alive()
         await _exact_times(connection)
         return connection
 

@@ -6,6 +6,9 @@ left behind on its connection to the server would be in the way of whoever gets 
 
 from __future__ import annotations
 
+import asyncio
+import random
+
 import asyncpg
 
 from myria import errors
@@ -15,6 +18,13 @@ from myria_migrations import PLANE_ROLES, Migration, migrations, roles_sql
 
 MINIMUM_SERVER_VERSION = 150000
 
+_IDLE = "60s"
+"""How long a migration may wait for its client: a `myria migrate` that is stopped must not keep its locks."""
+
+_LOCK_WAIT = "5s"
+_LOCK_ATTEMPTS = 12
+_LOCK_PAUSE_S = (0.5, 2.0)
+
 
 async def migrate(dsn: str) -> list[str]:
     """Apply every missing migration under one lock, each in a transaction of its own; return their names.
@@ -22,27 +32,49 @@ async def migrate(dsn: str) -> list[str]:
     Raises:
         SchemaTooNew: the database knows migrations that this program does not.
         ConfigurationError: PostgreSQL is older than 15, or an applied migration has other content.
+        DeadlineExceeded: a table was in use at every attempt; call again.
     """
     connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
             await _check_server(connection)
             done: list[str] = []
+            refused = 0
             while True:
-                async with connection.transaction():
-                    await connection.execute(sql("schema.own_migration_lock"))
-                    if not await connection.fetchval(sql("schema.present")):
-                        await connection.execute(sql("schema.create_register"))
-                        await connection.execute(sql("schema.create_register_table"))
-                    missing = await _missing(connection)
-                    if not missing:
-                        return done
-                    step = missing[0]
-                    await connection.execute(step.sql)
-                    await connection.execute(sql("schema.register"), step.version, step.name, step.checksum)
-                    done.append(f"{step.version:04d}_{step.name}")
+                try:
+                    step = await _next_step(connection)
+                except asyncpg.LockNotAvailableError:
+                    refused += 1
+                    if refused >= _LOCK_ATTEMPTS:
+                        raise
+                    await asyncio.sleep(random.uniform(*_LOCK_PAUSE_S))  # noqa: S311 - jitter
+                    continue
+                if step is None:
+                    return done
+                done.append(f"{step.version:04d}_{step.name}")
     finally:
         await connection.close()
+
+
+async def _next_step(connection: Connection) -> Migration | None:
+    """Apply the next missing migration and return it; None when there is none.
+
+    It waits for whoever else migrates, and only briefly for a table: everybody else would wait behind it.
+    """
+    async with connection.transaction():
+        await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
+        await connection.execute(sql("schema.own_migration_lock"))
+        await connection.execute(sql("session.hold_briefly"), _LOCK_WAIT, _IDLE)
+        if not await connection.fetchval(sql("schema.present")):
+            await connection.execute(sql("schema.create_register"))
+            await connection.execute(sql("schema.create_register_table"))
+        missing = await _missing(connection)
+        if not missing:
+            return None
+        step = missing[0]
+        await connection.execute(step.sql)
+        await connection.execute(sql("schema.register"), step.version, step.name, step.checksum)
+        return step
 
 
 async def pending(dsn: str) -> list[str]:
@@ -74,6 +106,7 @@ async def adopt(dsn: str) -> int | None:
     try:
         with translated():
             async with connection.transaction():
+                await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
                 await connection.execute(sql("schema.own_migration_lock"))
                 await connection.execute(sql("session.name_tenant"), ALL_TENANTS, "0")
                 if not await connection.fetchval(sql("schema.has_foreign_transactions")):
@@ -108,6 +141,7 @@ async def grant(dsn: str) -> None:
                     missing=missing,
                 )
             async with connection.transaction():
+                await connection.execute(sql("session.hold_briefly"), "0", _IDLE)
                 await connection.execute(sql("schema.own_migration_lock"))
                 await connection.execute(roles_sql())
     finally:

@@ -2,22 +2,49 @@
 -- Names the tenant of this transaction for row-level security, and bounds its statements.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true);
 
--- name: name_tenant_and_bound_idling
--- As name_tenant; a client that stops in the middle of the transaction loses it, with every lock and row it holds.
+-- name: begin
+-- Names the tenant of this transaction, and bounds it: each of its statements, its waiting for its client, its
+-- waiting for a lock, and (from PostgreSQL 17 on) all of it. A client that stops in the middle loses the transaction,
+-- with every lock and row it holds.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
-       set_config('idle_in_transaction_session_timeout', $3, true);
+       set_config('idle_in_transaction_session_timeout', $3, true), set_config('lock_timeout', $4, true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', $5, true) END;
 
 -- name: begin_append
--- As name_tenant, and takes the lock that every append holds before it allocates sequence numbers (trap 1).
+-- As begin, and takes the lock that every append holds before it allocates sequence numbers (trap 1).
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
-       pg_advisory_xact_lock_shared($3::bigint);
+       set_config('idle_in_transaction_session_timeout', $3, true), set_config('lock_timeout', $4, true),
+       CASE WHEN current_setting('server_version_num')::int >= 170000
+            THEN set_config('transaction_timeout', $5, true) END,
+       pg_advisory_xact_lock_shared($6::bigint);
+
+-- name: bound_connection
+-- For a connection that is nobody else's: PostgreSQL ends what it does when its client is gone or does not take an
+-- answer, and a transaction that was begun and never named its tenant.
+SELECT set_config('idle_in_transaction_session_timeout', $1, false),
+       set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', $2, false);
+
+-- name: look_after_the_client
+-- Where the server's platform can tell, a statement ends soon after its client is gone.
+SELECT set_config('client_connection_check_interval', '5s', false);
 
 -- name: own_append_lock
 -- Taken by a build for the instant in which it reads its cutoff: no append of the tenant is in flight.
 SELECT pg_advisory_xact_lock($1::bigint);
 
--- name: bound_lock_wait
-SELECT set_config('lock_timeout', $1, true);
+-- name: hold_briefly
+-- For a lock for which others wait at once: how long to wait for it, and for the client that has it.
+SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true);
+
+-- name: lock_holders
+-- The backends that hold an advisory lock of a 64-bit key, in any mode.
+SELECT DISTINCT pid FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (classid::bigint << 32 | objid::bigint) = $1::bigint
+ORDER BY pid;
 
 -- name: own_publish_lock
 -- Publishes, rollbacks and aborts of a tenant are serialised by it.
