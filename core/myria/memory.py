@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from myria import errors
@@ -28,8 +28,10 @@ class Memory:
     def __init__(self, dsn: str, settings: Settings, *, on_commit: Callable[[int], None] | None = None) -> None:
         self.settings = settings
         self.database = Database(dsn, pool_options(settings))
+        # Readers cannot take these: a slow question must not make appends wait.
+        self.appending = Database(dsn, pool_options(settings, size=settings.postgres.append_pool_size))
         self.ingest = Ingest(
-            self.database,
+            self.appending,
             events_per_commit=settings.ingest.group_commit_events,
             writers=settings.ingest.group_commit_writers,
             deadline=settings.mcp.append_deadline_s,
@@ -50,6 +52,12 @@ class Memory:
         await self.ingest.close()
         await self.retrieval.close()
         await self.database.close()
+        await self.appending.close()
+
+    @property
+    def pools(self) -> Mapping[str, Database]:
+        """The pools of this process by what they are for."""
+        return {"reads": self.database, "appends": self.appending}
 
     async def ready(self) -> None:
         """Return when the database answers and has this program's schema.
@@ -57,7 +65,7 @@ class Memory:
         Raises:
             DatabaseUnavailable, SchemaOutdated, SchemaTooNew, ConfigurationError.
         """
-        await schema.check(self.database)
+        await schema.check(self.appending)
         self._schema_checked = True
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:

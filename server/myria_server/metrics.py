@@ -52,7 +52,7 @@ class ServerMetrics:
         self.in_flight = 0
         self.beside: Callable[[], Awaitable[bytes]] | None = None
         self._caches: dict[str, Callable[[], Mapping[str, int]]] = {}
-        self._pool: Callable[[], Mapping[str, int]] | None = None
+        self._pools: dict[str, Callable[[], Mapping[str, int]]] = {}
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
@@ -82,9 +82,9 @@ class ServerMetrics:
         """Export a cache: `read` returns its `bytes`, and `hits` and `misses` since the start."""
         self._caches[name] = read
 
-    def watch_pool(self, read: Callable[[], Mapping[str, int]]) -> None:
-        """Export the database pool: `read` returns its `used`, `idle`, `limit` and `waits`."""
-        self._pool = read
+    def watch_pool(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
+        """Export a database pool: `read` returns its `used`, `idle`, `limit` and `waits`."""
+        self._pools[name] = read
 
     async def text(self, readiness: Readiness) -> bytes:
         """Return the exposition, after asking the database whether it is there, if nobody has lately."""
@@ -112,11 +112,14 @@ class ServerMetrics:
         yield histogram("myria_append_batch_events", {(): self.commits})
         yield counter("myria_answers_degraded_total", self.degraded)
         yield from self._cache_families()
-        if self._pool is not None:
-            pool = self._pool()
-            yield gauge("myria_pool_connections", {(state,): pool[state] for state in ("idle", "used")})
-            yield gauge("myria_pool_limit", pool["limit"])
-            yield counter("myria_pool_waits_total", {(): pool["waits"]})
+        if self._pools:
+            pools = {name: read() for name, read in self._pools.items()}
+            yield gauge(
+                "myria_pool_connections",
+                {(name, state): pool[state] for name, pool in pools.items() for state in ("idle", "used")},
+            )
+            yield gauge("myria_pool_limit", {(name,): pool["limit"] for name, pool in pools.items()})
+            yield counter("myria_pool_waits_total", {(name,): pool["waits"] for name, pool in pools.items()})
 
     def _cache_families(self) -> Iterator[Metric]:
         seen = {name: read() for name, read in sorted(self._caches.items())}

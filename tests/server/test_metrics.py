@@ -64,7 +64,8 @@ async def test_what_a_serving_process_tells(memory: Memory, settings: Settings) 
     """Itself, every family of its plane and nothing about memory or builds, which would be told as often as it runs."""
     metrics = ServerMetrics()
     metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
-    metrics.watch_pool(memory.database.figures)
+    for name, pool in memory.pools.items():
+        metrics.watch_pool(name, pool.figures)
     metrics.refused("batch")
     async with serving(memory, settings, metrics=metrics) as served:
         await served.call("query_event_nodes", {"participants": ["a"]})
@@ -75,9 +76,10 @@ async def test_what_a_serving_process_tells(memory: Memory, settings: Settings) 
     }
     assert seen["myria_database_up"] == 1
     assert seen["myria_ready"] == 1
-    assert seen["myria_pool_limit"] == settings.postgres.pool_size
-    assert seen["myria_pool_connections", "state=idle"] >= 1
-    assert seen["myria_pool_connections", "state=used"] == 0
+    assert seen["myria_pool_limit", "pool=reads"] == settings.postgres.pool_size
+    assert seen["myria_pool_limit", "pool=appends"] == settings.postgres.append_pool_size
+    assert seen["myria_pool_connections", "pool=reads", "state=idle"] >= 1
+    assert seen["myria_pool_connections", "pool=reads", "state=used"] == 0
     assert seen["myria_requests_total", "outcome=ok", "tool=rollback"] == 0
     assert seen["myria_answers_degraded_total", "reason=other", "tool=query_references"] == 0
 
@@ -87,8 +89,9 @@ async def test_waits_for_a_connection_are_counted(database: Database) -> None:
     settings = replace(Settings(), postgres=PostgresSettings(pool_size=1))
     async with Memory(database.server_dsn, settings) as memory:
         async with memory.database.connection():
-            other = asyncio.create_task(memory.ready())
-            await asyncio.sleep(0.05)
+            other = asyncio.create_task(memory.get_active_snapshot("default"))
+            while not memory.database.figures()["waits"]:
+                await asyncio.sleep(0.01)
             assert memory.database.figures() == {"used": 1, "idle": 0, "limit": 1, "waits": 1}
         await other
         assert memory.database.figures() == {"used": 0, "idle": 1, "limit": 1, "waits": 1}

@@ -182,7 +182,8 @@ myria serve --stdio
             metrics = ServerMetrics()
             memory = await stack.enter_async_context(Memory(place.serving, settings, on_commit=metrics.commit_done))
             metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
-            metrics.watch_pool(memory.database.figures)
+            for name, pool in memory.pools.items():
+                metrics.watch_pool(name, pool.figures)
             if sock is None:
                 await serve_stdio(memory, settings, tenant=options.tenant)
                 return

@@ -66,9 +66,15 @@ METRICS: tuple[Described, ...] = (
     ),
     _gauge("serving", "myria_cache_bytes", "Bytes held by a cache", "cache"),
     _counter("serving", "myria_cache_lookups_total", "Cache look-ups; result is hit or miss", "cache", "result"),
-    _gauge("serving", "myria_pool_connections", "Connections of the database pool; state is idle or used", "state"),
-    _gauge("serving", "myria_pool_limit", "Most connections the pool may hold (postgres.pool_size)"),
-    _counter("serving", "myria_pool_waits_total", "Times a connection was wanted while all were in use"),
+    _gauge(
+        "serving",
+        "myria_pool_connections",
+        "Connections of a database pool; pool is reads or appends, state idle or used",
+        "pool",
+        "state",
+    ),
+    _gauge("serving", "myria_pool_limit", "Most connections a pool may hold", "pool"),
+    _counter("serving", "myria_pool_waits_total", "Times a connection was wanted while all were in use", "pool"),
     _gauge("serving", "myria_ready", "1 while /readyz says yes; 0 when it drains, or the database is away or outdated"),
     _gauge("memory", "myria_tenants", "Tenants"),
     _gauge(
