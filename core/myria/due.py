@@ -28,7 +28,11 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestBuild:
-    """The tenant's newest build; `transient` says of a failed one that nothing suggests its events are to blame."""
+    """The tenant's newest build; `transient` says of a failed one that nothing suggests its events are to blame.
+
+    `ended_s`: seconds since it ended, None while it has not. `took_s`: for how long it ran, 0 for one that somebody
+    asked for: what people do does not slow the triggers down.
+    """
 
     build_id: str
     status: str
@@ -36,6 +40,8 @@ class NewestBuild:
     transient: bool
     created_at: datetime
     finished_at: datetime | None
+    ended_s: float | None
+    took_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,8 @@ class TriggerState:
                 transient=bool(row["newest_transient"]),
                 created_at=row["newest_created_at"],
                 finished_at=row["newest_finished_at"],
+                ended_s=row["newest_ended_s"],
+                took_s=row["newest_took_s"],
             )
         return cls(
             cutoff=row["cutoff"],
@@ -106,13 +114,26 @@ class Tail:
     """The events past `TriggerState.counts_past` that count.
 
     `reaches_threshold`: there are at least `builder.max_unindexed_events`. `quiet_s`: for how long the last one has
-    been the last.
+    been the last. `is_long`: there are at least `builder.long_tail_events`. `outgrows_tree`: there are at least as many
+    as are in topics.
     """
 
     last_event_seq: int
     last_ingested_at: datetime
     quiet_s: float
     reaches_threshold: bool
+    is_long: bool = False
+    outgrows_tree: bool = False
+
+
+def rest_s(state: TriggerState, *, time_share: float, min_interval_s: float) -> float:
+    """Return for how many seconds builds of the tenant rest from now: as long as the last one's cost asks for."""
+    newest = state.newest
+    if newest is None or newest.ended_s is None or newest.ended_s < 0:
+        # A clock that stepped back behind the end of the build keeps nobody waiting.
+        return 0.0
+    rest = max(newest.took_s * (1 / time_share - 1), min_interval_s)
+    return max(0.0, rest - newest.ended_s)
 
 
 def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Due | float | None:
@@ -127,16 +148,23 @@ def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Du
     moved_at = to_microseconds(state.moved_at) if state.moved_at is not None else 0
     # The same for every loop that looks now, and another one once a build has ended or the pointer has moved.
     situation = f"{moved_at}:{state.newest.build_id if state.newest is not None else ''}"
-    if tail.reaches_threshold:
+    time_share = settings.long_tail_time_share if tail.is_long else settings.time_share
+    cost_s = rest_s(state, time_share=time_share, min_interval_s=0.0)
+    threshold_s = rest_s(
+        state, time_share=time_share, min_interval_s=0.0 if tail.outgrows_tree else settings.min_interval_s
+    )
+    if tail.reaches_threshold and not threshold_s:
         return Due(
             trigger="tail_threshold",
             cause_key=f"tail_threshold:{situation}:{state.counts_past}",
             reason=f"{settings.max_unindexed_events} events past the last build",
         )
-    if not settings.inactivity_timeout_s:
-        return None
-    if tail.quiet_s < settings.inactivity_timeout_s:
-        return settings.inactivity_timeout_s - tail.quiet_s
+    waits = [threshold_s] if tail.reaches_threshold else []
+    if settings.inactivity_timeout_s:
+        quiet_s = max(settings.inactivity_timeout_s - tail.quiet_s, cost_s)
+        waits.append(quiet_s)
+    if not waits or min(waits) > 0:
+        return min(waits, default=None)
     return Due(
         trigger="inactivity",
         cause_key=f"inactivity:{situation}:{tail.last_event_seq}",

@@ -165,6 +165,20 @@ class BuilderSettings(Section):
     max_unindexed_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 100
     """Events past the active cutoff (internal ones not counted) that start a build; 0 switches this trigger
     off."""
+    min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """Shortest time between the end of a tenant's build and a build because of max_unindexed_events, in seconds: what
+    comes meanwhile is built together, and searched in the fresh tail until then. It does not hold while the tail is as
+    long as all that is in topics, so that a young memory gets its topics soon, nor for a quiet moment, which
+    inactivity_timeout_s spaces."""
+    time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.1
+    """Largest share of the time for which a tenant's automatic builds may run: after one that took 10 s the next
+    begins 90 s after its end, or later. 1 lets them follow each other."""
+    long_tail_events: Annotated[int, Field(ge=1, le=1_000_000_000)] = 50_000
+    """Events past the active cutoff from which long_tail_time_share holds instead: the first question of a process to
+    which all of them are visible analyses them, which takes about 40 microseconds for each, so 2 s."""
+    long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
+    """Largest share of the time for builds while the tail is that long; enough for some 250 events a second and core.
+    A tail that grows even so wants more builders (`builder.workers`, `operator.default_parallelism`)."""
     auto_publish: bool = True
     """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
     allow_manual_trigger: bool = True
@@ -186,7 +200,13 @@ class BuilderSettings(Section):
     two."""
 
     def rules(self) -> None:
-        """The backoff's base must not exceed its maximum."""
+        """The backoff's base must not exceed its maximum, and a long tail must not slow builds down."""
+        if self.time_share > self.long_tail_time_share:
+            raise ConfigurationError(
+                f"builder.time_share ({self.time_share}) exceeds builder.long_tail_time_share "
+                f"({self.long_tail_time_share}); raise the second, or lower the first.",
+                field="builder.time_share",
+            )
         if self.backoff_base_s > self.backoff_max_s:
             raise ConfigurationError(
                 f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s ({self.backoff_max_s}).",

@@ -26,7 +26,7 @@ from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import end_without_result, free_numbers
 from myria.building.model import Outcome
 from myria.building.queue import take_up
-from myria.due import Due, Tail, TriggerState, due
+from myria.due import Due, Tail, TriggerState, due, rest_s
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
@@ -182,9 +182,10 @@ class ControlLoop:
         """Return the automatic cause for which a tenant is due now; note when to look again if it is not yet.
 
         Of the tail only events are counted that no build has tried (`TriggerState.counts_past`), and none while
-        automatic builds are paused, or are backing off after a failure.
+        automatic builds are paused, back off after a failure, or rest after a build (`rest_s`).
         """
-        threshold = self._settings.builder.max_unindexed_events
+        builder = self._settings.builder
+        threshold = builder.max_unindexed_events
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("triggers.state"), tenant)
             if row is None or row["paused"]:
@@ -194,7 +195,17 @@ class ControlLoop:
             state = TriggerState.from_row(row)
             base = state.counts_past
             last = await connection.fetchrow(sql("triggers.last_tail_event"), tenant, base)
-            is_long = bool(threshold) and await connection.fetchval(sql("triggers.reaches"), tenant, base, threshold)
+            reaches = bool(threshold) and await connection.fetchval(sql("triggers.reaches"), tenant, base, threshold)
+            is_long = outgrows = False
+            # Counting costs as much as the tail is long, so it is done only where it decides something.
+            if last is not None and rest_s(state, time_share=builder.time_share, min_interval_s=0.0):
+                is_long = last["event_seq"] - base >= builder.long_tail_events and await connection.fetchval(
+                    sql("triggers.reaches"), tenant, base, builder.long_tail_events
+                )
+            elif reaches and rest_s(state, time_share=builder.time_share, min_interval_s=builder.min_interval_s):
+                outgrows = await connection.fetchval(
+                    sql("triggers.outgrows"), tenant, state.cutoff, builder.long_tail_events
+                )
         tail = None
         if last is None:
             self._quiet.pop(tenant, None)
@@ -203,9 +214,11 @@ class ControlLoop:
                 last_event_seq=last["event_seq"],
                 last_ingested_at=last["ingested_at"],
                 quiet_s=self._quiet_for(tenant, last),
-                reaches_threshold=is_long,
+                reaches_threshold=reaches,
+                is_long=is_long,
+                outgrows_tree=outgrows,
             )
-        answer = due(state, tail, self._settings.builder)
+        answer = due(state, tail, builder)
         if isinstance(answer, Due) or answer is None:
             return answer
         self._look_again(tenant, answer)

@@ -35,6 +35,9 @@ async def _up(spawn: Spawner, dsn: str, port: int) -> AsyncIterator[Spawned]:
             "MYRIA_POSTGRES_PGBOUNCER": "true",
             "MYRIA_BUILDER_MAX_UNINDEXED_EVENTS": "60",
             "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "1",
+            "MYRIA_BUILDER_MIN_INTERVAL_S": "0",
+            "MYRIA_BUILDER_TIME_SHARE": "1",
+            "MYRIA_BUILDER_LONG_TAIL_TIME_SHARE": "1",
         },
     )
     await asyncio.to_thread(up.wait_for, r'"url"', 180)

@@ -203,7 +203,15 @@ async def test_after_a_rollback_the_tail_holds_what_was_covered(memory: Memory, 
 async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory, database: Database) -> None:
     """Triggers that are due a hundred times over start no build while a rollback pauses them; then they do (trap 9)."""
     settings = replace(
-        Settings(), builder=BuilderSettings(max_unindexed_events=1, inactivity_timeout_s=0.05, poll_s=0.05)
+        Settings(),
+        builder=BuilderSettings(
+            max_unindexed_events=1,
+            inactivity_timeout_s=0.05,
+            poll_s=0.05,
+            min_interval_s=0,
+            time_share=1,
+            long_tail_time_share=1,
+        ),
     )
     launched: list[str] = []
 

@@ -36,7 +36,13 @@ async def test_the_service_comes_back_by_itself_with_everything(new_dir: Path, s
     data_dir = new_dir
     up = spawn.python(
         *("-m", "myria_cli.main", "up", "--json", "--port", str(port), "--data-dir", data_dir),
-        env={"MYRIA_BUILDER_MAX_UNINDEXED_EVENTS": "30", "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "1"},
+        env={
+            "MYRIA_BUILDER_MAX_UNINDEXED_EVENTS": "30",
+            "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "1",
+            "MYRIA_BUILDER_MIN_INTERVAL_S": "0",
+            "MYRIA_BUILDER_TIME_SHARE": "1",
+            "MYRIA_BUILDER_LONG_TAIL_TIME_SHARE": "1",
+        },
     )
     await asyncio.to_thread(up.wait_for, r'"url"', 120)
     ledger = Ledger()

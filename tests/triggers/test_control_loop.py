@@ -25,6 +25,9 @@ QUICK: dict[str, Any] = {
     "poll_s": 0.1,
     "backoff_base_s": 0.5,
     "backoff_max_s": 1.0,
+    "min_interval_s": 0.0,
+    "time_share": 1.0,
+    "long_tail_time_share": 1.0,
 }
 
 

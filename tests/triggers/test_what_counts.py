@@ -22,7 +22,15 @@ from tests.support import builds
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
 
-SETTINGS = builds.settings(builder={"inactivity_timeout_s": 30.0, "max_unindexed_events": 10})
+SETTINGS = builds.settings(
+    builder={
+        "inactivity_timeout_s": 30.0,
+        "max_unindexed_events": 10,
+        "min_interval_s": 0.0,
+        "time_share": 1.0,
+        "long_tail_time_share": 1.0,
+    }
+)
 
 
 async def never(_: str, __: str) -> int:

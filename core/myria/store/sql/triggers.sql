@@ -7,6 +7,17 @@ SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 
 SELECT count(*) >= $3 FROM (
     SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal LIMIT $3) few;
 
+-- name: outgrows
+-- Whether at least as many events that count lie past a number as up to it; both are counted up to $3.
+WITH tail AS (
+    SELECT count(*) AS events FROM (
+        SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal LIMIT $3) few
+)
+SELECT (SELECT events FROM tail) >= (
+    SELECT count(*) FROM (
+        SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq <= $2 AND NOT e.internal
+        LIMIT (SELECT events + 1 FROM tail)) few);
+
 -- name: last_tail_event
 -- The last event past a number that counts, and for how many seconds of the database's clock it has been the last.
 SELECT e.event_seq, e.ingested_at, extract(epoch FROM clock_timestamp() - e.ingested_at)::double precision AS quiet_s
@@ -52,12 +63,16 @@ SELECT coalesce(s.cutoff, 0) AS cutoff, a.moved_at,
        extract(epoch FROM t.retry_at - clock_timestamp())::double precision AS retry_in_s,
        newest.build_id AS newest_build_id, newest.status AS newest_status, newest.cutoff AS newest_cutoff,
        newest.created_at AS newest_created_at,
-       newest.finished_at AS newest_finished_at, newest.transient AS newest_transient
+       newest.finished_at AS newest_finished_at, newest.transient AS newest_transient,
+       extract(epoch FROM clock_timestamp() - newest.finished_at)::double precision AS newest_ended_s,
+       CASE WHEN newest.trigger = 'manual' THEN 0
+            ELSE coalesce(extract(epoch FROM newest.finished_at - newest.started_at)::double precision, 0)
+       END AS newest_took_s
 FROM (SELECT) AS one
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
 LEFT JOIN LATERAL (
-    SELECT b.build_id, b.status, b.cutoff, b.created_at, b.finished_at,
+    SELECT b.build_id, b.status, b.trigger, b.cutoff, b.created_at, b.started_at, b.finished_at,
            coalesce((b.error#>>'{details,transient}')::boolean, false) AS transient
     FROM myria.builds b WHERE b.tenant_id = $1 ORDER BY b.created_at DESC LIMIT 1) newest ON true;
