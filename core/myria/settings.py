@@ -337,6 +337,9 @@ class OperatorSettings(Section):
     """Pods per build where the resource does not say; never more than there are changed scopes."""
     deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600
     """Time after which a build's Job is stopped where the resource does not say, in whole seconds."""
+    pod_start_timeout_s: Annotated[int, Field(ge=1, le=604_800)] = 600
+    """Time after which a build is given up whose pods are refused (quota, priority class, admission) or cannot start
+    (image, scheduling, a missing Secret), in whole seconds: the tenant's next build has its turn then."""
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = 6
     """Failed pods to put up with per build where the resource does not say."""
     job_ttl_s: Annotated[int, Field(ge=0, le=2_592_000)] = 3600

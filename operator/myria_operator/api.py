@@ -153,6 +153,14 @@ class Api:
         """Return the pods of a Job."""
         return await self._all("pods", f"{self._core}/pods", {"labelSelector": f"job-name={job}"})
 
+    async def refused_pods(self, job: str, uid: str) -> list[Json]:
+        """Return the Events by which the Job controller tells that pods of a Job were refused."""
+        about = {"kind": "Job", "name": job, "uid": uid}
+        selector = ",".join(f"involvedObject.{field}={value}" for field, value in about.items())
+        return await self._all(
+            "events", f"{self._core}/events", {"fieldSelector": f"{selector},reason=FailedCreate,type=Warning"}
+        )
+
     async def make_event(self, manifest: Json) -> None:
         """Make a Kubernetes Event; one of its name that is there already will do."""
         try:

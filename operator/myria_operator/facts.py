@@ -105,7 +105,10 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A Job; `failed_reason` and `failed_message` are those of its condition Failed."""
+    """A Job; `failed_reason` and `failed_message` are those of its condition Failed.
+
+    `had_pods`: it has or had pods that the Job controller counted.
+    """
 
     name: str
     uid: str
@@ -113,6 +116,7 @@ class Job:
     active: int
     complete: bool
     failed: bool
+    had_pods: bool = True
     failed_reason: str = ""
     failed_message: str = ""
     suspend: bool = False
@@ -144,6 +148,7 @@ class Job:
             active=status.get("active", 0),
             complete="Complete" in ended,
             failed=failed is not None,
+            had_pods=any(status.get(count) for count in ("active", "succeeded", "failed")),
             failed_reason=(failed or {}).get("reason", ""),
             failed_message=(failed or {}).get("message", ""),
             suspend=bool(spec.get("suspend")),
@@ -157,7 +162,8 @@ class Job:
 class Situation:
     """What the database says about a resource beside its build (`rebuilds.situation`).
 
-    `ahead`: unfinished builds of the installation that come before this one's.
+    `unfinished_resource`: whose the tenant's unfinished build is, None where nobody's. `ahead`: unfinished builds of
+    the installation that come before this one's; `ahead_names`: whose the first of them are.
     """
 
     tenant_known: bool
@@ -167,7 +173,9 @@ class Situation:
     build_tenant: str | None = None
     build_id: str | None = None
     unfinished_build_id: str | None = None
+    unfinished_resource: str | None = None
     ahead: int = 0
+    ahead_names: tuple[str, ...] = ()
     paused: bool = False
     moved_from: str | None = None
     moved_to: str | None = None
@@ -186,7 +194,9 @@ class Situation:
             build_tenant=row["build_tenant_id"],
             build_id=row["build_id"],
             unfinished_build_id=row["unfinished_build_id"],
+            unfinished_resource=row["unfinished_resource"],
             ahead=row["ahead"],
+            ahead_names=tuple(row["ahead_names"] or ()),
             paused=bool(row["paused"]),
             moved_from=row["moved_from"],
             moved_to=row["moved_to"],

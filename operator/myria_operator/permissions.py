@@ -17,7 +17,7 @@ NEEDED: Final = (
     (GROUP, "myriarebuilds/status", "patch"),
     *(("batch", "jobs", verb) for verb in ("get", "list", "watch", "create", "patch", "delete")),
     ("", "pods", "list"),
-    ("", "events", "create"),
+    *(("", "events", verb) for verb in ("list", "create")),
 )
 """(API group, resource, verb) of everything the operator does; its Role grants these and little else."""
 

@@ -31,7 +31,9 @@ SUSPEND_REQUESTED: Final = "SuspendRequested"
 STARTING: Final = "Starting"
 """Its Job exists, and the operator has not seen a pod at work on the build yet."""
 POD_NOT_STARTING: Final = "PodNotStarting"
-"""A pod of its Job cannot start (image pull, scheduling, a missing Secret); the message says which."""
+"""A pod of its Job cannot start (image pull, scheduling, a missing Secret); also why such a build was given up."""
+PODS_REFUSED: Final = "PodsRefused"
+"""The API server refuses the pods of its Job (quota, priority class, admission); also why such a build was given up."""
 BUILDING: Final = "Building"
 """A pod works on its build."""
 ABORTING: Final = "Aborting"
@@ -85,7 +87,7 @@ JOB_CONFLICT: Final = "JobConflict"
 JOB_REFUSED: Final = "JobRefused"
 """The API server refused the Job (quota, admission, an invalid pod template); the message has its answer."""
 
-TRANSIENT: Final = frozenset({WORKER_LOST, JOB_CONFLICT, JOB_REFUSED})
+TRANSIENT: Final = frozenset({WORKER_LOST, JOB_CONFLICT, JOB_REFUSED, PODS_REFUSED, POD_NOT_STARTING})
 """Ends of a build that say nothing about its events: an automatic build tries the same events again, later each time.
 
 Pods that fail again and again, or never end, may be killed by what they compile; then it takes new events."""

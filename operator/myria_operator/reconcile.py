@@ -31,6 +31,8 @@ _CONFLICTS: Final = 3
 """Conflicts of one resource in a row that are no news; more of them are waited out."""
 _CHECK_AGAIN_S: Final = 10.0
 """Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
+_NO_POD_S: Final = 1.0
+"""The same while a Job has no pod, and at least that long while a build is about to be given up."""
 _DEFINITION_S: Final = 30.0
 """Seconds after which a field that the installed definition did not know is tried again."""
 _UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
@@ -189,7 +191,7 @@ class Reconciler:
         if rebuild.rollback_to is not None and situation.moved_to is None and situation.tenant_known:
             target = await self._ledger.target(rebuild, situation)
         pod_problem = None
-        waits = rebuild.condition(reasons.SUCCEEDED).get("reason") in {reasons.STARTING, reasons.POD_NOT_STARTING}
+        waits = rebuild.condition(reasons.SUCCEEDED).get("reason") in _WITHOUT_POD
         if waits and job is not None and not job.finished and build is not None and not build.alive:
             pod_problem = await self._pod_problem(job)
         return View(
@@ -200,6 +202,7 @@ class Reconciler:
             build=build,
             target=target,
             pod_problem=pod_problem,
+            pod_start_timeout_s=self._settings.pod_start_timeout_s,
             max_builds=self._settings.max_builds,
             is_surplus=is_surplus,
         )
@@ -301,8 +304,8 @@ class Reconciler:
             await ledger.give_up(rebuild)
         elif step.do is Do.TAKE_UP:
             await ledger.take_up(rebuild.tenant)
-            _, build = await ledger.look(rebuild)
-            if build is None:  # another one's turn: its build will end
+            situation, build = await ledger.look(rebuild)
+            if build is None and situation.unfinished_build_id is None:  # automatic builds pause
                 return _CHECK_AGAIN_S
         elif step.do is Do.ROLL_BACK and view.target is not None and view.target.snapshot_id is not None:
             await ledger.roll_back(rebuild, view.target.snapshot_id)
@@ -316,6 +319,9 @@ class Reconciler:
             await ledger.note_job(build, job.uid)
         elif step.do is Do.CHANGE_JOB and job is not None:
             await self._change_job(view, job)
+        elif step.do is Do.STOP_JOB and job is not None and not job.had_pods:
+            # There are no logs to keep, and where pods are refused no deadline ever ends it.
+            await self._api.delete_job(job.name, job.uid)
         elif step.do is Do.STOP_JOB and job is not None:
             await self._api.stop_job(job.name, STOP_DEADLINE_S)
         elif step.do is Do.END_BUILD:
@@ -397,16 +403,20 @@ class Reconciler:
         if found is not None and Job.from_object(found).owner_uid == uid:
             await self._api.delete_job(found["metadata"]["name"], found["metadata"]["uid"])
 
-    async def _pod_problem(self, job: Job) -> str | None:
-        """Return why a pod of a Job does not start, in words of the kubelet or the scheduler."""
+    async def _pod_problem(self, job: Job) -> tuple[str, str] | None:
+        """Return why no pod of a Job works, in words of the kubelet, the scheduler or the API server's admission."""
         try:
             pods = await self._api.pods(job.name)
+            for pod in pods:
+                if problem := pod_problem(pod):
+                    return reasons.POD_NOT_STARTING, f"pod {pod['metadata']['name']}: {problem}"
+            if any((pod.get("status") or {}).get("phase") in _LIVING for pod in pods):
+                return None
+            refusals = await self._api.refused_pods(job.name, job.uid)
         except ClusterRefused:
             return None  # a courtesy; the start's review names the missing right
-        for pod in pods:
-            if problem := pod_problem(pod):
-                return f"pod {pod['metadata']['name']}: {problem}"
-        return None
+        problem = refused_pods(refusals, since=max((pod["metadata"]["creationTimestamp"] for pod in pods), default=""))
+        return (reasons.PODS_REFUSED, problem) if problem is not None else None
 
     async def _tell(self, rebuild: Rebuild, one: status.Condition) -> None:
         """Make a Kubernetes Event of a transition, once; that it is refused stops nothing."""
@@ -442,8 +452,20 @@ class Reconciler:
 _MORE: Final = -1.0
 """Returned by a part of a reconciliation: read everything anew, there may be more to do."""
 
+_LIVING: Final = frozenset({"Pending", "Running", "Unknown"})
+"""Phases of pods that may still work."""
+
+_WITHOUT_POD: Final = frozenset({reasons.STARTING, reasons.POD_NOT_STARTING, reasons.PODS_REFUSED})
+"""Reasons of a resource whose Job is there and whose pods were not seen at work."""
+
 _TROUBLES: Final = frozenset(
-    {reasons.PERMISSION_MISSING, reasons.DATABASE_UNAVAILABLE, reasons.CRD_OUTDATED, reasons.POD_NOT_STARTING}
+    {
+        reasons.PERMISSION_MISSING,
+        reasons.DATABASE_UNAVAILABLE,
+        reasons.CRD_OUTDATED,
+        reasons.POD_NOT_STARTING,
+        reasons.PODS_REFUSED,
+    }
 )
 
 
@@ -460,6 +482,19 @@ def pod_problem(pod: Mapping[str, Any]) -> str | None:
     return None
 
 
+def refused_pods(events: Sequence[Mapping[str, Any]], *, since: str) -> str | None:
+    """Return why the newest of a Job's pods were refused, None when pods came after that (`since`, RFC 3339)."""
+
+    def last_seen(event: Mapping[str, Any]) -> str:
+        series = (event.get("series") or {}).get("lastObservedTime")
+        return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
+
+    if not events:
+        return None
+    newest = max(events, key=last_seen)
+    return str(newest.get("message") or "no reason given") if last_seen(newest) >= since else None
+
+
 def _needs_attention(rebuild: Rebuild) -> bool:
     """Tell whether a settled resource may still have something to do: its generation moved, or a Job to be stopped."""
     if rebuild.status.get("observedGeneration") != rebuild.generation:
@@ -471,7 +506,13 @@ def _again(view: View) -> float | None:
     """Return when to look again although nothing is to be done now."""
     if status.settled(view.rebuild) or view.build is None or view.build.outcome is not None:
         return None
-    return _CHECK_AGAIN_S if view.build.job_uid is not None else None
+    if view.build.job_uid is None:
+        return None
+    if view.pod_problem is not None and view.build.podless_s is not None:
+        return min(_CHECK_AGAIN_S, max(_NO_POD_S, view.pod_start_timeout_s - view.build.podless_s))
+    # Nothing of the Job changes when its pods are refused, so no watch tells.
+    has_no_pod = view.job is not None and view.job.active == 0 and not view.build.alive
+    return _NO_POD_S if has_no_pod and not view.rebuild.wants("suspend") else _CHECK_AGAIN_S
 
 
-__all__ = ["Reconciler", "pod_problem"]
+__all__ = ["Reconciler", "pod_problem", "refused_pods"]

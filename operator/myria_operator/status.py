@@ -31,6 +31,8 @@ INTERRUPTIONS: Final = frozenset(
         reasons.BAD_INPUT,
         reasons.JOB_CONFLICT,
         reasons.JOB_REFUSED,
+        reasons.PODS_REFUSED,
+        reasons.POD_NOT_STARTING,
     }
 )
 """Reasons with which the operator itself ends a build; they stand in the details of the build's error."""
@@ -48,6 +50,10 @@ _ADVICE: Final = {
     reasons.BAD_INPUT: "the logs of the Job's pods say what is wrong with their configuration",
     reasons.JOB_CONFLICT: "delete that Job, then create another MyriaRebuild",
     reasons.JOB_REFUSED: "mend the quota, the admission policy or the pod template, then create another MyriaRebuild",
+    reasons.PODS_REFUSED: (
+        "mend the quota, the priority class, the admission policy or the pod template, then create another MyriaRebuild"
+    ),
+    reasons.POD_NOT_STARTING: "mend what keeps its pods from starting, then create another MyriaRebuild",
 }
 
 
@@ -57,6 +63,7 @@ class View:
 
     The Job was read before the database: a Job that is complete has its build's end in `build`. `trouble` is a reason
     and a message that keep the operator from going on now (a missing permission, a database that is away).
+    `pod_problem`: the reason (PODS_REFUSED, POD_NOT_STARTING) and the message of why no pod of the Job works.
     `is_surplus`: the operator made it out of a request that another resource has met.
     """
 
@@ -66,7 +73,8 @@ class View:
     job: Job | None = None
     build: BuildFacts | None = None
     target: Target | None = None
-    pod_problem: str | None = None
+    pod_problem: tuple[str, str] | None = None
+    pod_start_timeout_s: float = 600.0
     max_builds: int = 4
     is_surplus: bool = False
     trouble: tuple[str, str] | None = None
@@ -164,6 +172,17 @@ def job_failure(job: Job) -> tuple[str, str]:
     return reason, f"the Job {job.name} failed: {job.failed_message or job.failed_reason or 'no reason given'}"
 
 
+def pods_overdue(view: View) -> tuple[str, str] | None:
+    """Return reason and message of a build to give up: something keeps its pods from working, for too long by now."""
+    build = view.build
+    if view.pod_problem is None or build is None or build.podless_s is None or view.rebuild.wants("suspend"):
+        return None
+    if build.alive or build.podless_s < view.pod_start_timeout_s:
+        return None
+    reason, problem = view.pod_problem
+    return reason, f"given up after {build.podless_s:.0f} s without a pod at work: {problem}"
+
+
 def wants_job(view: View) -> bool:
     """Tell whether the resource's build is to have a Job now: it is its turn, and nothing keeps it."""
     return (
@@ -209,6 +228,8 @@ def _build(view: View) -> _Parts:
         return {}, _succeeded(UNKNOWN, reasons.PENDING, "about to be queued"), pending
     if situation.unfinished_build_id is not None:
         message = f"waits for the tenant's build {situation.unfinished_build_id} to end"
+        if situation.unfinished_resource is not None:
+            message = f"waits for the MyriaRebuild {situation.unfinished_resource} of the same tenant to end"
     elif situation.paused and rebuild.trigger != "manual":
         message = "automatic builds pause since a rollback, until a manual build, a publish or `myria resume`"
     else:
@@ -226,7 +247,7 @@ def _unfinished(view: View, build: BuildFacts) -> Condition:
         if view.situation.ahead >= view.max_builds:
             message = (
                 f"waits for one of the installation's {view.max_builds} slots; "
-                f"{view.situation.ahead - view.max_builds + 1} builds come before it"
+                f"{view.situation.ahead - view.max_builds + 1} must end before it of {_names(view.situation)}"
             )
             return _succeeded(UNKNOWN, reasons.QUEUED, message)
         return _succeeded(UNKNOWN, reasons.PENDING, "its Job is about to be made")
@@ -237,8 +258,17 @@ def _unfinished(view: View, build: BuildFacts) -> Condition:
             UNKNOWN, reasons.BUILDING, f"{build.done} of {build.tasks} scopes up to event {build.row.cutoff}"
         )
     if view.pod_problem is not None:
-        return _succeeded(UNKNOWN, reasons.POD_NOT_STARTING, view.pod_problem)
+        reason, problem = view.pod_problem
+        return _succeeded(
+            UNKNOWN, reason, f"{problem}; given up after {view.pod_start_timeout_s:.0f} s without a pod at work"
+        )
     return _succeeded(UNKNOWN, reasons.STARTING, "its Job exists; no pod was seen at work yet")
+
+
+def _names(situation: Situation) -> str:
+    """Return the resources whose builds come first, by name, as far as they were read."""
+    more = situation.ahead - len(situation.ahead_names)
+    return ", ".join(situation.ahead_names) + (f" and {more} more" if more > 0 else "")
 
 
 def _ended(view: View, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:

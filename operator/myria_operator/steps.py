@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from myria.building.model import Outcome
 from myria_operator import reasons
-from myria_operator.status import View, job_failure, settled, wants_job
+from myria_operator.status import View, job_failure, pods_overdue, settled, wants_job
 
 
 class Do(StrEnum):
@@ -111,6 +111,9 @@ def next_step(view: View, succeeded: str) -> Step:
         return Step(do=Do.END_BUILD, reason=reasons.WORKER_LOST, message=message)
     if job.deleting:
         return NOTHING
+    if (overdue := pods_overdue(view)) is not None:
+        reason, message = overdue
+        return Step(do=Do.END_BUILD, reason=reason, message=message)
     if job.halted != rebuild.wants("suspend") or _deadline_differs(view):
         return Step(do=Do.CHANGE_JOB)
     return NOTHING

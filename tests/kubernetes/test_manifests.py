@@ -70,7 +70,7 @@ def test_the_operator_may_do_what_it_needs_and_nothing_else(place: Place) -> Non
         "myriarebuilds/status": {"patch"},
         "jobs": {"get", "list", "watch", "create", "patch", "delete"},
         "pods": {"list"},
-        "events": {"create"},
+        "events": {"list", "create"},
     }
     assert allowed(place.operator, "default") == {}
 

@@ -15,6 +15,7 @@ from myria.building.report import BuildFacts, pod_fields, status_fields
 from myria_operator import reasons
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
+from myria_operator.reconcile import refused_pods
 from myria_operator.status import View, derive, settled, transitions, with_times
 from myria_operator.steps import Do, next_step
 
@@ -73,6 +74,7 @@ def build(status: str = "running", *, facts: dict[str, Any] | None = None, **fie
         "job_uid": "job-1",
         "suspended": False,
         "alive": status == "running",
+        "podless_s": None,
         "tasks": 4,
         "done": 2,
         "degraded": 0,
@@ -117,6 +119,8 @@ def failed(reason: str) -> dict[str, Any]:
     return {"code": "build_interrupted", "message": "it went away", "details": {"reason": reason}}
 
 
+NO_IMAGE = ("PodNotStarting", "pod one-1: ErrImagePull")
+NO_QUOTA = ("PodsRefused", "Error creating: pods one-1 is forbidden: exceeded quota")
 BACK = {"rollback": {"to": "previous"}}
 HELD_BEFORE = {
     "installationID": INSTALLATION,
@@ -197,8 +201,50 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
     ("no pod yet", view(build=build("queued"), job=job()), "Unknown Starting", "Unknown Pending", Do.NOTHING),
     (
         "an image is missing",
-        view(build=build("queued"), job=job(), pod_problem="ErrImagePull"),
+        view(build=build("queued", facts={"podless_s": 9.0}), job=job(), pod_problem=NO_IMAGE),
         "Unknown PodNotStarting",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "an image is missing for too long",
+        view(build=build("queued", facts={"podless_s": 601.0}), job=job(), pod_problem=NO_IMAGE),
+        "Unknown PodNotStarting",
+        "Unknown Pending",
+        Do.END_BUILD,
+    ),
+    (
+        "pods are refused",
+        view(build=build("queued", facts={"podless_s": 9.0}), job=job(active=0), pod_problem=NO_QUOTA),
+        "Unknown PodsRefused",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "pods are refused for too long",
+        view(build=build("queued", facts={"podless_s": 601.0}), job=job(active=0), pod_problem=NO_QUOTA),
+        "Unknown PodsRefused",
+        "Unknown Pending",
+        Do.END_BUILD,
+    ),
+    (
+        "pods are refused for too long, one works",
+        view(build=build("running", facts={"podless_s": 601.0}), job=job(), pod_problem=NO_QUOTA),
+        "Unknown Building",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "pods are refused, and the Job was made by an operator of before",
+        view(build=build("queued"), job=job(active=0), pod_problem=NO_QUOTA),
+        "Unknown PodsRefused",
+        "Unknown Pending",
+        Do.NOTHING,
+    ),
+    (
+        "no pod for long, and nothing is known to keep it",
+        view(build=build("queued", facts={"podless_s": 9_000.0}), job=job()),
+        "Unknown Starting",
         "Unknown Pending",
         Do.NOTHING,
     ),
@@ -357,6 +403,8 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
             "BadInput",
             "JobConflict",
             "JobRefused",
+            "PodsRefused",
+            "PodNotStarting",
         )
     ),
     (
@@ -512,6 +560,39 @@ def test_a_pod_reports_neither_end_nor_progress(status: str) -> None:
     assert {"buildID", "snapshotID", "startedAt", "cutoff"} <= reported
     assert not reported & {"completedAt", "durationSeconds", "progress"}
     assert ("counts" in reported) == (status != "running")
+
+
+def test_who_waits_says_for_whom() -> None:
+    """A queued resource names the one of its tenant that builds, or those that hold the installation's slots."""
+    tenant = view(situation=situation(unfinished_build_id="bld_0", unfinished_resource="nightly"))
+    assert "the MyriaRebuild nightly of" in derive(tenant).succeeded.message
+    nobody = view(situation=situation(unfinished_build_id="bld_0"))
+    assert "the tenant's build bld_0" in derive(nobody).succeeded.message
+    slots = view(
+        situation=situation(ahead=7, ahead_names=("a", "b", "c", "d", "e")),
+        build=build("queued", facts={"job_uid": None}),
+    )
+    assert derive(slots).succeeded.message.endswith("4 must end before it of a, b, c, d, e and 2 more")
+
+
+def test_a_build_that_was_given_up_says_what_kept_it() -> None:
+    """The message of the step has the cluster's words, and the advice fits the reason."""
+    looked = view(build=build("queued", facts={"podless_s": 700.2}), job=job(active=0), pod_problem=NO_QUOTA)
+    step = next_step(looked, "Unknown")
+    assert step.reason == "PodsRefused"
+    assert step.message == f"given up after 700 s without a pod at work: {NO_QUOTA[1]}"
+    ended = derive(view(build=build("failed", error=failed("PodsRefused"))))
+    assert ended.succeeded.message.startswith("it went away; mend the quota, the priority class")
+
+
+def test_only_a_refusal_newer_than_the_newest_pod_counts() -> None:
+    """Events stay for an hour: once a pod came after a refusal, the refusal is history."""
+    old = {"lastTimestamp": "2026-01-01T10:00:00Z", "message": "old"}
+    new = {"lastTimestamp": None, "series": {"lastObservedTime": "2026-01-01T10:05:00.000000Z"}, "message": "new"}
+    assert refused_pods([], since="") is None
+    assert refused_pods([old], since="") == "old"
+    assert refused_pods([new, old], since="2026-01-01T10:01:00Z") == "new"
+    assert refused_pods([old], since="2026-01-01T10:01:00Z") is None
 
 
 def test_the_job_is_named_before_it_is_made() -> None:

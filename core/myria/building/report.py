@@ -29,7 +29,8 @@ _CAPTURED: Final = ("buildID", "snapshotID", "previousSnapshotID", "cutoff", "ev
 class BuildFacts:
     """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`builds.facts`).
 
-    `alive`: somebody renewed the lease lately. `completed`: the snapshot was compiled and validated. `published`: it
+    `alive`: somebody renewed the lease lately. `podless_s`: seconds since its Job was made or a pod was last seen at
+    work, whichever was later, None before. `completed`: the snapshot was compiled and validated. `published`: it
     is or was the active one. `parent_is_active`: the pointer still stands where the build began.
     """
 
@@ -38,6 +39,7 @@ class BuildFacts:
     job_uid: str | None
     suspended: bool
     alive: bool
+    podless_s: float | None
     tasks: int
     done: int
     degraded: int
@@ -60,6 +62,7 @@ class BuildFacts:
             job_uid=row["job_uid"],
             suspended=row["suspended"],
             alive=row["alive"],
+            podless_s=row["podless_s"],
             tasks=row["tasks"],
             done=row["done"],
             degraded=row["degraded"],

@@ -17,10 +17,8 @@ SELECT installation_id::text FROM myria.installation;
 SELECT clock_timestamp() AS now, t.tenant_id IS NOT NULL AS tenant_known,
        r.request_id, coalesce(r.suspended, false) AS suspended, r.closed_at IS NOT NULL AS closed,
        b.tenant_id AS build_tenant_id, b.build_id,
-       (SELECT u.build_id FROM myria.builds u WHERE u.tenant_id = $1 AND u.finished_at IS NULL) AS unfinished_build_id,
-       (SELECT count(*) FROM myria.builds o
-        WHERE o.finished_at IS NULL AND o.resource_uid IS NOT NULL AND NOT o.suspended
-          AND (o.created_at, o.build_id) < (b.created_at, b.build_id)) AS ahead,
+       u.build_id AS unfinished_build_id, u.resource_name AS unfinished_resource,
+       o.ahead, o.names[1:5] AS ahead_names,
        t.auto_paused_at IS NOT NULL AS paused,
        m.from_snapshot_id AS moved_from, m.to_snapshot_id AS moved_to, m.moved_at,
        a.snapshot_id AS active_snapshot_id, av.parent_snapshot_id AS active_parent_id
@@ -28,6 +26,12 @@ FROM (SELECT) AS one
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN myria.rebuild_requests r ON r.resource_uid = $2
 LEFT JOIN myria.builds b ON b.resource_uid = $2
+LEFT JOIN myria.builds u ON u.tenant_id = $1 AND u.finished_at IS NULL
+LEFT JOIN LATERAL (
+    SELECT count(*) AS ahead, array_agg(x.resource_name ORDER BY x.created_at, x.build_id) AS names
+    FROM myria.builds x
+    WHERE x.finished_at IS NULL AND x.resource_uid IS NOT NULL AND NOT x.suspended
+      AND (x.created_at, x.build_id) < (b.created_at, b.build_id)) o ON true
 LEFT JOIN LATERAL (
     SELECT x.from_snapshot_id, x.to_snapshot_id, x.moved_at FROM myria.pointer_moves x
     WHERE x.tenant_id = $1 AND x.resource_uid = $2) m ON true
@@ -72,7 +76,9 @@ LIMIT 1;
 UPDATE myria.rebuild_requests SET suspended = $2 WHERE resource_uid = $1 AND suspended <> $2;
 
 -- name: suspend_build
-UPDATE myria.builds SET suspended = $3 WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL AND suspended <> $3;
+UPDATE myria.builds
+SET suspended = $3, pods_wanted_at = CASE WHEN $3 THEN pods_wanted_at ELSE clock_timestamp() END
+WHERE tenant_id = $1 AND build_id = $2 AND finished_at IS NULL AND suspended <> $3;
 
 -- name: close_request
 -- Whatever of the resource ended or went away: its request is never taken up.
@@ -81,7 +87,9 @@ WHERE resource_uid = $1 AND build_id IS NULL AND closed_at IS NULL;
 
 -- name: note_job
 -- The first Job that is noted is the build's; whoever comes later learns whose it was.
-UPDATE myria.builds SET job_uid = coalesce(job_uid, $3) WHERE tenant_id = $1 AND build_id = $2
+UPDATE myria.builds
+SET job_uid = coalesce(job_uid, $3), pods_wanted_at = coalesce(pods_wanted_at, clock_timestamp())
+WHERE tenant_id = $1 AND build_id = $2
 RETURNING job_uid;
 
 -- name: dirty_scopes
