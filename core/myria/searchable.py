@@ -12,7 +12,8 @@ import asyncpg
 import orjson
 
 from myria.index import BlockNode, Doc
-from myria.planning.model import LEAF
+from myria.index.block import asks
+from myria.planning.model import LEAF, PlanEvent
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -59,6 +60,21 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0) -> Doc:
         hints=hints_of(row["topic_hints"]),
         leaf=leaf,
         xid=xid,
+    )
+
+
+def document_of(event: PlanEvent) -> Doc:
+    """Return a planned event as the search index sees it: what `document` makes of its row, analysed no second time."""
+    return Doc(
+        event_seq=event.event_seq,
+        timestamp=event.timestamp,
+        terms=event.terms,
+        channel=event.channel,
+        speaker=event.speaker,
+        type=event.type,
+        context_id=event.context_id,
+        hints=event.hints,
+        asks=asks(event.text),
     )
 
 

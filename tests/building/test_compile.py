@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from myria.analysis import terms, tokens
 from myria.building import Outcome
 from myria.store.database import Database as Pool
+from myria.verify import verify
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database, Databases
@@ -198,3 +204,53 @@ async def test_a_log_restored_into_another_cluster_is_built_whole(database: Data
     await builds.build(database)
 
     assert await builds.roots(database) == await builds.planned(database, 40)
+
+
+async def test_each_text_is_analysed_once_in_a_build(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan, descriptions and search block of an event share one analysis of its text, however long that is."""
+    analysed: Counter[str] = Counter()
+
+    def counted(analyse: Callable[[str], Any]) -> Callable[[str], Any]:
+        def counting(text: str) -> Any:
+            analysed[text] += 1
+            return analyse(text)
+
+        return counting
+
+    monkeypatch.setattr("myria.planning.model.tokens", counted(tokens))
+    monkeypatch.setattr("myria.index.block.terms", counted(terms))
+    long = " ".join(f"kiln{number}" for number in range(2_000))
+    texts = [f"the kiln of day {number}" for number in range(120)] + [long]
+    await append(database.server_dsn, [event(60 * at, text) for at, text in enumerate(texts)])
+
+    first = await builds.build(database)
+
+    assert {text: analysed[text] for text in texts} == dict.fromkeys(texts, 1)
+    assert first.counts["events_analysed"] == len(texts)
+
+    analysed.clear()
+    late = [f"glaze {number}" for number in range(5)]
+    await append(database.server_dsn, [event(60 * 130 + at, text) for at, text in enumerate(late)])
+    second = await builds.build(database)
+
+    assert {text: analysed[text] for text in late} == dict.fromkeys(late, 1)
+    assert max(analysed.values()) == 1
+    assert second.counts["events_analysed"] < len(texts)
+    async with Pool(database.dsn) as pool:
+        report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
+    assert report.failed == 0
+
+
+async def test_a_build_that_holds_no_words_reads_them_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the bound on words held, search blocks are made out of the log: the same bytes."""
+    await append(database.server_dsn, conversation(300))
+    monkeypatch.setattr("myria.building.blocks._WORDS_HELD", 2_000)
+
+    built = await builds.build(database)
+
+    assert 300 < built.counts["events_analysed"] < 600
+    async with Pool(database.dsn) as pool:
+        report = await verify(pool, TENANT, builds.DEFAULTS.planner.for_planner(), deep=True)
+    assert report.failed == 0

@@ -9,10 +9,10 @@ well (Nie, Gao, Zhang, Zhou, 2000). Emoji and punctuation give nothing. A term h
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
+from typing import NamedTuple
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
@@ -43,8 +43,7 @@ _CLASSES = ClassTable()
 _FOLDS = FoldTable()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One term where it stands: `text[start:end]` is its surface form, `term` what it is indexed as."""
 
     surface: str

@@ -13,8 +13,9 @@ import numpy as np
 
 from myria.building.reading import ScopeEvents
 from myria.building.writing import TreeWriter
-from myria.index import MAX_DOCS, SEARCH_VERSION, BlockView, Piece, decode, splice
-from myria.searchable import covered
+from myria.index import MAX_DOCS, SEARCH_VERSION, BlockView, Doc, Piece, decode, splice
+from myria.planning.model import PlanEvent
+from myria.searchable import covered, document_of
 from myria.store.database import Database
 from myria.store.queries import sql
 
@@ -22,6 +23,9 @@ BLOCK_EVENTS = MAX_DOCS // 2
 """Events of a block's node, unless it is a unit."""
 
 _BLOCKS_HELD = 64
+_WORDS_HELD = 4_000_000
+_WORDS_OF_A_DOC = 30
+"""What a document costs besides its words, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +83,55 @@ class OldBlocks:
         return pieces, numbers[~found].tolist()
 
 
+class PlannedDocs:
+    """The events that this build has planned, as the search index sees them: their texts are analysed already.
+
+    It holds up to 4,000,000 words (some 100 MiB) of one scope; what comes after that is read and analysed again.
+    """
+
+    def __init__(self) -> None:
+        self._docs: dict[int, Doc] = {}
+        self._room = _WORDS_HELD
+
+    def keep(self, events: Sequence[PlanEvent]) -> None:
+        """Take the events of a planned unit."""
+        for event in events:
+            self._room -= len(event.terms) + _WORDS_OF_A_DOC
+            if self._room < 0:
+                return
+            self._docs[event.event_seq] = document_of(event)
+
+    def take(self, wanted: Sequence[int]) -> tuple[list[Doc], list[int]]:
+        """Return the documents of these numbers, each for the last time, and the numbers that are not held."""
+        docs = [self._docs.pop(seq) for seq in wanted if seq in self._docs]
+        held = {doc.event_seq for doc in docs}
+        return docs, [seq for seq in wanted if seq not in held]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a block was made of: events put into it anew, and those of them that were read and analysed for it."""
+
+    fresh: int
+    analysed: int
+
+
 async def write_block(
-    database: Database, tenant: str, rendering_id: bytes, *, events: ScopeEvents, writer: TreeWriter, old: OldBlocks
-) -> int:
-    """Write the search block of one rendering; return how many of its events had to be read and analysed."""
+    database: Database,
+    tenant: str,
+    rendering_id: bytes,
+    *,
+    events: ScopeEvents,
+    writer: TreeWriter,
+    old: OldBlocks,
+    planned: PlannedDocs,
+) -> Written:
+    """Write the search block of one rendering out of older blocks, what was planned, and the log, in this order."""
     async with database.read(tenant) as connection:
         covers = await covered(connection, tenant, rendering_id)
     leaf_of = covers.leaf_of
     pieces, missing = old.pieces(list(leaf_of))
-    fresh = await events.docs({event_seq: leaf_of[event_seq] for event_seq in missing})
+    fresh, unread = planned.take(missing)
+    fresh += await events.docs(unread)
     await writer.add_block(rendering_id, splice(pieces, fresh=fresh, nodes=covers.nodes, leaf_of=leaf_of))
-    return len(missing)
+    return Written(fresh=len(missing), analysed=len(unread))

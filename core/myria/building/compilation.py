@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from myria import errors
-from myria.building.blocks import OldBlocks, block_nodes, write_block
+from myria.building.blocks import OldBlocks, PlannedDocs, block_nodes, write_block
 from myria.building.model import RunningBuild, Task
 from myria.building.reading import ScopeEvents, ScopeTree
 from myria.building.writing import TreeWriter
@@ -155,6 +155,7 @@ class _Work:
         self._units: list[Unit] = []
         self._groups: list[Node] = []
         self._to_place: set[int] = set()
+        self._docs = PlannedDocs()
 
     async def run(self) -> tuple[_OldTree | None, Outline | None]:
         """Plan what must be planned; return the parent's tree, and the new root, None where nothing changes."""
@@ -254,9 +255,17 @@ class _Work:
             nodes = await block_nodes(self._database, tenant, root)
             known = await OldBlocks.load(self._database, tenant, old, nodes)
             for rendering_id in nodes.missing:
-                self._counts["events_indexed"] += await write_block(
-                    self._database, tenant, rendering_id, events=self._events, writer=self._writer, old=known
+                written = await write_block(
+                    self._database,
+                    tenant,
+                    rendering_id,
+                    events=self._events,
+                    writer=self._writer,
+                    old=known,
+                    planned=self._docs,
                 )
+                self._counts["events_indexed"] += written.fresh
+                self._counts["events_analysed"] += written.analysed
                 self._note_rows()
         return nodes.covering
 
@@ -273,7 +282,9 @@ class _Work:
             nodes = plan_shaped(self._task.participants, events, shape, self._settings)
         self._validate_unit(nodes, events)
         self._to_place.difference_update(event.event_seq for event in events)
+        self._docs.keep(events)
         self._counts["events"] += len(events)
+        self._counts["events_analysed"] += len(events)
         self._counts["leaves_planned"] += sum(node.node_type == LEAF for node in nodes)
         self._units.append(Unit.of(nodes))
         await self._writer.add(nodes)

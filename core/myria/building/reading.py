@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -58,6 +58,7 @@ class EventRows:
             timestamp=timestamp,
             type=row["type"],
             context_id=row["context_id"],
+            channel=row["channel"],
             task=task_of(payload),
             text=searchable_text(payload),
             speaker=speaker_of(payload),
@@ -104,21 +105,20 @@ class ScopeEvents:
             if len(page) < PAGE_EVENTS:
                 return
 
-    async def docs(self, leaf_of: Mapping[int, int]) -> list[Doc]:
-        """Return the events of these numbers for the search index; `leaf_of` names each one's leaf.
+    async def docs(self, wanted: Sequence[int]) -> list[Doc]:
+        """Return the events of these numbers for the search index.
 
         Raises:
             InternalError: an event is not there.
         """
-        wanted = sorted(leaf_of)
-        found: list[Doc] = []
+        docs: list[Doc] = []
         for at in range(0, len(wanted), PAGE_EVENTS):
             async with self._database.read(self._tenant) as connection:
                 rows = await connection.fetch(sql("trees.events_by_seq"), self._tenant, wanted[at : at + PAGE_EVENTS])
-            found.extend(document(row, leaf=leaf_of[row["event_seq"]]) for row in rows)
-        if len(found) != len(wanted):
-            raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(found))
-        return found
+            docs.extend(document(row) for row in rows)
+        if len(docs) != len(wanted):
+            raise errors.InternalError("a leaf names an event that is not there", missing=len(wanted) - len(docs))
+        return docs
 
     async def _planned(self, rows: Sequence[asyncpg.Record], *, is_first: bool) -> list[PlanEvent]:
         """Return rows in order as the planner sees them; `is_first` when none of the first's microsecond is before."""

@@ -92,11 +92,14 @@ class PlanEvent:
     timestamp: int
     type: str | None = None
     context_id: str | None = None
+    channel: str = ""
     task: str | None = None
     text: str = ""
     speaker: str | None = None
     hints: tuple[tuple[str, int], ...] = ()
-    _tokens: list[Token] | None = field(default=None, init=False, repr=False, compare=False, hash=False)
+    _analysed: tuple[list[Token], list[str]] | None = field(
+        default=None, init=False, repr=False, compare=False, hash=False
+    )
 
     @property
     def position(self) -> tuple[int, int]:
@@ -105,10 +108,26 @@ class PlanEvent:
 
     @property
     def tokens(self) -> list[Token]:
-        """The words of the first 4,096 characters, analysed once."""
-        if self._tokens is None:
-            object.__setattr__(self, "_tokens", tokens(self.text[:ANALYSED_CHARACTERS]))
-        return self._tokens or []
+        """The words of the first 4,096 characters, as far as they end there."""
+        return self._words[0]
+
+    @property
+    def terms(self) -> list[str]:
+        """What the whole text is found by, as `myria.analysis.terms` gives it."""
+        return self._words[1]
+
+    @property
+    def _words(self) -> tuple[list[Token], list[str]]:
+        """Tokens and terms: the one analysis of the text, for the plan, its descriptions and the search index."""
+        analysed = self._analysed
+        if analysed is None:
+            every = tokens(self.text)
+            read = every
+            if len(self.text) > ANALYSED_CHARACTERS:
+                read = [token for token in every if token.end <= ANALYSED_CHARACTERS]
+            analysed = (read, [token.term for token in every])
+            object.__setattr__(self, "_analysed", analysed)
+        return analysed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
