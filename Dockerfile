@@ -21,6 +21,8 @@ COPY core core
 COPY server server
 COPY operator operator
 COPY builder_job builder_job
+COPY rebuilds rebuilds
+COPY monitoring monitoring
 COPY embedded embedded
 COPY cli cli
 RUN sh scripts/image_steps program /opt/build /opt/myria

@@ -19,7 +19,7 @@ JOBS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(DSN),--dsn "$(DSN)")
-CODE := core server operator builder_job embedded cli migrations
+CODE := core server operator builder_job rebuilds monitoring embedded cli migrations
 # One test that hangs fails alone. Every test is named as it begins and as it ends, and the counts come last.
 PYTEST = $(BIN)/python -u -m pytest -v --durations=15 --timeout=900
 # Workers take tests from each other until none is left; a part of the suite runs in one process unless JOBS says more.

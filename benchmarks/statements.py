@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
-_HEADER = re.compile(r"^-- name: ([a-z0-9_]+)$", re.MULTILINE)
+from myria.store.queries import named
 
 
 def statement(name: str) -> str:
@@ -20,6 +19,4 @@ def statement(name: str) -> str:
 
 @cache
 def _statements() -> dict[str, str]:
-    text = Path(__file__).with_name("statements.sql").read_text(encoding="utf-8")
-    parts = _HEADER.split(text)
-    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return named(Path(__file__).with_name("statements.sql").read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PLANES = ("core", "server", "operator", "builder_job", "embedded", "cli", "migrations")
+PLANES = ("core", "server", "operator", "builder_job", "rebuilds", "monitoring", "embedded", "cli", "migrations")
 OURS = {
     "tests",
     "benchmarks",
@@ -29,6 +29,8 @@ OURS = {
     "myria_server",
     "myria_operator",
     "myria_builder",
+    "myria_rebuilds",
+    "myria_monitoring",
     "myria_embedded",
     "myria_cli",
     "myria_migrations",

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import urlencode
+from typing import Final
 
-from myria.building.report import BuildFacts, pod_fields
 from myria.errors import MyriaError
 from myria.settings import REBUILD_VARIABLES
 from myria.store.database import Database, PoolOptions
-from myria.store.queries import sql
+from myria_rebuilds.report import BuildFacts, pod_fields
+from myria_rebuilds.statements import sql
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ async def _tell_the_beginning(database: Database, resource: Told, tenant: str, b
 async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts | None:
     try:
         async with database.read(tenant) as connection:
-            row = await connection.fetchrow(sql("builds.facts"), tenant, build_id)
+            row = await connection.fetchrow(sql("rebuilds.facts"), tenant, build_id)
     except MyriaError as error:
         logger.info("nothing to report: %s", error.message, extra={"action": "report_waits", "build_id": build_id})
         return None
@@ -90,61 +88,16 @@ async def tell(resource: Told, facts: BuildFacts) -> None:
     The uid keeps it off another resource of the same name. Only what will not change is told: a pod that was slow may
     be heard after the build's end, which must stay as it was told.
     """
-    body = {
-        "apiVersion": "myria.dev/v1alpha1",
-        "kind": "MyriaRebuild",
-        "metadata": {"name": resource.name, "uid": resource.uid},
-        "status": pod_fields(facts),
-    }
     try:
         # Hundreds of modules, which a slow node needs its time for: that is not the API server's.
-        await asyncio.to_thread(importlib.import_module, "kubernetes.aio.client")
+        connecting = await asyncio.to_thread(importlib.import_module, "myria_rebuilds.connection")
         async with asyncio.timeout(_TIMEOUT_S):
-            status, answer = await _apply(resource, body)
+            configured, _ = await connecting.configuration()
+            async with connecting.Connection(configured, resource.namespace, MANAGER) as connection:
+                await connection.apply_rebuild_status(resource.name, resource.uid, pod_fields(facts))
     except Exception as error:  # noqa: BLE001 - the cluster's client may raise anything; a report is worth no build
         logger.warning(
             "not reported: %s",
             error or type(error).__name__,
             extra={"action": "not_reported", "build_id": facts.row.build_id},
         )
-        return
-    if status >= 400:
-        logger.warning(
-            "not reported: the API server answered %d: %s",
-            status,
-            answer,
-            extra={"action": "not_reported", "build_id": facts.row.build_id},
-        )
-
-
-async def _apply(resource: Told, body: dict[str, Any]) -> tuple[int, str]:
-    from kubernetes.aio import config  # noqa: PLC0415 - large, and needed in a cluster alone
-    from kubernetes.aio.client import ApiClient, Configuration  # noqa: PLC0415
-
-    configured = Configuration()
-    if "KUBECONFIG" in os.environ:
-        await config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=os.environ["KUBECONFIG"], client_configuration=configured
-        )
-    else:
-        config.load_incluster_config(client_configuration=configured)  # type: ignore[no-untyped-call]
-    where = f"/apis/myria.dev/v1alpha1/namespaces/{resource.namespace}/myriarebuilds/{resource.name}/status"
-    client = ApiClient(configured)
-    try:
-        request = await client.param_serialize(
-            method="PATCH",
-            resource_path=f"{where}?{urlencode({'fieldManager': MANAGER, 'force': 'true'})}",
-            header_params={"Content-Type": "application/apply-patch+yaml", "Accept": "application/json"},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        response = await client.call_api(*request)
-        content: bytes = await response.read()  # type: ignore[no-untyped-call]
-    finally:
-        await client.close()  # type: ignore[no-untyped-call]
-    if response.status < 400:
-        return response.status, ""
-    try:
-        return response.status, str(json.loads(content).get("message"))
-    except (ValueError, AttributeError):
-        return response.status, content[:200].decode("utf-8", "replace")

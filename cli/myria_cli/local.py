@@ -19,8 +19,6 @@ import httpx
 from prometheus_client.core import Metric
 
 from myria.errors import InternalError, OperationalError
-from myria.monitoring.exposition import about_memory, scraped
-from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
@@ -29,6 +27,9 @@ from myria.triggers import ControlLoop
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
 from myria_cli.options import Options
 from myria_cli.place import Place
+from myria_monitoring.exposition import about_memory
+from myria_monitoring.figures import FigureReader
+from myria_monitoring.port import scraped
 
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3

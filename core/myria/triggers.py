@@ -364,4 +364,4 @@ class ControlLoop:
             await free_numbers(self._database, tenant)
             await collect_garbage(self._database, tenant, self._settings.retention)
         async with self._database.write(ALL_TENANTS) as connection:
-            await connection.execute(sql("monitoring.fold_totals"))
+            await connection.execute(sql("triggers.fold_totals"))

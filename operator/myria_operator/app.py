@@ -18,13 +18,13 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from myria import errors
-from myria.monitoring.exposition import scraped
-from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.waiting import until_current
-from myria_operator.api import Api, configuration
+from myria_monitoring.figures import FigureReader
+from myria_monitoring.port import scraped
+from myria_operator.api import Api
 from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger
 from myria_operator.metrics import OperatorMetrics
@@ -35,6 +35,7 @@ from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
 from myria_operator.watches import Watches
+from myria_rebuilds.connection import configuration
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,6 @@ from typing import Any, Final
 
 import asyncpg
 
-Json = dict[str, Any]
-
-GROUP: Final = "myria.dev"
-VERSION: Final = "v1alpha1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
-PLURAL: Final = "myriarebuilds"
-KIND: Final = "MyriaRebuild"
 MANAGER: Final = "myria-operator"
 """The field manager under which the operator writes."""
 REQUEST_LABEL: Final = "myria.dev/request"

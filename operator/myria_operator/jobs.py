@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import yaml
 
-from myria.building.report import BuildFacts
 from myria.errors import ConfigurationError
 from myria.settings import REBUILD_VARIABLES, OperatorSettings
-from myria_operator.facts import API_VERSION, KIND, Json, Rebuild
+from myria_operator.facts import Rebuild
 from myria_operator.naming import job_name
+from myria_rebuilds.report import BuildFacts
+from myria_rebuilds.resource import API_VERSION, KIND, Json
 
 CONTAINER: Final = "builder"
 BAD_INPUT_STATUSES: Final = (2, 3, 6)

@@ -11,16 +11,16 @@ from myria import errors
 from myria.building.finish import end_without_result
 from myria.building.model import Outcome, Resource
 from myria.building.queue import automatic_builds_pause, take_up
-from myria.building.report import BuildFacts
 from myria.ids import new_id
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.locks import lock_key
-from myria.store.queries import sql
 from myria_operator import reasons
 from myria_operator.facts import Rebuild, Situation, Target
 from myria_operator.failpoints import write
+from myria_rebuilds.report import BuildFacts
+from myria_rebuilds.statements import sql
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Ledger:
             found = None
             self._clock = row["now"], time.monotonic()
             if situation.build_id is not None:
-                found = await connection.fetchrow(sql("builds.facts"), situation.build_tenant, situation.build_id)
+                found = await connection.fetchrow(sql("rebuilds.facts"), situation.build_tenant, situation.build_id)
         return situation, BuildFacts.from_row(found) if found is not None else None
 
     def now(self) -> datetime:

@@ -13,8 +13,9 @@ from typing import Final
 from urllib.parse import quote
 
 from myria.errors import ClusterRefused
-from myria_operator.api import Api, configuration
-from myria_operator.facts import Json
+from myria_operator.api import Api
+from myria_rebuilds.connection import configuration
+from myria_rebuilds.resource import Json
 
 PASSWORD_BYTES: Final = 32
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from myria.monitoring.exposition import OTHER, Tally, about_memory, about_process, counter, gauge, histogram
-from myria.monitoring.figures import FigureReader
+from myria_monitoring.exposition import OTHER, Tally, about_memory, about_process, counter, gauge, histogram
+from myria_monitoring.figures import FigureReader
 from myria_operator import reasons
 from myria_operator.facts import Rebuild
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from myria.errors import ClusterRefused, ClusterUnavailable
 from myria_operator.api import Api
-from myria_operator.facts import GROUP
+from myria_rebuilds.resource import GROUP
 
 logger = logging.getLogger(__name__)
 

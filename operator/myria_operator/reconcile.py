@@ -16,12 +16,13 @@ from myria.errors import ClusterRefused, ClusterUnavailable, UnavailableError
 from myria.settings import OperatorSettings
 from myria_operator import reasons, status
 from myria_operator.api import Api
-from myria_operator.facts import API_VERSION, KIND, MANAGER, PLURAL, REQUEST_LABEL, Job, Json, Rebuild, Situation
+from myria_operator.facts import MANAGER, REQUEST_LABEL, Job, Rebuild, Situation
 from myria_operator.jobs import STOP_DEADLINE_S, PodTemplate, manifest, pods_of, suspension
 from myria_operator.ledger import Ledger
 from myria_operator.naming import event_name, job_name
 from myria_operator.status import View
 from myria_operator.steps import Do, Step, next_step
+from myria_rebuilds.resource import API_VERSION, KIND, PLURAL, Json
 
 logger = logging.getLogger(__name__)
 

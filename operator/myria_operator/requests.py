@@ -13,13 +13,14 @@ from typing import Final
 from myria.errors import ClusterRefused
 from myria.settings import Settings
 from myria.store.database import Database
-from myria.store.queries import sql
 from myria.triggers import ControlLoop
 from myria_operator.api import Api
-from myria_operator.facts import API_VERSION, KIND, REQUEST_LABEL, Json
+from myria_operator.facts import REQUEST_LABEL
 from myria_operator.ledger import Ledger, ToMake
 from myria_operator.naming import rebuild_name
 from myria_operator.queue import Queue
+from myria_rebuilds.resource import API_VERSION, KIND, Json
+from myria_rebuilds.statements import sql
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from myria.building.model import Outcome
-from myria.building.report import BuildFacts, status_fields
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria_operator import reasons, rules
-from myria_operator.facts import Job, Json, Rebuild, Situation, Target
+from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
+from myria_rebuilds.report import BuildFacts, status_fields
+from myria_rebuilds.resource import Json
 
 TRUE: Final = "True"
 FALSE: Final = "False"

@@ -14,9 +14,10 @@ from typing import Any, Final
 from kubernetes.aio.client import Configuration
 
 from myria.errors import ClusterRefused, ClusterUnavailable, DeadlineExceeded
-from myria_operator.api import Api, configuration
-from myria_operator.facts import Json
+from myria_operator.api import Api
 from myria_operator.jobs import SELECTOR
+from myria_rebuilds.connection import configuration
+from myria_rebuilds.resource import Json
 
 POLL_S: Final = 1.0
 _MERGE: Final = "application/merge-patch+json"

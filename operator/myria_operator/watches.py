@@ -19,8 +19,8 @@ from typing import Any, Final
 import kopf
 
 from myria.errors import InternalError
-from myria_operator.facts import GROUP, PLURAL, VERSION
 from myria_operator.jobs import COMPONENT_LABELS, SELECTOR
+from myria_rebuilds.resource import GROUP, PLURAL, VERSION
 
 logger = logging.getLogger(__name__)
 

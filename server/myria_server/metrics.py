@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 
 from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
-from myria.monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
+from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
 from myria_server.readiness import Readiness
 
 logger = logging.getLogger(__name__)

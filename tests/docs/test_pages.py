@@ -23,22 +23,7 @@ PAGES = sorted(
     [ROOT / "README.md", ROOT / "charts/myria/README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-FOLDERS = (
-    *(
-        "benchmarks",
-        "builder_job",
-        "charts",
-        "cli",
-        "core",
-        "crds",
-        "docs",
-        "embedded",
-        "examples",
-        "migrations",
-        "operator",
-    ),
-    *("operator", "requirements", "scripts", "server", "tests"),
-)
+FOLDERS = sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir() and folder.name[0] != ".")
 MADE_BY_HAND = {"benchmarks/out"}
 """Where programs write."""
 

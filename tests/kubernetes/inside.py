@@ -13,8 +13,9 @@ import pytest
 
 from myria.settings import Settings
 from myria.store.database import Database as Pool
-from myria_operator.api import Api, configuration
+from myria_operator.api import Api
 from myria_operator.app import Operator
+from myria_rebuilds.connection import configuration
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import OPERATOR
 from tests.support import builds

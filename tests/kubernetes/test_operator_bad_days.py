@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from myria.building.model import Outcome
-from myria.building.report import BuildFacts
-from myria.store.queries import sql
 from myria_builder.reporting import Told, tell
+from myria_rebuilds.report import BuildFacts
+from myria_rebuilds.statements import sql
 from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError, Json
 from tests.kubernetes.operating import Installation, reason
@@ -210,7 +210,7 @@ def test_a_pod_that_is_heard_after_the_end_changes_nothing(
     installation.start()
     place.rebuild("heard")
     place.wait_terminal("heard")
-    (row,) = installation.query(sql("builds.facts"), "default", installation.builds()[0]["build_id"])
+    (row,) = installation.query(sql("rebuilds.facts"), "default", installation.builds()[0]["build_id"])
     now = BuildFacts.from_row(row)  # type: ignore[arg-type]
     early = replace(now, done=0, row=replace(now.row, status="building", finished_at=None, counts={}))
     assert (now.outcome, early.outcome) == (Outcome.SUCCEEDED, None)

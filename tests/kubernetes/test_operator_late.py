@@ -11,15 +11,17 @@ import pytest
 from myria.registry import Registry
 from myria.store.database import ALL_TENANTS
 from myria.store.database import Database as Pool
-from myria.store.queries import sql
 from myria_operator import failpoints
-from myria_operator.api import Api, configuration
-from myria_operator.facts import Json, Rebuild
+from myria_operator.api import Api
+from myria_operator.facts import Rebuild
 from myria_operator.jobs import read_pod_template
 from myria_operator.ledger import Ledger, ToMake
 from myria_operator.naming import rebuild_name
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import manifest
+from myria_rebuilds.connection import configuration
+from myria_rebuilds.resource import Json
+from myria_rebuilds.statements import sql
 from tests.kubernetes.inside import QUICK, Stopped, operator, until
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import OPERATOR

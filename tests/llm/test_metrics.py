@@ -7,10 +7,10 @@ from dataclasses import replace
 from myria.building.collect import collect_garbage
 from myria.contract.queries import ReferencesQuery
 from myria.memory import Memory
-from myria.monitoring.exposition import about_memory, text_of
-from myria.monitoring.figures import FigureReader
 from myria.settings import RetentionSettings, Settings
 from myria.store.database import Database as Pool
+from myria_monitoring.exposition import about_memory, text_of
+from myria_monitoring.figures import FigureReader
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle
 from tests.llm.provider import Answer, Asked, calling

@@ -16,11 +16,11 @@ import pytest
 from myria.contract.queries import ReferencesQuery
 from myria.llm.model import LanguageModel
 from myria.memory import Memory
-from myria.monitoring.exposition import about_memory, text_of
-from myria.monitoring.figures import FigureReader
 from myria.settings import Settings
 from myria.store.database import Database as Pool
 from myria_cli.logs import configure
+from myria_monitoring.exposition import about_memory, text_of
+from myria_monitoring.figures import FigureReader
 from tests.cli.conftest import call
 from tests.llm.conftest import KEY, Configuring, Starting
 from tests.llm.oracle import plan, shown

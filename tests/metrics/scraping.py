@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from myria.monitoring.catalogue import BY_NAME
+from myria_monitoring.catalogue import BY_NAME
 
 
 @dataclass(frozen=True, slots=True)

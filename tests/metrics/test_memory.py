@@ -15,15 +15,15 @@ import asyncpg
 import pytest
 
 from myria.building.collect import collect_garbage
-from myria.monitoring import figures as reading
-from myria.monitoring.catalogue import BY_NAME
-from myria.monitoring.exposition import BUILD_SECONDS, about_memory, text_of
-from myria.monitoring.figures import FigureReader
 from myria.registry import Registry
 from myria.settings import RetentionSettings, Settings
 from myria.store.database import ALL_TENANTS
 from myria.store.database import Database as Pool
-from myria.store.queries import sql
+from myria_monitoring import figures as reading
+from myria_monitoring.catalogue import BY_NAME
+from myria_monitoring.exposition import BUILD_SECONDS, about_memory, text_of
+from myria_monitoring.figures import FigureReader
+from myria_monitoring.statements import sql
 from tests.metrics.scraping import Samples, samples
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
@@ -327,7 +327,7 @@ async def _fail(pool: Pool, build_id: str, rules: list[str]) -> None:
 
 async def _fold(pool: Pool) -> None:
     async with pool.write(ALL_TENANTS) as connection:
-        await connection.execute(sql("monitoring.fold_totals"))
+        await connection.execute(sql("triggers.fold_totals"))
 
 
 def _counters(seen: Samples) -> dict[tuple[str, ...], float]:

@@ -11,10 +11,11 @@ import pytest
 from prometheus_client.core import Metric
 
 from myria import errors
-from myria.monitoring.catalogue import METRICS
-from myria.monitoring.exposition import gauge, scraped, text_of
-from myria.monitoring.figures import FigureReader
 from myria.store.database import Database as Pool
+from myria_monitoring.catalogue import METRICS
+from myria_monitoring.exposition import gauge, text_of
+from myria_monitoring.figures import FigureReader
+from myria_monitoring.port import scraped
 from myria_operator.facts import Rebuild
 from myria_operator.metrics import OperatorMetrics
 from tests.metrics.scraping import Samples, samples
@@ -26,7 +27,7 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a scrape wait for the database however slow this machine is."""
-    monkeypatch.setattr("myria.monitoring.figures.PATIENCE_S", 60.0)
+    monkeypatch.setattr("myria_monitoring.figures.PATIENCE_S", 60.0)
 
 
 def rebuild(reason: str | None) -> Rebuild:
@@ -131,7 +132,7 @@ async def test_a_port_of_its_own(database: Database) -> None:
 
 async def test_a_loop_that_stands_still_fails_the_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape ends within seconds even then, with an error that Prometheus shows as down."""
-    monkeypatch.setattr("myria.monitoring.exposition._SCRAPE_S", 0.2)
+    monkeypatch.setattr("myria_monitoring.port._SCRAPE_S", 0.2)
 
     async def families() -> list[Metric]:
         await asyncio.sleep(3600)

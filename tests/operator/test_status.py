@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.building.model import BuildRow
-from myria.building.report import BuildFacts, pod_fields, status_fields
 from myria_operator import reasons
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
 from myria_operator.reconcile import refused_pods
 from myria_operator.status import View, derive, settled, transitions, with_times
 from myria_operator.steps import Do, next_step
+from myria_rebuilds.report import BuildFacts, pod_fields, status_fields
 
 NOW = "2026-01-02T03:04:05Z"
 STARTED = datetime(2026, 1, 1, 10, 0, 0, 400_000, tzinfo=UTC)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.store.queries import sql, subjects
+from myria.store.queries import sql
 from tests.support.events import TENANT
 from tests.support.postgres import Database
 
@@ -150,7 +150,7 @@ async def test_the_fill_is_what_it_should_be(serving: asyncpg.Connection[Any]) -
 
 def test_every_read_is_examined() -> None:
     """A new read statement of the serving path must be added to the cases here."""
-    found = {f"{subject}.{name}" for subject in ("events", "retrieval") for name in subjects()[subject]}
+    found = {f"{subject}.{name}" for subject in ("events", "retrieval") for name in sql.subject(subject)}
     assert found - WRITES == {case.name for case in CASES}
 
 

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 
 from myria.memory import Memory
-from myria.monitoring.catalogue import BY_NAME, METRICS
-from myria.monitoring.exposition import Tally, gauge, text_of
 from myria.settings import PostgresSettings, Settings
+from myria_monitoring.catalogue import BY_NAME, METRICS
+from myria_monitoring.exposition import Tally, gauge, text_of
 from myria_server import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving

@@ -189,7 +189,7 @@ async def move_pointer(
 ) -> None:
     """Move the pointer inside a transaction that owns the publish lock, and keep the history; O(1).
 
-    `resource` is what asked for it on Kubernetes; by default that of the build that is published. A publish ends the
+    `resource` is what asked for it outside; by default that of the build that is published. A publish ends the
     pause that a rollback began; a rollback begins it (trap 9).
 
     Raises:

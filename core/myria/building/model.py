@@ -77,7 +77,7 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """The Kubernetes resource on whose behalf something happens.
+    """What a control plane outside, such as Kubernetes, calls the one on whose behalf something happens.
 
     `manager` is the field manager that asked, as it called itself: nobody has verified it.
     """

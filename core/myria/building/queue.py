@@ -22,7 +22,7 @@ async def take_up(database: Database, tenant: str, *, only_resources: bool = Fal
     Args:
         database: connects as the control plane.
         tenant: whose queue.
-        only_resources: leave requests alone that are no Kubernetes resource yet.
+        only_resources: leave requests alone that have no resource of a control plane outside yet.
 
     Returns:
         The tenant's unfinished build (`builds.unfinished`), whoever queued it; None when nothing waits.

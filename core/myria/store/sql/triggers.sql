@@ -76,3 +76,7 @@ LEFT JOIN LATERAL (
     SELECT b.build_id, b.status, b.trigger, b.cutoff, b.created_at, b.started_at, b.finished_at,
            coalesce((b.error#>>'{details,transient}')::boolean, false) AS transient
     FROM myria.builds b WHERE b.tenant_id = $1 ORDER BY b.created_at DESC LIMIT 1) newest ON true;
+
+-- name: fold_totals
+-- Add up what transactions have counted since the last call.
+SELECT myria.fold_tallies();

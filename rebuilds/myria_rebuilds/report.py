@@ -27,7 +27,7 @@ _CAPTURED: Final = ("buildID", "snapshotID", "previousSnapshotID", "cutoff", "ev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildFacts:
-    """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`builds.facts`).
+    """A build with what its tasks and its snapshot say, as PostgreSQL has them at one moment (`rebuilds.facts`).
 
     `alive`: somebody renewed the lease lately. `podless_s`: seconds since its Job was made or a pod was last seen at
     work, whichever was later, None before. `completed`: the snapshot was compiled and validated. `published`: it
@@ -55,7 +55,7 @@ class BuildFacts:
 
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> BuildFacts:
-        """Return the value of a row of `builds.facts`."""
+        """Return the value of a row of `rebuilds.facts`."""
         return cls(
             tenant=row["tenant_id"],
             row=BuildRow.from_row(row),

@@ -76,6 +76,3 @@ SELECT pg_total_relation_size('myria.events') AS log_bytes, pg_database_size(cur
 
 -- name: totals
 SELECT family, labels, amount FROM myria.tallied();
-
--- name: fold_totals
-SELECT myria.fold_tallies();

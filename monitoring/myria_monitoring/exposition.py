@@ -1,4 +1,4 @@
-"""Prometheus' metric families, made from plain numbers, and a port on which they are scraped.
+"""Prometheus' metric families, made from plain numbers.
 
 Counting happens on the event loop in plain dictionaries; prometheus-client turns them into text when scraped. Its own
 counters take a lock and cost more per call than everything else on the fast path.
@@ -6,26 +6,20 @@ counters take a lock and cost more per call than everything else on the fast pat
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import product
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from myria.building.model import Outcome
-from myria.errors import PortInUse
 from myria.llm.failures import Kind
-from myria.monitoring.catalogue import BY_NAME
-from myria.monitoring.figures import Figures, TenantFigures
 from myria.planning.validation import RULE_NAMES
-
-logger = logging.getLogger(__name__)
+from myria_monitoring.catalogue import BY_NAME
+from myria_monitoring.figures import Figures, TenantFigures
 
 BUILD_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper bounds of the buckets of builds' durations, as the migration that counts them has them."""
@@ -42,8 +36,6 @@ OTHER: Final = "other"
 
 LLM_OUTCOMES: Final = ("ok", *sorted(Kind), OTHER)
 """How a request to a language model may end."""
-
-_SCRAPE_S: Final = 5.0
 
 Values = Mapping[tuple[str, ...], float]
 """Numbers by the values of the labels, in the catalogue's order."""
@@ -121,45 +113,11 @@ def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iter
 
 def text_of(families: Iterable[Metric]) -> bytes:
     """Return Prometheus' text format, version 0.0.4."""
-    return generate_latest(_registry(lambda: families))
+    return generate_latest(registry_of(lambda: families))
 
 
-@contextmanager
-def scraped(
-    host: str, port: int, families: Callable[[], Awaitable[Iterable[Metric]]], *, process: bool
-) -> Iterator[int]:
-    """Answer scrapes on a port of its own for the block; yield the port, which is a free one for 0.
-
-    The families are made on the event loop that runs here, so nothing needs a lock; a loop that stands still fails the
-    scrape within seconds. `process` adds what the operating system knows of this process.
-
-    Raises:
-        PortInUse: another program listens there.
-    """
-    loop = asyncio.get_running_loop()
-
-    async def made() -> list[Metric]:
-        return list(await families())
-
-    def collect() -> Iterable[Metric]:
-        return asyncio.run_coroutine_threadsafe(made(), loop).result(_SCRAPE_S)
-
-    registry = _registry(collect)
-    if process:
-        ProcessCollector(registry=registry)
-    try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as error:
-        raise PortInUse(f"port {port} on {host} is in use; set operator.metrics_port", host=host, port=port) from error
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(1.0)
-
-
-def _registry(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+def registry_of(collect: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+    """Return a registry that asks for its families whenever it is read."""
     registry = CollectorRegistry()
     registry.register(_Collector(collect))
     return registry

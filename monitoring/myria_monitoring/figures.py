@@ -19,7 +19,7 @@ import asyncpg
 
 from myria import errors
 from myria.store.database import ALL_TENANTS, Connection, Database
-from myria.store.queries import sql
+from myria_monitoring.statements import sql
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Named SQL statements that read figures."""

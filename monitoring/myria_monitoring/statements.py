@@ -1,0 +1,7 @@
+"""The statements that read figures, beside the core's, by subject and name."""
+
+from __future__ import annotations
+
+from myria.store.queries import Statements
+
+sql = Statements("myria_monitoring.sql", "myria.store.sql")

@@ -1,0 +1,1 @@
+"""Named SQL statements about resources and their builds."""

@@ -1,0 +1,7 @@
+"""The statements about resources, beside the core's, by subject and name."""
+
+from __future__ import annotations
+
+from myria.store.queries import Statements
+
+sql = Statements("myria_rebuilds.sql", "myria.store.sql")
