@@ -2,7 +2,7 @@
 
 Both run as one worker on the same durable PostgreSQL and are driven by the same load process, in alternating rounds:
 the bare Starlette + asyncpg endpoint commits once per request into a table like the event log, Myria takes
-`tools/call` of myria.append_event with everything that implies. Throughput counts acknowledged events; at the end, the
+`tools/call` of myria_append_event with everything that implies. Throughput counts acknowledged events; at the end, the
 rows in both tables must be exactly the acknowledged ones.
 """
 

@@ -218,7 +218,7 @@ def answers(url: str) -> dict[str, Json]:
     """Ask half of the sample's questions both ways; return the answers, without cursors, which are signed."""
     found: dict[str, Json] = {}
     for question in sample_questions()[::2]:
-        for tool in ("myria.query_references", "myria.query_event_nodes"):
+        for tool in ("myria_query_references", "myria_query_event_nodes"):
             answer = call(url, tool, {name: value for name, value in question.items() if value})
             answer.pop("next_cursor", None)
             found[f"{tool} {question}"] = answer
@@ -267,7 +267,7 @@ class Writer:
                 "source_event_key": f"{WRITER}:{number}",
             }
             try:
-                self.acknowledged.append(call(self.url, "myria.append_event", event)["event_id"])
+                self.acknowledged.append(call(self.url, "myria_append_event", event)["event_id"])
             except (httpx.HTTPError, RuntimeError) as problem:
                 self.failed.append(repr(problem))
 

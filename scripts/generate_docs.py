@@ -76,8 +76,8 @@ TOOLS_HEAD = f"""\
 # Tools
 
 Every tool takes one JSON object and answers one JSON object (as `structuredContent`, and the same as text). An unknown
-argument is refused, and the message names the nearest known one. Names are advertised as written here, or with
-`myria_` instead of `myria.` where a host allows no dots (setting `mcp.tool_names`); both are accepted.
+argument is refused, and the message names the nearest known one. Names are advertised as written here, or
+with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so; calls may use both.
 
 A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
 participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of
@@ -195,11 +195,8 @@ def leaves(error: type[errors.MyriaError]) -> Iterator[type[errors.MyriaError]]:
 def tools_page() -> str:
     """Return docs/tools.md."""
     parts = [TOOLS_HEAD, "\n| tool | profile | what for |\n|---|---|---|\n"]
-    parts.extend(
-        f"| [`{tool.dotted()}`](#{tool.dotted().replace('.', '')}) | {tool.profile} | {cell(tool.title)} |\n"
-        for tool in TOOLS
-    )
-    parts.extend(f"\n## {tool.dotted()}\n\n{tool.description}\n\n{arguments_table(tool)}" for tool in TOOLS)
+    parts.extend(f"| [`{tool.plain()}`](#{tool.plain()}) | {tool.profile} | {cell(tool.title)} |\n" for tool in TOOLS)
+    parts.extend(f"\n## {tool.plain()}\n\n{tool.description}\n\n{arguments_table(tool)}" for tool in TOOLS)
     return "".join(parts)
 
 

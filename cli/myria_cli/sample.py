@@ -103,7 +103,7 @@ async def _load(client: Client, events: Sequence[Mapping[str, Any]]) -> int:
     new = 0
     with console.meter("appending events over MCP", len(events)) as progress:
         for start in range(0, len(events), BATCH):
-            answer = await _call(client, "myria.append_events", {"events": list(events[start : start + BATCH])})
+            answer = await _call(client, "myria_append_events", {"events": list(events[start : start + BATCH])})
             new += sum(not result["deduplicated"] for result in answer["results"])
             progress.advance(min(start + BATCH, len(events)))
     return new
@@ -114,7 +114,7 @@ async def _wait_for_topics(client: Client, total: int) -> None:
     asked = False
     with console.meter("building topics", total) as progress:
         for _ in range(round(LONGEST_BUILD_S / POLL_S)):
-            status = await _call(client, "myria.get_snapshot_status", {})
+            status = await _call(client, "myria_get_snapshot_status", {})
             tail, busy = status["tail_events"], status["building"] or status["queued"]
             if status["active_snapshot_id"] and not tail and not busy:
                 return
@@ -123,7 +123,7 @@ async def _wait_for_topics(client: Client, total: int) -> None:
                 reason = (last["error"] or {}).get("message", last["status"])
                 raise BuildInvalid(f"the build of the sample failed: {reason}", build_id=last["build_id"])
             if not busy:
-                await _call(client, "myria.trigger_build", {"reason": "demo"})
+                await _call(client, "myria_trigger_build", {"reason": "demo"})
                 asked = True
             progress.advance(max(0, total - tail))
             await asyncio.sleep(POLL_S)
@@ -133,7 +133,7 @@ async def _wait_for_topics(client: Client, total: int) -> None:
 async def _ask(client: Client, question: Mapping[str, Any]) -> dict[str, Any]:
     return await _call(
         client,
-        "myria.query_references",
+        "myria_query_references",
         {"participants": question["participants"], "query": question["question"], "max_nodes": ANSWER_NODES},
     )
 

@@ -76,7 +76,7 @@ async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
     word = f"smoke{secrets.token_hex(6)}"
     appended = await _call(
         client,
-        "myria.append_event",
+        "myria_append_event",
         {
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "channel": PARTICIPANT,
@@ -92,7 +92,7 @@ async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
     held = False
     while True:
         answer = await _call(
-            client, "myria.query_references", {"participants": [PARTICIPANT], "query": word, "max_nodes": 20}
+            client, "myria_query_references", {"participants": [PARTICIPANT], "query": word, "max_nodes": 20}
         )
         found = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
         if found is None:
@@ -107,8 +107,8 @@ async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
 
 async def _ask_for_build(client: Client, tell: Tell) -> str | None:
     """Ask for a build; return the id of the last one that ended before."""
-    last = (await _call(client, "myria.get_snapshot_status", {}))["last_build"]
-    asked = await _call(client, "myria.trigger_build", {"reason": "smoke test"})
+    last = (await _call(client, "myria_get_snapshot_status", {}))["last_build"]
+    asked = await _call(client, "myria_trigger_build", {"reason": "smoke test"})
     tell(f"asked for a build ({asked['request_id']})")
     return last["build_id"] if last and last["finished_at"] else None
 
@@ -119,7 +119,7 @@ async def _is_held(client: Client, before: str | None) -> bool:
     Raises:
         BuildInvalid: it ended without any.
     """
-    last = (await _call(client, "myria.get_snapshot_status", {}))["last_build"]
+    last = (await _call(client, "myria_get_snapshot_status", {}))["last_build"]
     if last is None or last["build_id"] == before or not last["finished_at"]:
         return False
     if last["status"] in ("failed", "aborted"):

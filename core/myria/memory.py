@@ -137,6 +137,11 @@ class Memory:
         await self._check_schema_once()
         return await self.registry.rollback(tenant, to, actor=actor, reason=reason)
 
+    async def resume_builds(self, tenant: str) -> dict[str, Any]:
+        """End the pause after a rollback; see `Registry.resume`."""
+        await self._check_schema_once()
+        return await self.registry.resume(tenant)
+
     async def _check_schema_once(self) -> None:
         if not self._schema_checked:
             await self.ready()

@@ -32,6 +32,7 @@ from myria.planning.settings import PlannerSettings
 _DAY_S = 86_400.0
 
 Profile = Literal["core", "observe", "admin"]
+NameStyle = Literal["dotted", "plain"]
 
 REBUILD_VARIABLES = ("MYRIA_REBUILD_NAMESPACE", "MYRIA_REBUILD_NAME", "MYRIA_REBUILD_UID")
 """Variables that name the MyriaRebuild on whose status a build's pod reports; the operator sets them."""
@@ -68,12 +69,12 @@ class McpSettings(Section):
     """Address to listen on. Loopback by default, because there is no authentication before you add it."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
     """TCP port; 0 lets the system choose a free one (it is printed)."""
-    tool_names: Literal["dotted", "plain"] = "dotted"
-    """Advertised style: `myria.append_event`, or `myria_append_event` for hosts that refuse dots. Both are
-    accepted."""
+    tool_names: NameStyle = "plain"
+    """Advertised style: `myria_append_event`, which every host takes, or `myria.append_event` (many hosts refuse dots).
+    Both are accepted in calls."""
     profiles: tuple[Profile, ...] = ("core", "observe", "admin")
     """Groups of tools that are offered: `core` (append and query), `observe` (snapshots, status), `admin`
-    (trigger a build, publish, roll back). Leave `admin` out where agents must not steer builds."""
+    (trigger a build, publish, roll back, resume). Leave `admin` out where agents must not steer builds."""
     allowed_hosts: tuple[str, ...] = ()
     """Further Host header values to accept beside loopback names, against DNS rebinding; needed behind a
     Service or an Ingress."""

@@ -113,7 +113,7 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
 def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:
     """Return a tool as `tools/list` shows it, named in the style of the settings."""
     return mcp_types.Tool(
-        name=tool.plain() if settings.mcp.tool_names == "plain" else tool.dotted(),
+        name=tool.named(settings.mcp.tool_names),
         title=tool.title,
         description=tool.description,
         input_schema=input_schema(tool),
@@ -121,7 +121,7 @@ def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:
         annotations=mcp_types.ToolAnnotations(
             title=tool.title,
             read_only_hint=not tool.changes,
-            destructive_hint=False,
+            destructive_hint=tool.replaces,
             idempotent_hint=tool.repeatable,
             open_world_hint=False,
         ),

@@ -81,6 +81,7 @@ class Toolbox:
         # The domain has its own append deadline and knows what became of the commit; this one only backs it.
         self._append_deadline = settings.mcp.append_deadline_s + 1.0
         self._read_deadline = settings.mcp.request_deadline_s
+        self._name_style = settings.mcp.tool_names
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles)
         offered = {tool.name for tool in self.offered}
@@ -101,8 +102,8 @@ class Toolbox:
         self.metrics.request_done(self._runs[name][0].name, code, 0.0)
 
     def nearest(self, name: str) -> str | None:
-        """Return the offered tool whose dotted name comes nearest."""
-        names = [tool.dotted() for tool in self.offered]
+        """Return the offered tool whose name comes nearest, as it is advertised."""
+        names = [tool.named(self._name_style) for tool in self.offered]
         close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
         return close[0] if close else None
 
@@ -198,6 +199,10 @@ class Toolbox:
             asked = inputs.read(inputs.RollbackInput, arguments)
             return await memory.rollback(caller.tenant, asked.to, actor=caller.actor, reason=asked.reason)
 
+        async def resume_builds(caller: Caller, arguments: Any) -> Json:
+            inputs.read(inputs.NothingInput, arguments)
+            return await memory.resume_builds(caller.tenant)
+
         return {
             handler.__name__: handler
             for handler in (
@@ -213,5 +218,6 @@ class Toolbox:
                 trigger_build,
                 publish_snapshot,
                 rollback,
+                resume_builds,
             )
         }

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 from mcp import Client, StdioServerParameters
 
+from myria.contract.tools import TOOLS
 from tests.clients.conftest import Outside
 from tests.server.wire import Served, event
 from tests.support.postgres import Database
@@ -21,7 +22,7 @@ INSPECTOR = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build
 
 def check(said: dict[str, Any]) -> None:
     """Check what a client script saw."""
-    assert said["tools"] == 12
+    assert said["tools"] == len(TOOLS)
     assert said["stored"]["deduplicated"] is False
     assert [result["deduplicated"] for result in said["batch"]["results"]] == [True, False]
     assert said["batch"]["results"][0]["event_id"] == said["stored"]["event_id"]
@@ -104,11 +105,11 @@ async def test_the_inspector(served: Served, outside: Outside) -> None:
         return json.loads(out)
 
     tools = await inspect("tools/list", "--strict")
-    assert len(tools["tools"]) == 12
+    assert len(tools["tools"]) == len(TOOLS)
     values = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in event("k1").items()]
-    stored = await inspect("tools/call", "--tool-name", "myria.append_event", "--tool-arg", *values)
+    stored = await inspect("tools/call", "--tool-name", "myria_append_event", "--tool-arg", *values)
     assert stored["structuredContent"]["deduplicated"] is False
     asked = ("--tool-arg", 'participants=["user_42"]', "query=memory", "limit=5")
-    found = await inspect("tools/call", "--tool-name", "myria.query_event_nodes", *asked)
+    found = await inspect("tools/call", "--tool-name", "myria_query_event_nodes", *asked)
     children = found["structuredContent"]["root"]["children"]
     assert [node["event_id"] for node in children] == [stored["structuredContent"]["event_id"]]

@@ -33,7 +33,7 @@ def keys(value: Any) -> set[str]:
 
 
 def test_the_tools_are_those_of_the_design() -> None:
-    """Twelve tools in three profiles (§20)."""
+    """Those of the design in three profiles (§20), and one that ends the pause after a rollback."""
     assert {(tool.profile, tool.name) for tool in TOOLS} == {
         ("core", "append_event"),
         ("core", "append_events"),
@@ -47,6 +47,7 @@ def test_the_tools_are_those_of_the_design() -> None:
         ("admin", "trigger_build"),
         ("admin", "publish_snapshot"),
         ("admin", "rollback"),
+        ("admin", "resume_builds"),
     }
 
 

@@ -44,7 +44,7 @@ class Serving:
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         async with Client(f"http://127.0.0.1:{self._port}/mcp") as client:
-            answer = await client.call_tool("myria.query_event_nodes", arguments)
+            answer = await client.call_tool("myria_query_event_nodes", arguments)
         assert not answer.is_error, answer.structured_content
         return answer.structured_content
 

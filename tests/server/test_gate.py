@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import re
 from typing import Any
 
 import asyncpg
 import pytest
 
 from myria.contract.queries import EventNodesQuery
+from myria.contract.tools import TOOLS
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server import gate as gate_module
@@ -39,6 +41,13 @@ def request(body: bytes, *, extra: bytes = b"", length: int | None = None) -> by
     ) + body
 
 
+async def listed(served: Served) -> list[dict[str, Any]]:
+    """Return what tools/list answers."""
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    tools: list[dict[str, Any]] = (await served.post(listing, headers(method="tools/list"))).json()["result"]["tools"]
+    return tools
+
+
 BODY = json.dumps(call(NAME, ASKED)).encode()
 
 
@@ -57,7 +66,7 @@ async def test_both_spellings_of_the_path_answer(served: Served) -> None:
         assert response.json()["result"]["isError"] is False
         listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         response = await served.client.post(path, json=listing, headers=headers(version="2025-06-18"))
-        assert len(response.json()["result"]["tools"]) == 12
+        assert len(response.json()["result"]["tools"]) == len(TOOLS)
     assert (await served.client.get("/elsewhere")).status_code == 404
 
 
@@ -270,7 +279,7 @@ async def test_batches_are_answered_where_the_protocol_has_them(served: Served, 
     answers = response.json()
     assert [answer.get("id") for answer in answers] == [1, 2, 3, 4, None]
     assert answers[0]["result"]["structuredContent"]["deduplicated"] is False
-    assert len(answers[1]["result"]["tools"]) == 12
+    assert len(answers[1]["result"]["tools"]) == len(TOOLS)
     assert [answer["error"]["code"] for answer in answers[2:]] == [-32602, -32600, -32600]
 
 
@@ -320,14 +329,42 @@ async def test_an_unknown_protocol_version_is_told_which_are_known(served: Serve
 
 async def test_tools_are_named_in_one_style_and_found_in_both(memory: Memory) -> None:
     """The setting picks what tools/list shows; calls may use either style, or the bare name."""
-    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
     for style, expected in (("dotted", "myria.append_event"), ("plain", "myria_append_event")):
         async with serving(memory, with_mcp(tool_names=style)) as served:
-            tools = (await served.post(listing, headers(method="tools/list"))).json()["result"]["tools"]
+            tools = await listed(served)
             assert expected in {tool["name"] for tool in tools}
+            assert len({tool["name"][5] for tool in tools}) == 1
             for name in ("myria.append_event", "myria_append_event", "append_event"):
                 response = await served.post(call(name, event("k")), headers(name))
                 assert response.json()["result"]["isError"] is False
+
+
+async def test_advertised_names_suit_every_host_by_default(served: Served) -> None:
+    """Without any setting the names of tools/list fit the narrowest rule of known hosts: ^[a-zA-Z0-9_-]{1,64}$."""
+    names = [tool["name"] for tool in await listed(served)]
+    assert "myria_append_event" in names
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names)
+
+
+async def test_hosts_are_told_what_each_tool_may_do(served: Served) -> None:
+    """Reading is read-only; what moves the pointer is destructive; a repeat of the idempotent changes nothing more."""
+    hints = {
+        tool["name"].removeprefix("myria_"): tuple(
+            tool["annotations"][hint] for hint in ("readOnlyHint", "destructiveHint", "idempotentHint")
+        )
+        for tool in await listed(served)
+    }
+    reading = {name for name in hints if name.startswith(("get_", "list_", "query_"))}
+    assert len(reading) == 7
+    assert {hints[name] for name in reading} == {(True, False, True)}
+    assert {name: hint for name, hint in hints.items() if name not in reading} == {
+        "append_event": (False, False, False),
+        "append_events": (False, False, False),
+        "trigger_build": (False, False, False),
+        "publish_snapshot": (False, True, True),
+        "rollback": (False, True, False),
+        "resume_builds": (False, False, True),
+    }
 
 
 async def test_an_unknown_tool_is_a_protocol_error_that_helps(served: Served) -> None:
@@ -335,7 +372,7 @@ async def test_an_unknown_tool_is_a_protocol_error_that_helps(served: Served) ->
     response = await served.post(call("myria.apend_event", {}), headers("myria.apend_event"))
     error = response.json()["error"]
     assert error["code"] == -32602
-    assert "did you mean myria.append_event?" in error["message"]
+    assert "did you mean myria_append_event?" in error["message"]
 
 
 async def test_profiles_hide_tools(memory: Memory) -> None:
@@ -344,10 +381,10 @@ async def test_profiles_hide_tools(memory: Memory) -> None:
         listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         tools = (await served.post(listing, headers(version="2025-06-18"))).json()["result"]["tools"]
         assert {tool["name"] for tool in tools} == {
-            "myria.append_event",
-            "myria.append_events",
-            "myria.query_event_nodes",
-            "myria.query_references",
+            "myria_append_event",
+            "myria_append_events",
+            "myria_query_event_nodes",
+            "myria_query_references",
         }
         for version in (MODERN, "2025-06-18"):
             assert (await served.call("rollback", {}, version=version)).code == "tool_not_enabled"

@@ -79,3 +79,18 @@ async def test_snapshots_are_published_and_taken_back_over_mcp(served: Served, d
     assert {listed["snapshots"][0]["snapshot_id"], rest.content["snapshots"][0]["snapshot_id"]} == {first, held}
     status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
     assert status["last_build"]["status"]
+
+
+async def test_resume_builds_ends_the_pause_of_a_rollback(served: Served, database: Database) -> None:
+    """After a rollback automatic builds are paused; the tool ends that, and says whether there was a pause to end."""
+    for start in (0, 1):
+        await served.call("append_events", conversation(start))
+        await build_now(database.builder_dsn)
+    await served.call("rollback", {})
+    paused = (await served.call("get_snapshot_status", {})).content
+    resumed = fits("resume_builds", await served.call("resume_builds", {}))
+    running = (await served.call("get_snapshot_status", {})).content
+    again = fits("resume_builds", await served.call("resume_builds", {}))
+
+    assert (paused["paused"], paused["paused_reason"]) == (True, "rollback")
+    assert (resumed, running["paused"], again) == ({"resumed": True}, False, {"resumed": False})

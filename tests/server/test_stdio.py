@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from myria.contract.tools import TOOLS
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server import serve_stdio
@@ -43,7 +44,7 @@ async def test_a_handshake_client_appends_and_queries(memory: Memory) -> None:
         call("myria.nope", {}, version=None, request_id=3),
     )
     assert answers[0]["result"]["protocolVersion"] == "2025-06-18"
-    assert len(answers[1]["result"]["tools"]) == 12
+    assert len(answers[1]["result"]["tools"]) == len(TOOLS)
     assert answers[2]["result"]["structuredContent"]["deduplicated"] is False
     assert answers[3]["error"]["code"] == -32602
     found = await talk(

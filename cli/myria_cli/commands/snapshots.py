@@ -93,8 +93,7 @@ myria rollback snap_0193c1…
         """Let automatic builds run again after a rollback."""
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
-            await memory.ready()
-            answer = await memory.registry.resume(options.tenant)
+            answer = await memory.resume_builds(options.tenant)
         if options.json:
             console.write_json(answer)
         else:

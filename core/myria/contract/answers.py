@@ -314,6 +314,12 @@ class PointerMoved(Answer):
     previous_snapshot_id: str | None
 
 
+class Resumed(Answer):
+    """resume_builds."""
+
+    resumed: bool = Field(description="False where they were not paused")
+
+
 class Failure(Answer):
     """What any tool answers instead when it refuses."""
 

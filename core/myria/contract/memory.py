@@ -87,6 +87,10 @@ class MemoryApi(Protocol):
         """Make an earlier snapshot the active one; without `to`, the active one's parent."""
         ...
 
+    async def resume_builds(self, tenant: str) -> dict[str, Any]:
+        """Let automatic builds start again after a rollback."""
+        ...
+
     async def ready(self) -> None:
         """Return when the database answers and has this program's schema version.
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from myria.contract import answers, inputs
 from myria.contract.limits import Limits
-from myria.settings import Profile
+from myria.settings import NameStyle, Profile
 
 Json = dict[str, Any]
 
@@ -23,8 +23,9 @@ PREFIX = "myria"
 class Tool:
     """One tool.
 
-    `name` is without prefix. `changes` tells whether it writes; `repeatable`, whether repeating it with the same
-    arguments changes nothing more. `arguments` and `answer` are its models.
+    `name` is without prefix. `changes` tells whether it writes; `replaces`, whether it puts something in the place of
+    what is served, so that a host asks a person first; `repeatable`, whether repeating it with the same arguments
+    changes nothing more. `arguments` and `answer` are its models.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Tool:
     arguments: type[inputs.Input]
     answer: type[answers.Answer]
     changes: bool = False
+    replaces: bool = False
     repeatable: bool = True
 
     def dotted(self) -> str:
@@ -41,8 +43,12 @@ class Tool:
         return f"{PREFIX}.{self.name}"
 
     def plain(self) -> str:
-        """Return the name for hosts that allow no dots, `myria_append_event`."""
+        """Return the name that every host takes, `myria_append_event`."""
         return f"{PREFIX}_{self.name}"
+
+    def named(self, style: NameStyle) -> str:
+        """Return the name in one of both styles."""
+        return self.plain() if style == "plain" else self.dotted()
 
 
 _PARTICIPANTS_RULE = "You see only what all the participants you name may see."
@@ -145,7 +151,7 @@ TOOLS: tuple[Tool, ...] = (
         arguments=inputs.PublishInput,
         answer=answers.PointerMoved,
         changes=True,
-        repeatable=False,
+        replaces=True,
     ),
     Tool(
         name="rollback",
@@ -155,7 +161,18 @@ TOOLS: tuple[Tool, ...] = (
         arguments=inputs.RollbackInput,
         answer=answers.PointerMoved,
         changes=True,
+        replaces=True,
         repeatable=False,
+    ),
+    Tool(
+        name="resume_builds",
+        title="Resume automatic rebuilds",
+        description="End the pause of automatic rebuilds that a rollback began. What the rollback took away is built "
+        "again then.",
+        profile="admin",
+        arguments=inputs.NothingInput,
+        answer=answers.Resumed,
+        changes=True,
     ),
 )
 

@@ -24,11 +24,11 @@ async def talk(read, write):
     async with ClientSession(read, write) as session:
         hello = await session.initialize()
         tools = {tool.name for tool in (await session.list_tools()).tools}
-        stored = await session.call_tool("myria.append_event", EVENT)
-        batch = await session.call_tool("myria.append_events", {"events": [EVENT, {**EVENT, "source_event_key": "k2"}]})
-        found = await session.call_tool("myria.query_event_nodes", {"participants": ["user_42"], "query": "memory"})
-        topics = await session.call_tool("myria.query_references", {"participants": ["user_42"]})
-        bad = await session.call_tool("myria.append_event", {**EVENT, "channel": ""})
+        stored = await session.call_tool("myria_append_event", EVENT)
+        batch = await session.call_tool("myria_append_events", {"events": [EVENT, {**EVENT, "source_event_key": "k2"}]})
+        found = await session.call_tool("myria_query_event_nodes", {"participants": ["user_42"], "query": "memory"})
+        topics = await session.call_tool("myria_query_references", {"participants": ["user_42"]})
+        bad = await session.call_tool("myria_append_event", {**EVENT, "channel": ""})
         return {
             "version": hello.protocolVersion,
             "tools": len(tools),
