@@ -142,9 +142,10 @@ class IngestSettings(Section):
     """Deepest nesting of a payload, in levels; guards every reader's recursion."""
     batch_events: Annotated[int, Field(ge=1, le=500)] = 500
     """Most events in one `append_events`, at most the contract's 500. A batch is one transaction."""
-    future_limit_s: Annotated[float | None, Field(ge=0)] = None
-    """How far an event's timestamp may lie ahead of the server's clock, in seconds. Unset: no limit, because
-    imported calendars do lie ahead."""
+    future_limit_s: Annotated[float | None, Field(ge=0)] = _DAY_S
+    """How far an event's timestamp may lie ahead of the server's clock, in seconds; an event further ahead is refused.
+    An event is what happened: the date of what is planned belongs into its payload. A day lets every time zone slip
+    by. 0, or unset, for no limit."""
     internal_types: tuple[str, ...] = ()
     """Event types that are always internal (kept, but never in topics), whatever the caller's flag says
     (§6)."""
@@ -286,7 +287,7 @@ class RetrievalSettings(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings(Section):
-    """When a topic's state changes, measured against the tenant's newest event (§6.1)."""
+    """When a topic's state changes, measured against the newest visible event that is not ahead of the clock (§6.1)."""
 
     section_name: ClassVar[str] = "topics"
 

@@ -15,7 +15,8 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 import myria
-from myria.contract.tools import Tool, input_schema, output_schema
+from myria.contract.limits import limits_of
+from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import Settings
 from myria_server.toolbox import Caller, Toolbox
 
@@ -111,12 +112,13 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
 
 
 def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:
-    """Return a tool as `tools/list` shows it, named in the style of the settings."""
+    """Return a tool as `tools/list` shows it, with the names and limits of the settings."""
+    limits = limits_of(settings)
     return mcp_types.Tool(
         name=tool.named(settings.mcp.tool_names),
         title=tool.title,
-        description=tool.description,
-        input_schema=input_schema(tool),
+        description=description(tool, limits),
+        input_schema=input_schema(tool, limits),
         output_schema=output_schema(tool),
         annotations=mcp_types.ToolAnnotations(
             title=tool.title,

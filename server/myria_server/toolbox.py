@@ -17,7 +17,7 @@ import orjson
 
 from myria.contract import inputs
 from myria.contract.event import parse_event, parse_events
-from myria.contract.limits import Limits
+from myria.contract.limits import limits_of
 from myria.contract.memory import MemoryApi
 from myria.contract.tools import TOOLS, Tool
 from myria.errors import (
@@ -51,18 +51,6 @@ class Outcome:
 
     body: bytes
     is_error: bool = False
-
-
-def limits_of(settings: Settings) -> Limits:
-    """Return the ingest limits the settings describe."""
-    ingest = settings.ingest
-    return Limits(
-        payload_bytes=ingest.payload_bytes,
-        payload_depth=ingest.payload_depth,
-        batch_events=ingest.batch_events,
-        future_seconds=ingest.future_limit_s,
-        internal_types=frozenset(ingest.internal_types),
-    )
 
 
 def refusal(error: MyriaError) -> Outcome:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from myria.memory import Memory
+from myria.settings import Settings
 from tests.server.wire import Served, event
 from tests.support.building import build_now
 from tests.support.postgres import Database
 
 EXTREMES = ("0001-01-01T00:00:00Z", "2026-03-19T20:00:00Z", "9999-12-31T23:59:59.999999Z")
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """No limit on how far ahead an event may lie."""
+    return Settings.load(environ={}, overrides={"ingest.future_limit_s": 0})
 
 
 async def test_the_first_and_last_microsecond_are_stored_found_and_built(served: Served, database: Database) -> None:

@@ -68,6 +68,16 @@ def test_a_second_import_finds_everything_there(myria: Call, sample_file: Path) 
     assert again.json == {"lines": 60, "imported": 0, "already_there": 60, "refused": 0, "blank": 0}
 
 
+def test_an_import_takes_what_lies_ahead_only_on_request(myria: Call, tmp_path: Path) -> None:
+    """A line dated beyond the limit is refused by name of the setting; --allow-future takes it."""
+    line = {"timestamp": "2099-03-01T10:00:00Z", "channel": "c", "participants": ["a"], "payload": {}}
+    path = tmp_path / "ahead.jsonl"
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    refused = myria("import", path)
+    assert (refused.status, "ingest.future_limit_s" in refused.err) == (2, True)
+    assert myria("import", path, "--allow-future", "--json").json["imported"] == 1
+
+
 def test_bad_lines_are_named_and_the_exit_status_says_so(myria: Call, tmp_path: Path) -> None:
     """Each refused line is reported with number, code and reason; the good ones go in; the status is 2."""
     good = {"timestamp": "2026-03-01T10:00:00Z", "channel": "c", "participants": ["a"], "payload": {}}

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from myria.contract.event import NewEvent, parse_event, parse_events
 from myria.contract.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
 from myria.contract.inputs import EventInput, read
-from myria.contract.limits import Limits
+from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidText, InvalidTimestamp, MyriaError
 from myria.events import TopicHint
+from myria.settings import Settings
 
 LIMITS = Limits()
 
@@ -178,13 +179,23 @@ def test_policy_makes_types_internal() -> None:
     assert not parse_event(event(type="message"), limits).internal
 
 
-def test_future_timestamps_are_limited_only_on_request() -> None:
-    """By default the year 9999 is fine; with a limit it is refused, and now is not."""
-    parse_event(event(timestamp="9999-12-31T23:59:59Z"), LIMITS)
-    limits = Limits(future_seconds=60)
-    assert refusal(event(timestamp="9999-12-31T23:59:59Z"), limits).code == "invalid_timestamp"
-    soon = datetime.fromtimestamp(time.time() + 30, UTC).isoformat()
+def test_timestamps_lie_at_most_a_day_ahead_of_the_clock() -> None:
+    """By default 2099 is refused, and the refusal names the setting; a later time zone's now is not."""
+    limits = limits_of(Settings())
+    refused = refusal(event(timestamp="2099-01-01T00:00:00Z"), limits)
+    assert refused.code == "invalid_timestamp"
+    assert refused.details == {"field": "timestamp", "limit": 86_400, "setting": "ingest.future_limit_s"}
+    assert "ingest.future_limit_s" in refused.message
+    soon = datetime.fromtimestamp(time.time() + 14 * 3600, UTC).isoformat()
     parse_event(event(timestamp=soon), limits)
+
+
+@pytest.mark.parametrize("off", ["0", ""])
+def test_the_limit_of_the_future_can_be_switched_off(off: str) -> None:
+    """With 0, or unset, any timestamp is fine; an import may ask for that itself."""
+    settings = Settings.load(environ={"MYRIA_INGEST_FUTURE_LIMIT_S": off})
+    for limits in (limits_of(settings), limits_of(Settings(), any_time=True)):
+        parse_event(event(timestamp="9999-12-31T23:59:59Z"), limits)
 
 
 def test_only_an_import_may_name_event_ids() -> None:

@@ -8,7 +8,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from myria.contract.tools import TOOLS, Tool, input_schema, output_schema
+from myria.contract.limits import Limits, limits_of
+from myria.contract.tools import TOOLS, Tool, description, input_schema, output_schema
+from myria.settings import Settings
+
+LIMITS = limits_of(Settings())
 
 GOOD: dict[str, dict[str, Any]] = {
     "append_event": {"timestamp": "2026-01-01T00:00:00Z", "channel": "c", "participants": ["a"], "payload": {}},
@@ -61,7 +65,7 @@ def test_plain_names_suit_every_host(tool: Tool) -> None:
 @tools
 def test_input_schemas_are_closed_and_simple(tool: Tool) -> None:
     """Valid JSON Schema, closed at the top, without references, and satisfied by good arguments."""
-    schema = input_schema(tool)
+    schema = input_schema(tool, LIMITS)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["type"] == "object"
     assert schema["additionalProperties"] is False
@@ -90,8 +94,24 @@ def test_output_schemas_allow_refusals(tool: Tool) -> None:
 @tools
 def test_every_argument_is_explained(tool: Tool) -> None:
     """A model that reads the schema is told what each field means."""
-    for name, field in input_schema(tool)["properties"].items():
+    for name, field in input_schema(tool, LIMITS)["properties"].items():
         assert field.get("description"), name
+
+
+def test_the_limits_that_are_set_are_advertised() -> None:
+    """Whoever reads the schemas of appends learns the limits of this server, not the defaults."""
+    limits = Limits(payload_bytes=4321, payload_depth=7, batch_events=42, future_seconds=90)
+    by_name = {tool.name: tool for tool in TOOLS}
+    one = input_schema(by_name["append_event"], limits)
+    several = input_schema(by_name["append_events"], limits)["properties"]["events"]
+    assert several["maxItems"] == 42
+    assert "42 events" in description(by_name["append_events"], limits)
+    assert several["items"]["properties"] == one["properties"]
+    for words in ("4321 bytes", "7 levels"):
+        assert words in one["properties"]["payload"]["description"]
+    assert "90 s ahead" in one["properties"]["timestamp"]["description"]
+    assert "ahead" not in input_schema(by_name["append_event"], Limits())["properties"]["timestamp"]["description"]
+    assert "{" not in "".join(description(tool, limits) for tool in TOOLS)
 
 
 def test_deep_trees_are_checked_quickly() -> None:

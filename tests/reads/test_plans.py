@@ -93,7 +93,7 @@ CASES = [
         "events.find_duplicates",
         [
             *(TENANT, "{evt_x}", rf'{{"\{RENDERING}"}}', "{1}", "{2026-01-01}", '{"{}"}', "{c}"),
-            *("{NULL}", "{NULL}", "{NULL}", "{false}", '{"[]"}'),
+            *("{NULL}", "{NULL}", "{NULL}", "{false}", '{"[]"}', "false"),
         ],
     ),
     Case("retrieval.pin", [TENANT]),

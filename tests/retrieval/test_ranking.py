@@ -85,6 +85,34 @@ def test_an_answer_without_the_words_is_found() -> None:
     assert 4 in _ask("Who is Bob's teacher?")[:3]
 
 
+def test_what_lies_ahead_of_the_clock_does_not_move_now() -> None:
+    """Relative dates, and months without a year, count from the newest event that is not ahead of the clock."""
+    ahead = Corpus(
+        participants=("Anna", "Cleo"), tail=LooseBlock().extended([_doc(99, "the far future", timestamp=START * 40)])
+    )
+    clock = START + 80 * DAY + 5 * MINUTE
+    for question in ("What was said yesterday?", "What happened in July?", "what broke last week"):
+        assert _ask(question, _chat(), clock=clock) == _ask(question)
+        assert _ask(question, _chat(), ahead, clock=clock) == _ask(question)
+
+
+def test_where_everything_lies_ahead_the_newest_counts() -> None:
+    """A log that is wholly ahead of the clock, such as a made-up one, is asked as if the clock had passed it."""
+    assert _ask("What was said yesterday?", clock=START - DAY) == _ask("What was said yesterday?")
+
+
+def test_a_page_goes_on_from_the_moment_of_the_first() -> None:
+    """The moment told instead of the clock gives the same ranking, however far the clock has gone on."""
+    ahead = Corpus(
+        participants=("Anna", "Cleo"), tail=LooseBlock().extended([_doc(99, "hey", timestamp=START + 90 * DAY)])
+    )
+    question = Question(text="who said hey yesterday", topic_hints=(), now=None)
+    first = rank(question, (_chat(), ahead), clock=START + 81 * DAY)
+    assert first.newest == START + 80 * DAY + MINUTE
+    assert rank(question, (_chat(), ahead), clock=first.newest) == first
+    assert rank(question, (_chat(), ahead), clock=START + 91 * DAY).newest is None
+
+
 def test_a_date_without_other_words() -> None:
     """A question that says only when, or only who and when, gives what was said then."""
     assert set(_ask("What happened in July?")) == {8, 9}

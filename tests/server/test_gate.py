@@ -18,7 +18,7 @@ from myria.settings import Settings
 from myria_server import gate as gate_module
 from myria_server import http as http_module
 from myria_server.gate import HostList
-from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, serving
+from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, listed, serving
 from tests.support.postgres import Database
 
 ASKED = {"participants": ["user_42"]}
@@ -39,13 +39,6 @@ def request(body: bytes, *, extra: bytes = b"", length: int | None = None) -> by
         b"accept: application/json\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\n"
         b"mcp-name: %s\r\n%scontent-length: %d\r\n\r\n" % (NAME.encode(), extra, size)
     ) + body
-
-
-async def listed(served: Served) -> list[dict[str, Any]]:
-    """Return what tools/list answers."""
-    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
-    tools: list[dict[str, Any]] = (await served.post(listing, headers(method="tools/list"))).json()["result"]["tools"]
-    return tools
 
 
 BODY = json.dumps(call(NAME, ASKED)).encode()

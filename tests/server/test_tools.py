@@ -10,7 +10,7 @@ import pytest
 from myria.contract.tools import TOOLS, output_schema
 from myria.memory import Memory
 from myria.settings import Settings
-from tests.server.wire import LEGACY, MODERN, Answer, Served, event, serving
+from tests.server.wire import LEGACY, MODERN, Answer, Served, event, listed, serving
 from tests.support.postgres import Database
 
 ASKED = {"participants": ["user_42"]}
@@ -170,6 +170,9 @@ async def test_ingest_settings_are_the_limits(database: Database) -> None:
         },
     )
     async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
+        schemas = {tool["name"]: tool["inputSchema"]["properties"] for tool in await listed(served)}
+        assert schemas["myria_append_events"]["events"]["maxItems"] == 1
+        assert "50 bytes" in schemas["myria_append_event"]["payload"]["description"]
         for code, name, arguments in (
             ("payload_too_large", "append_event", event(payload={"text": "x" * 50})),
             ("payload_too_deep", "append_event", event(payload={"a": {"b": {}}})),

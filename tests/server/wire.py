@@ -113,6 +113,13 @@ class Served:
         return b""
 
 
+async def listed(served: Served) -> list[dict[str, Any]]:
+    """Return what tools/list answers."""
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    tools: list[dict[str, Any]] = (await served.post(listing, headers(method="tools/list"))).json()["result"]["tools"]
+    return tools
+
+
 @contextlib.asynccontextmanager
 async def serving(
     memory: MemoryApi, settings: Settings | None = None, *, metrics: ServerMetrics | None = None, **options: Any

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from myria import transfer
 from myria.contract.fields import parse_timestamp
-from myria.contract.limits import Limits
+from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
 from myria.scopes import canonical_participants
@@ -130,6 +130,9 @@ myria export --data-dir OLD | myria import - --data-dir NEW
             list[str] | None,
             typer.Option(metavar="NAME", help="Drop this field instead of refusing the line; repeat for several."),
         ] = None,
+        allow_future: Annotated[
+            bool, typer.Option("--allow-future", help="Take timestamps beyond ingest.future_limit_s too.")
+        ] = False,
     ) -> int:
         """Append the events of a JSON lines file; run it again, and nothing is there twice.
 
@@ -144,7 +147,9 @@ myria export --data-dir OLD | myria import - --data-dir NEW
                 Database(place.serving, pool_options(settings)) as database,
             ):
                 await schema.check(database)
-                count = await _import(options, settings, database, source, size=size, ignore=tuple(ignore_field or ()))
+                limits = limits_of(settings, any_time=allow_future)
+                ignore = tuple(ignore_field or ())
+                count = await _import(options, settings, database, source, size=size, limits=limits, ignore=ignore)
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
@@ -187,18 +192,6 @@ myria export memory.jsonl --tenant team_a
             console.say(f"{written:,} events exported")
 
 
-def limits_of(settings: Settings) -> Limits:
-    """Return what an event may hold, from the settings."""
-    ingest = settings.ingest
-    return Limits(
-        payload_bytes=ingest.payload_bytes,
-        payload_depth=ingest.payload_depth,
-        batch_events=ingest.batch_events,
-        future_seconds=ingest.future_limit_s,
-        internal_types=frozenset(ingest.internal_types),
-    )
-
-
 async def _import(
     options: Options,
     settings: Settings,
@@ -206,9 +199,9 @@ async def _import(
     source: IO[bytes],
     *,
     size: int | None,
+    limits: Limits,
     ignore: tuple[str, ...],
 ) -> transfer.ImportCount:
-    limits = limits_of(settings)
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
 
     def refused(line: transfer.RefusedLine) -> None:

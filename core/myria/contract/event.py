@@ -90,7 +90,7 @@ def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> N
     if at is None or channel is None or names is None or payload is None:
         raise required(arguments, REQUIRED)
     timestamp = parse_timestamp(at)
-    if limits.future_seconds is not None:
+    if limits.future_seconds:
         _refuse_future(timestamp, limits.future_seconds)
     check_text(channel, "channel", MAX_CHANNEL)
     participants = canonical_participants(names)
@@ -159,7 +159,11 @@ def _hints(hints: Any) -> tuple[TopicHint, ...]:
 def _refuse_future(timestamp: int, seconds: float) -> None:
     if timestamp > time.time_ns() // 1000 + int(seconds * _MICROSECONDS):
         raise InvalidTimestamp(
-            f"timestamp lies more than {seconds:g} s in the future; check the clock", field="timestamp", limit=seconds
+            f"timestamp lies more than {seconds:g} s ahead of the server's clock, the limit of the setting "
+            "ingest.future_limit_s; correct it, or put the date of what is planned into the payload",
+            field="timestamp",
+            limit=seconds,
+            setting="ingest.future_limit_s",
         )
 
 

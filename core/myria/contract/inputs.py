@@ -245,7 +245,10 @@ class _SelectionInput(Input):
     order: Annotated[Order, _or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"
     )
-    now: Moment = Field(default=None, description="What 'yesterday' counts from; left out: the newest visible event")
+    now: Moment = Field(
+        default=None,
+        description="What 'yesterday' counts from; left out: the newest visible event not ahead of the server's clock",
+    )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
 
     def _selection(self) -> dict[str, Any]:

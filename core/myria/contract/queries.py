@@ -18,7 +18,8 @@ class _Selection:
 
     `participants` are canonical: who asks. `topic_hints` boost and never filter; `context_id`, `channel`, `types`,
     `since` and `until` filter (`since <= timestamp < until`, microseconds since 1970 UTC). `now` is what relative
-    dates in `query` count from; None for the newest visible event. An empty `query` asks for the most recent.
+    dates in `query` count from; None for the newest visible event that is not ahead
+    of the database's clock. An empty `query` asks for the most recent.
     `max_tokens` bounds the answer, estimated as characters / 4.
     """
 

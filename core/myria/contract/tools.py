@@ -23,9 +23,10 @@ PREFIX = "myria"
 class Tool:
     """One tool.
 
-    `name` is without prefix. `changes` tells whether it writes; `replaces`, whether it puts something in the place of
-    what is served, so that a host asks a person first; `repeatable`, whether repeating it with the same arguments
-    changes nothing more. `arguments` and `answer` are its models.
+    `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
+    `changes` tells whether it writes; `replaces`, whether it puts something in the place of what is served, so that a
+    host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
+    `arguments` and `answer` are its models.
     """
 
     name: str
@@ -68,7 +69,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="append_events",
         title="Remember several events",
-        description="Append up to 500 events, all or none, in the given order.",
+        description="Append up to {batch_events} events, all or none, in the given order.",
         profile="core",
         arguments=inputs.EventsInput,
         answer=answers.AppendedBatch,
@@ -177,12 +178,29 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
-def input_schema(tool: Tool, limits: Limits | None = None) -> Json:
-    """Return the JSON Schema of a tool's arguments: closed, without references, null left out."""
+def description(tool: Tool, limits: Limits) -> str:
+    """Return what a tool is for, with the limits that are set."""
+    return tool.description.format(batch_events=limits.batch_events)
+
+
+def input_schema(tool: Tool, limits: Limits) -> Json:
+    """Return the JSON Schema of a tool's arguments: closed, without references, null left out, with the limits set."""
     schema: Json = _tidy(_inline(tool.arguments.model_json_schema()))
-    if tool.arguments is inputs.EventsInput and limits is not None:
-        schema["properties"]["events"]["maxItems"] = limits.batch_events
+    if tool.arguments is inputs.EventInput:
+        _limit_event(schema["properties"], limits)
+    if tool.arguments is inputs.EventsInput:
+        events = schema["properties"]["events"]
+        events["maxItems"] = limits.batch_events
+        _limit_event(events["items"]["properties"], limits)
     return schema
+
+
+def _limit_event(properties: Json, limits: Limits) -> None:
+    """Say in an event's schema what JSON Schema has no words for: sizes as JSON, depth, and the clock."""
+    payload, timestamp = properties["payload"], properties["timestamp"]
+    payload["description"] += f". At most {limits.payload_bytes} bytes as JSON, and {limits.payload_depth} levels deep"
+    if limits.future_seconds:
+        timestamp["description"] += f". At most {limits.future_seconds:g} s ahead of the server's clock"
 
 
 def output_schema(tool: Tool) -> Json:

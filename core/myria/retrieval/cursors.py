@@ -28,13 +28,16 @@ class Cursor:
 
     `snapshot_id` is empty when no snapshot was active; `visible` is `pg_current_snapshot()` as text; `after` is the
     last key of the page before; `period_end` says when the period ended in which the first page was made, in seconds
-    since 1970: not the moment itself, or the same answer would never have the same bytes twice.
+    since 1970: not the moment itself, or the same answer would never have the same bytes twice. `newest` is the newest
+    visible moment that was not ahead of the clock on the first page, in microseconds since 1970, only where visible
+    events lie ahead of it: the clock itself would never be the same twice.
     """
 
     snapshot_id: str
     visible: str
     after: tuple[int, ...]
     period_end: int
+    newest: int | None = None
 
 
 def period_end(lifetime: float, now: float | None = None) -> int:
@@ -51,7 +54,8 @@ def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
 
 def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
     """Return the signed text of a cursor."""
-    body = orjson.dumps([1, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.period_end])
+    fields = [1, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.period_end]
+    body = orjson.dumps(fields if cursor.newest is None else [*fields, cursor.newest])
     return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
 
 
@@ -76,14 +80,20 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     signature, body = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _sign(body, secret)):
         raise foreign
-    version, made_for, snapshot_id, visible, after, period_end = orjson.loads(body)
+    version, made_for, snapshot_id, visible, after, period_end, *newest = orjson.loads(body)
     if version != 1 or made_for != digest:
         raise errors.CursorInvalid(
             "the cursor belongs to another query; repeat every argument of the first page", field="cursor"
         )
     if (time.time() if now is None else now) > period_end + lifetime:
         raise expired()
-    return Cursor(snapshot_id=snapshot_id, visible=visible, after=tuple(after), period_end=period_end)
+    return Cursor(
+        snapshot_id=snapshot_id,
+        visible=visible,
+        after=tuple(after),
+        period_end=period_end,
+        newest=newest[0] if newest else None,
+    )
 
 
 def expired() -> errors.CursorExpired:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from myria.retrieval.cursors import Cursor, expired
 from myria.retrieval.visibility import Visibility
+from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -34,7 +35,8 @@ class Pinned:
 
     `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
     at least `tail_xid`. Every transaction below `settled` has ended, and its id is never given out again. `at_cursor`
-    tells that the view is that of an earlier page, not the newest.
+    tells that the view is that of an earlier page, not the newest. `clock` is the database's, in microseconds since
+    1970.
     """
 
     tenant: str
@@ -44,6 +46,7 @@ class Pinned:
     visibility: Visibility
     now: Visibility
     settled: int
+    clock: int
     scopes: tuple[VisibleScope, ...]
 
     @property
@@ -88,6 +91,7 @@ async def pin(connection: Connection, tenant: str, participants: tuple[str, ...]
         # Not simply xmin: ids of transactions that a crash of PostgreSQL forgot (rolled back, or without an effect)
         # are given out again, and a lane that was read up to them would miss the events of their second owners.
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
+        clock=to_microseconds(row["clock"]),
         scopes=tuple(
             VisibleScope(
                 scope_id=scope["scope_id"],

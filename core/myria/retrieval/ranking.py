@@ -14,7 +14,7 @@ Two passes over the visible scopes: the first counts, the second scores one scop
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -114,10 +114,15 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """The best hits after the given key, and how many documents matched in all (on every page the same)."""
+    """The best hits after the given key, and how many documents matched in all (on every page the same).
+
+    `newest` is the moment that relative dates counted from, in microseconds since 1970, only where visible documents
+    lie ahead of the clock: on a next page it stands for the clock.
+    """
 
     hits: tuple[Hit, ...]
     matched: int
+    newest: int | None = None
 
 
 def rank(
@@ -128,6 +133,7 @@ def rank(
     order: Order = "relevance",
     limit: int = 20,
     after: Key | None = None,
+    clock: int | None = None,
 ) -> Ranking:
     """Rank everything visible.
 
@@ -139,14 +145,18 @@ def rank(
         corpora: the visible scopes, in a fixed order of the caller's.
         limit: how many hits to return.
         after: only hits that come after this place.
+        clock: microseconds since 1970; documents ahead of it do not move what relative dates count from.
     """
     census = _Census.of(corpora)
+    has_ahead = clock is not None and census.last > clock
+    last = _newest_until(clock, corpora) if clock is not None and has_ahead else None
+    last = census.last if last is None else last
     reading = read(
         question,
         speakers=census.speakers,
         participants=census.participants,
-        first=census.first,
-        last=census.last,
+        first=min(census.first, last),
+        last=last,
     )
     plan = _Plan.of(reading, corpora, census)
     best = _Best(order=_order_of(reading, order), limit=limit, after=after)
@@ -159,7 +169,18 @@ def rank(
             score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance")
             allowed = _allowed(filters or Filters(), timeline, parts)
             best.take(at, timeline, score, allowed, everything=not reading.asked)
-    return best.ranking()
+    return replace(best.ranking(), newest=last if has_ahead else None)
+
+
+def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
+    """Return the time of the newest visible document not after a moment, or None where all lie after it."""
+    newest: list[int] = []
+    for corpus in corpora:
+        for view, mask in corpus.parts():
+            shown = view.timestamp <= moment if mask is None else (view.timestamp <= moment) & mask
+            if shown.any():
+                newest.append(int(view.timestamp[shown].max()))
+    return max(newest, default=None)
 
 
 @dataclass(frozen=True, slots=True)

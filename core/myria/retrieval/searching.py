@@ -38,6 +38,7 @@ class Found:
     """The best hits of a query with the view they were found in.
 
     `scopes` and `corpora` stand in the order that `Hit.corpus` counts; `more` tells that hits were left out.
+    `newest` is the newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`).
     """
 
     pinned: Pinned
@@ -45,6 +46,7 @@ class Found:
     corpora: tuple[Corpus, ...]
     hits: tuple[Hit, ...]
     more: bool
+    newest: int | None = None
 
     def scope(self, hit: Hit) -> VisibleScope:
         """Return the scope of a hit."""
@@ -98,13 +100,16 @@ class Search:
         else:
             scope, corpus = await self._subtree(connection, pinned, blocks, root)
             scopes, corpora = (scope,), (corpus,)
-        ranking = await self._ranked(query, corpora, limit=limit + 1, after=None if cursor is None else _key(cursor))
+        clock = pinned.clock if cursor is None or cursor.newest is None else cursor.newest
+        after = None if cursor is None else _key(cursor)
+        ranking = await self._ranked(query, corpora, limit=limit + 1, after=after, clock=clock)
         return Found(
             pinned=pinned,
             scopes=scopes,
             corpora=corpora,
             hits=ranking.hits[:limit],
             more=len(ranking.hits) > limit,
+            newest=ranking.newest if cursor is None else cursor.newest,
         )
 
     async def path(self, connection: Connection, found: Found, hit: Hit) -> Path:
@@ -179,7 +184,9 @@ class Search:
         corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
         return scope, corpus
 
-    async def _ranked(self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None) -> Ranking:
+    async def _ranked(
+        self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None, clock: int
+    ) -> Ranking:
         ranked = partial(
             rank,
             Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
@@ -194,6 +201,7 @@ class Search:
             order=query.order,
             limit=limit,
             after=after,
+            clock=clock,
         )
         if sum(len(view) for corpus in corpora for view, _ in corpus.parts()) <= RANKED_IN_PLACE:
             return ranked()

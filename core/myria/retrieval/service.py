@@ -309,6 +309,7 @@ class Retrieval:
                 period_end=cursors.period_end(self._settings.retrieval.cursor_lifetime_s)
                 if cursor is None
                 else cursor.period_end,
+                newest=found.newest,
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)

@@ -1,7 +1,7 @@
 -- name: pin
 -- The active snapshot, once per request, and what this transaction can see of the tail. newest_xid is that of a
 -- visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it again.
-SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible,
+SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
        (SELECT e.xid::text::bigint FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1)
            AS newest_xid
 FROM (SELECT) AS request
@@ -85,12 +85,13 @@ WHERE r.tenant_id = $1 AND r.node_id = $2
 LIMIT 1;
 
 -- name: newest_moment
--- The newest visible event in time, from which topics count as active or dormant; nobody else's events matter.
+-- The newest visible event in time that is not ahead of this server's clock (null where all are), from which topics
+-- count as active or dormant; nobody else's events matter.
 SELECT max(newest.occurred_at)
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT e.occurred_at FROM myria.events e
-    WHERE e.tenant_id = $1 AND e.scope_id = visible
+    WHERE e.tenant_id = $1 AND e.scope_id = visible AND e.occurred_at <= now()
     ORDER BY e.occurred_at DESC, e.event_seq DESC
     LIMIT 1
 ) newest;
