@@ -6,7 +6,7 @@ import os
 import signal
 from types import FrameType
 
-STOPPED_BY_INTERRUPT = 130
+from myria_cli.signals import STOPPED_BY_INTERRUPT
 
 
 def main() -> None:

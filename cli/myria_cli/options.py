@@ -22,9 +22,7 @@ from myria.errors import ConfigurationError, InternalError, InvalidArgument, Myr
 from myria.settings import Settings
 from myria.store.database import checked_tenant
 from myria_cli import console
-from myria_cli.main import STOPPED_BY_INTERRUPT
-
-STOPPED_BY_TERMINATE = 143
+from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE
 
 WHERE = "Where the memory is"
 
