@@ -1,7 +1,7 @@
-"""One smoke test with a real, very small model on this machine, which can follow a JSON schema but call no tools.
+"""A real, very small model on this machine, which can follow a JSON schema but call no tools.
 
-It runs in CI, and where MYRIA_TEST_SMALL_MODEL=1 asks for it (it takes half a minute). Its packages are installed once,
-into a folder of the user's cache; where they cannot be, the test is skipped.
+These tests run in CI, and where MYRIA_TEST_SMALL_MODEL=1 asks for them (they take half a minute). The packages are
+installed once, into a folder of the user's cache; where they cannot be, CI fails.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from myria.building import Outcome
-from myria.settings import LlmSettings
+from myria.contract.queries import ReferencesQuery
+from myria.memory import Memory
+from myria.settings import LlmSettings, Settings
 from scripts.debian import cache_folder, only_one
 from tests.llm.test_building import sound, with_model
+from tests.reads.asking import ids_of
 from tests.support import builds
-from tests.support.events import append, event
+from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database
 from tests.support.processes import Spawner, free_port
 from tests.support.skips import missing
@@ -56,7 +61,7 @@ def packages() -> Path:
                 subprocess.run(
                     [sys.executable, "-m", "pip", *install, "--target", f"{unfinished}/packages", "-r", str(PACKAGES)],
                     check=True,
-                    timeout=120,
+                    timeout=600,
                     capture_output=True,
                     text=True,
                 )
@@ -66,34 +71,62 @@ def packages() -> Path:
     return folder
 
 
-@pytest.mark.timeout(900)
-async def test_a_small_model_answers_by_schema(
-    database: Database, spawn: Spawner, packages: Path, tmp_path: Path
-) -> None:
-    """Its replies are read by the schema; whatever its plans are worth, the snapshot is valid, and in bounded time."""
+@pytest.fixture
+def local_model(spawn: Spawner, packages: Path, tmp_path: Path) -> Callable[..., LlmSettings]:
+    """Serve the model; return what makes settings for it, whose replies may have as many tokens as a call says."""
     port = free_port()
     server = spawn.python(Path(__file__).with_name("small_model.py"), str(packages), str(port))
     server.wait_for("serving on", 200)
-    template = tmp_path / "local.json"
-    template.write_bytes(orjson.dumps({"model": "local", "temperature": 0, "max_tokens": 400}))
-    llm = LlmSettings(
-        template=str(template),
-        base_url=f"http://127.0.0.1:{port}/v1",
-        structure="json_schema",
-        call_timeout_s=200.0,
-        task_deadline_s=240.0,
-        repairs=1,
-        retries=0,
-    )
+
+    def settings(*, tokens: int, **fields: Any) -> LlmSettings:
+        template = tmp_path / f"{tokens}.json"
+        template.write_bytes(orjson.dumps({"model": "local", "temperature": 0, "max_tokens": tokens}))
+        return LlmSettings(
+            template=str(template),
+            base_url=f"http://127.0.0.1:{port}/v1",
+            structure="json_schema",
+            call_timeout_s=600.0,
+            repairs=1,
+            retries=0,
+            **fields,
+        )
+
+    return settings
+
+
+async def test_a_small_models_reply_is_used(database: Database, local_model: Callable[..., LlmSettings]) -> None:
+    """A walk reads the model's reply by the schema, carries out the tool call in it, and keeps the ranking's answer.
+
+    It shows that schema and replies fit a real server. What so small a model asks for is seldom of use.
+    """
+    await append(database.server_dsn, [event(number * 30, text) for number, text in enumerate(SAID)])
+    await builds.build(database)
+    llm = local_model(tokens=2000, walk_rounds=1, walk_deadline_s=600.0)
+    patient = replace(Settings().mcp, request_deadline_s=900.0)
+    question = ReferencesQuery(participants=("ana", "ben"), query="tomatoes in the garden", max_nodes=6)
+    async with Memory(database.server_dsn, replace(Settings(), llm=llm, mcp=patient)) as memory:
+        plain = await memory.query_references(TENANT, replace(question, mode="deterministic"))
+        walked = await memory.query_references(TENANT, question)
+
+    assert set(ids_of(plain)) <= set(ids_of(walked))
+    (call,) = await builds.rows(database, "SELECT outcome, output_tokens, tools FROM myria.llm_calls")
+    assert call["outcome"] == "ok", call
+    assert call["output_tokens"] > 0
+    (carried_out,) = orjson.loads(call["tools"])
+    assert carried_out["name"] in {"choose", "inspect_subtree", "inspect_leaf_refs", "fetch_events"}
+    assert orjson.loads(carried_out["arguments"])
+
+
+async def test_a_reply_that_is_cut_off_degrades_the_plan(
+    database: Database, local_model: Callable[..., LlmSettings]
+) -> None:
+    """A real server's reply that ends at its length is refused, and the deterministic plan is published instead."""
     await append(database.server_dsn, [event(number * 30, text) for number, text in enumerate(SAID)])
 
-    started = time.monotonic()
-    built = await builds.build(database, configured=with_model(llm))
+    built = await builds.build(database, configured=with_model(local_model(tokens=40, task_deadline_s=600.0)))
 
     assert built.outcome is Outcome.SUCCEEDED
-    assert time.monotonic() - started < 300
+    assert built.counts["llm_units_degraded"] == built.counts["units_planned"]
     calls = await builds.rows(database, "SELECT outcome, output_tokens FROM myria.llm_calls")
-    assert calls
-    assert all(call["output_tokens"] > 0 for call in calls if call["outcome"] != "timeout")
-    assert not {"http_4xx", "http_5xx", "malformed_reply", "connection"} & {call["outcome"] for call in calls}
+    assert [(call["outcome"], call["output_tokens"]) for call in calls] == [("length", 40)] * 2
     await sound(database, deep=True)
