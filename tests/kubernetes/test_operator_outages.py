@@ -22,7 +22,11 @@ TENANTS = ("one", "two", "three")
 
 @dataclass(slots=True)
 class Observer:
-    """Samples unfinished builds and live pods ten times a second, from outside."""
+    """Samples live pods and unfinished builds ten times a second, from outside.
+
+    That a tenant never has two unfinished builds is not watched: PostgreSQL refuses the second one
+    (tests/building/test_capture.py tries).
+    """
 
     installation: Installation
     breaches: list[str] = field(default_factory=list)
@@ -34,16 +38,12 @@ class Observer:
         """Sample until stopped; what cannot be asked now is asked the next time."""
         while not self._stop.wait(0.1):
             try:
-                unfinished = Counter(
-                    row["tenant_id"]
-                    for row in self.installation.query("SELECT tenant_id FROM myria.builds WHERE finished_at IS NULL")
-                )
+                unfinished = self.installation.query("SELECT 1 FROM myria.builds WHERE finished_at IS NULL LIMIT 1")
                 pods = Counter(one.labels.get("job-name", "") for one in self.installation.kubelet.running())
             except Exception:  # noqa: BLE001 - PostgreSQL is being restarted
                 continue
             self.samples += 1
             self.builds_seen += bool(unfinished)
-            self.breaches += [f"{count} builds of {tenant}" for tenant, count in unfinished.items() if count > 1]
             if len(pods) > 4 + 3:  # pods of ended builds may take a moment to go
                 self.breaches.append(f"pods of {len(pods)} Jobs")
 

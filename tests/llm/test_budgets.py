@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -97,46 +96,39 @@ async def test_each_limit_of_a_walk_trips(
 async def test_a_provider_that_is_down_costs_its_failure_budget_at_most(
     databases: Databases, provide: Starting, configured: Configuring
 ) -> None:
-    """With a hanging provider a build takes the deterministic time, plus the calls until it is left alone."""
+    """With a hanging provider a build makes the calls until it is left alone, and plans all else without it."""
     log = conversation(1_500, seed=1)
     timeout, failures = 0.1, 3
     provider = provide(lambda _: Answer(hang=True))
     llm = configured(provider, retries=0, call_timeout_s=timeout, breaker_failures=failures, breaker_pause_s=600)
-    took: dict[bool, list[float]] = {False: [], True: []}
-    # The quickest of several, taken in turns: builds share the machine with whatever else runs.
-    for down in (False, True) * 12:
+    counts = {}
+    for down in (False, True):
         with databases.fresh() as database:
             await append(database.server_dsn, log)
-            started = time.monotonic()
-            built = await builds.build(database, configured=with_model(llm) if down else Settings())
-            took[down].append(time.monotonic() - started)
-            assert (built.counts.get("llm_units_degraded", 0) > 50) is down
-        if min(took[True], default=60.0) <= 1.2 * min(took[False]) + timeout * failures:
-            break
+            counts[down] = (await builds.build(database, configured=with_model(llm) if down else Settings())).counts
 
     # A call that had no time to be sent is a failure too, which the provider does not hear of.
-    assert 0 < len(provider.asked) <= failures * len(took[True])
-    assert min(took[True]) <= 1.2 * min(took[False]) + timeout * failures + 0.1, took
+    assert 0 < len(provider.asked) <= failures
+    assert counts[True]["llm_calls"] <= failures
+    assert counts[True]["llm_units_degraded"] == counts[True]["units_planned"] > 50
+    for work in ("units_planned", "leaves_planned", "events_read", "rows_nodes", "rows_renderings"):
+        assert counts[True][work] == counts[False][work], work
 
 
 async def test_a_hung_provider_never_delays_an_answer(
     database: Database, provide: Starting, configured: Configuring
 ) -> None:
-    """Answers asked for at once with a hanging provider all come within the deadline and a tenth of a second."""
+    """Answers asked for at once with a provider that hangs for an hour all come, also those that wait their turn."""
     await append(database.server_dsn, conversation(80, seed=2))
     await builds.build(database)
     provider = provide(lambda _: Answer(hang=True))
-    llm = configured(provider, call_timeout_s=30, walk_deadline_s=0.5, concurrency=2, breaker_failures=1000)
+    llm = configured(provider, call_timeout_s=3600, walk_deadline_s=0.5, concurrency=2, breaker_failures=1000)
     async with Memory(database.server_dsn, replace(Settings(), llm=llm)) as memory:
         await memory.query_references(TENANT, replace(QUERY, mode="deterministic"))
-        # The quickest of several: the machine is shared.
-        took = [60.0]
-        while min(took) > 0.6 and len(took) < 20:
-            started = time.monotonic()
+        async with asyncio.timeout(300):
             answers = await asyncio.gather(*(memory.query_references(TENANT, QUERY) for _ in range(5)))
-            took.append(time.monotonic() - started)
-            assert all(answer["degraded"] for answer in answers)
-    assert min(took) <= 0.6, took
+    assert all(answer["degraded"] for answer in answers)
+    assert 0 < len(provider.asked) <= 5
 
 
 async def test_a_well_behaved_provider_degrades_nothing(

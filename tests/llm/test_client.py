@@ -137,10 +137,8 @@ async def test_retry_after_is_bounded(provide: Starting, configured: Configuring
     provider = provide(lambda _: Answer(status=429, headers={"Retry-After": wish}))
 
     async with Asking(configured(provider, retries=5)) as asking:
-        started = time.monotonic()
         assert await asking.kind() == "rate_limited"
 
-    assert time.monotonic() - started < 20
     assert len(provider.asked) == 1
 
 
@@ -155,9 +153,8 @@ async def test_nonsense_in_retry_after_is_passed_over(provide: Starting, configu
         )
     )
     async with Asking(configured(provider)) as asking:
-        started = time.monotonic()
         await asking.ask()
-    assert time.monotonic() - started < 20
+    assert len(provider.asked) == 2
 
 
 @pytest.mark.parametrize(
@@ -191,10 +188,8 @@ async def test_failures_have_names(provide: Starting, configured: Configuring, a
     settings = configured(provide(lambda _: answer), retries=0, call_timeout_s=deadline, reply_bytes=150_000)
 
     async with Asking(settings) as asking:
-        started = time.monotonic()
-        assert await asking.kind() == kind
+        assert await asking.kind() == kind  # dripped to its end the reply would be a sound one
 
-    assert time.monotonic() - started < 15  # dripping to the end would take 20 s
     assert asking.attempts[-1].outcome == kind
     assert asking.meters.failures["walk", kind] == 1
 
@@ -248,10 +243,8 @@ async def test_time_left_bounds_a_call(provide: Starting, configured: Configurin
     """A hanging provider costs what the workflow has left, not the call's own deadline; then nothing is sent."""
     provider = provide(lambda _: Answer(hang=True))
     meter = Meter(Limits(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=0.3, cost=10**6))
-    async with Asking(configured(provider, call_timeout_s=30, retries=5)) as asking:
-        started = time.monotonic()
+    async with Asking(configured(provider, call_timeout_s=3600, retries=5)) as asking:
         assert await asking.kind(meter) in {"timeout", Kind.BUDGET_TIME}
-        assert time.monotonic() - started < 15
         assert await asking.kind(meter) in {Kind.BUDGET_TIME, Kind.BUSY}
 
 

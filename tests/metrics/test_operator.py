@@ -139,7 +139,5 @@ async def test_a_loop_that_stands_still_fails_the_scrape(monkeypatch: pytest.Mon
         return [gauge("myria_tenants", 1)]
 
     with scraped("127.0.0.1", 0, families, process=False) as port:
-        began = time.monotonic()
         async with httpx.AsyncClient(timeout=60) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code == 500
-        assert time.monotonic() - began < 30

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -69,10 +68,8 @@ async def test_a_newer_schema_is_refused_at_once(database: Database) -> None:
     async with Pool(database.superuser_dsn) as pool:
         async with pool.connection() as connection:
             await connection.execute("INSERT INTO myria.schema_migrations VALUES (9999, 'future', 'x')")
-        began = time.monotonic()
         with pytest.raises(errors.SchemaTooNew):
-            await until_current(pool, 30)
-        assert time.monotonic() - began < 20
+            await until_current(pool, 3600)
 
 
 def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:

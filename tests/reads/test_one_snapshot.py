@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -125,7 +124,6 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
 
     stop = asyncio.Event()
     readers = [asyncio.create_task(_read(memory, watch, number, stop)) for number in range(READERS)]
-    rollbacks: list[float] = []
     try:
         for number in range(MOVES):
             await asyncio.sleep(rng.uniform(0, 0.05))
@@ -139,9 +137,7 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
             active = (await memory.get_active_snapshot(TENANT))["snapshot"]["snapshot_id"]
             others = [one for one in published if one != active]
             to = rng.choice(others if active == published[0] else [None, *others])
-            began = time.perf_counter()
             moved = await memory.rollback(TENANT, to)
-            rollbacks.append(time.perf_counter() - began)
             assert moved["previous_snapshot_id"] == active
             # What the abandoned snapshot covered is in the tail again.
             cutoff = watch.oracles[moved["snapshot_id"]].cutoff
@@ -152,11 +148,6 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
         await asyncio.gather(*readers)
         await connection.close()
     assert set(published[BEFORE:]) <= watch.answers.keys() <= set(published)
-    rollbacks.sort()
-    print(
-        f"\n{sum(watch.answers.values())} answers from {len(watch.answers)} snapshots; "
-        f"rollback p95 {1000 * rollbacks[int(len(rollbacks) * 0.95)]:.1f} ms"
-    )
 
 
 async def _read(memory: Memory, watch: Watch, number: int, stop: asyncio.Event) -> None:

@@ -18,6 +18,7 @@ from myria.settings import McpSettings, Settings
 from myria_server import Departure, reserve_port, serve_http
 from myria_server.readiness import Readiness
 from tests.server.wire import Served, call, event, headers
+from tests.support.locks import somebody_waits
 from tests.support.postgres import Database
 
 APPEND = "myria.append_event"
@@ -131,12 +132,13 @@ async def leaving(
 
 async def test_it_serves_on(database: Database) -> None:
     """Asked to go, readiness fails at once, and calls and new connections are served on."""
-    settings = replace(Settings(), mcp=McpSettings(linger_s=60))
+    settings = replace(Settings(), mcp=McpSettings(linger_s=3600))
     async with leaving(database, settings) as (client, departure, task):
         assert (await client.get("/readyz")).status_code == 200
         departure.ask()
-        await asyncio.sleep(0.1)
-        assert (await client.get("/readyz")).status_code == 503
+        async with asyncio.timeout(60):
+            while (await client.get("/readyz")).status_code != 503:
+                await asyncio.sleep(0.01)
         assert "myria_ready 0.0" in (await client.get("/metrics")).text
         for _ in range(6):
             answer = await client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND))
@@ -151,7 +153,7 @@ async def test_it_ends_after_its_time(database: Database) -> None:
         assert (await client.get("/livez")).status_code == 200
         began = time.monotonic()
         departure.ask()
-        await asyncio.wait_for(task, 3)
+        await asyncio.wait_for(task, 120)
         assert time.monotonic() - began >= 0.5
         with pytest.raises(httpx.ConnectError):
             await client.get("/livez")
@@ -160,17 +162,17 @@ async def test_it_ends_after_its_time(database: Database) -> None:
 async def test_a_second_word_makes_haste(database: Database) -> None:
     """It neither lingers nor waits for a request that hangs."""
     blocker = await asyncpg.connect(database.superuser_dsn)
-    settings = replace(Settings(), mcp=McpSettings(linger_s=60, drain_s=60))
+    settings = replace(Settings(), mcp=McpSettings(linger_s=3600, drain_s=3600))
     async with leaving(database, settings) as (client, departure, task):
         await client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND))
         await blocker.execute("BEGIN; LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
         hanging = asyncio.create_task(client.post("/mcp", json=call(APPEND, event()), headers=headers(APPEND)))
-        await asyncio.sleep(0.2)
+        await somebody_waits(blocker)
         departure.ask()
-        await asyncio.sleep(0.1)
+        assert (await client.get("/readyz")).status_code == 503
         assert not task.done()
         departure.ask()
-        await asyncio.wait_for(task, 3)
+        await asyncio.wait_for(task, 120)
         await blocker.execute("ROLLBACK")
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
