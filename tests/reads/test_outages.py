@@ -187,8 +187,12 @@ async def test_a_pool_without_a_free_connection(database: Database) -> None:
     async with Memory(database.server_dsn, IMPATIENT) as memory, serving(memory, IMPATIENT) as served:
         await _works(served)
         async with AsyncExitStack() as busy:
-            for _ in range(IMPATIENT.postgres.pool_size):
-                await busy.enter_async_context(memory.database.connection())
+            for pool, size in (
+                (memory.database, IMPATIENT.postgres.pool_size),
+                (memory.appending, IMPATIENT.postgres.append_pool_size),
+            ):
+                for _ in range(size):
+                    await busy.enter_async_context(pool.connection())
             await _refused(served, codes={"database_unavailable", "deadline_exceeded"})
         await _recovers(served)
 
