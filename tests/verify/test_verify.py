@@ -104,7 +104,7 @@ async def test_verification_writes_nothing_and_needs_only_the_serving_role(copy:
 
 async def test_a_long_scope_is_walked_in_pieces(database: postgres.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree of more events than are read at once is proved all the same."""
-    monkeypatch.setattr("myria.verify._SUBTREE_EVENTS", 40)
+    monkeypatch.setattr("myria.verify.trees._SUBTREE_EVENTS", 40)
     await append(database.dsn, conversation(1_500))
     await build(database.dsn)
     report = await checked(database.dsn, deep=True)

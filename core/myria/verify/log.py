@@ -1,0 +1,50 @@
+"""The log: scopes are canonical, events belong to them, and repeats were told apart."""
+
+from __future__ import annotations
+
+from myria import errors
+from myria.events import dedupe_key
+from myria.scopes import canonical_participants, scope_key
+from myria.store.queries import sql
+from myria.verify.examination import Examination
+from myria.verify.report import Check
+
+
+async def participants(exam: Examination, check: Check) -> None:
+    """Every scope is canonical, its key recomputes, its members are exactly its participants."""
+    async for row in exam.stream(check, "verify.scopes"):
+        names = list(row["participants"])
+        where = f"scope {row['scope_id']}"
+        try:
+            canonical = list(canonical_participants(names))
+        except errors.InvalidParticipants as error:
+            check.fail(f"{where}: {error.message}")
+            continue
+        if canonical != names:
+            check.fail(f"{where}: its participants are not in canonical form")
+        if scope_key(names) != row["scope_key"]:
+            check.fail(f"{where}: scope_key is not the SHA-256 of its participants")
+        if list(row["members"]) != sorted(names):
+            missing = len(set(names) - set(row["members"]))
+            check.fail(f"{where}: {missing} participants are missing from scope_members")
+    for row in await exam.connection.fetch(sql("verify.stray_members"), exam.tenant):
+        check.fail(f"scope {row['scope_id']}: scope_members names a participant that the scope does not have")
+
+
+async def events(exam: Examination, check: Check) -> None:
+    """Every event has a scope, its idempotency key recomputes, its transaction is of this database."""
+    bound: int = await exam.connection.fetchval(sql("verify.transaction_bound"))
+    total = await exam.count("verify.count_events")
+    async for row in exam.stream(check, "verify.events", total):
+        where = f"event {row['event_id']} ({row['event_seq']})"
+        if not row["has_scope"]:
+            check.fail(f"{where}: its scope does not exist")
+        if row["xid"] >= bound:
+            check.fail(
+                f"{where}: its transaction number {row['xid']} has not been given out here; "
+                "was this database copied from another server without its transactions?"
+            )
+        key = row["source_event_key"]
+        expected = None if key is None else dedupe_key(row["channel"], key)
+        if expected != row["dedupe_key"]:
+            check.fail(f"{where}: dedupe_key is not the SHA-256 of its channel and source_event_key")

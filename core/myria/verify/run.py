@@ -1,0 +1,73 @@
+"""One verification from its first check to its report."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from myria.planning.settings import PlannerSettings
+from myria.store.database import Database, TransactionBounds
+from myria.store.queries import sql
+from myria.verify import identities, log, snapshots
+from myria.verify.examination import Examination, StoredSnapshot
+from myria.verify.report import Check, Progress, Report
+from myria.verify.trees import examine_trees
+
+_BOUNDS = TransactionBounds(statement=600.0, idle=600.0, total=86_400.0)
+
+_LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = (
+    ("participants", log.participants),
+    ("log", log.events),
+    ("leaf_refs", identities.leaf_refs),
+    ("renderings", identities.renderings),
+)
+_SNAPSHOTS: tuple[tuple[str, Callable[[Examination, Sequence[StoredSnapshot], Check], Awaitable[None]]], ...] = (
+    ("lineage", snapshots.lineages),
+    ("active_pointer", snapshots.pointer),
+    ("staging", snapshots.staging),
+    ("scope_roots", snapshots.scope_roots),
+)
+
+
+async def verify(
+    database: Database,
+    tenant: str,
+    settings: PlannerSettings,
+    *,
+    deep: bool = False,
+    all_snapshots: bool = False,
+    progress: Progress = lambda _name, _done, _total: None,
+) -> Report:
+    """Examine one tenant and return what was found; nothing is written.
+
+    Args:
+        settings: what the planner is told, for the bounds of leaves and for `deep`.
+        deep: also plan every scope of the examined snapshots anew, and rebuild their search blocks.
+        all_snapshots: examine the trees of every kept snapshot, not only of the active and the held ones.
+    """
+    async with database.read(tenant, _BOUNDS) as connection:
+        exam = Examination(connection, tenant, settings, deep=deep, progress=progress)
+        return await _examine(exam, all_snapshots=all_snapshots)
+
+
+async def _examine(exam: Examination, *, all_snapshots: bool) -> Report:
+    for name, examine in _LOG:
+        with exam.timed(name) as check:
+            await examine(exam, check)
+    with exam.timed("snapshots") as check:
+        kept = await snapshots.states(exam, check)
+    for name, compare in _SNAPSHOTS:
+        with exam.timed(name) as check:
+            await compare(exam, kept, check)
+    chosen = [
+        snapshot for snapshot in kept if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
+    ]
+    examined: set[tuple[bytes, int]] = set()
+    for snapshot in chosen:
+        await examine_trees(exam, snapshot, examined)
+    unreachable: int = await exam.connection.fetchval(sql("verify.unreachable_renderings"), exam.tenant)
+    return Report(
+        tenant=exam.tenant,
+        snapshots=tuple(snapshot.snapshot_id for snapshot in chosen),
+        checks=tuple(exam.checks.values()),
+        unreachable=unreachable,
+    )
