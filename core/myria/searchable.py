@@ -48,8 +48,8 @@ async def covered(connection: Connection, tenant: str, rendering_id: bytes) -> C
     return Covered(nodes=nodes, leaf_of=leaf_of)
 
 
-def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0) -> Doc:
-    """Return an event row as the search index sees it; `leaf` as in a block, `xid` as in a loose lane."""
+def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int = 0) -> Doc:
+    """Return an event row as the index sees it; `leaf` as in a block, `xid` and `scope_id` as in a loose lane."""
     return Doc.of_payload(
         orjson.loads(row["payload"]),
         event_seq=row["event_seq"],
@@ -60,6 +60,7 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0) -> Doc:
         hints=hints_of(row["topic_hints"]),
         leaf=leaf,
         xid=xid,
+        scope_id=scope_id,
     )
 
 

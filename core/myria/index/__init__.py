@@ -8,13 +8,15 @@ from myria.index.block import (
     BlockView,
     Doc,
     Piece,
+    View,
     build,
     decode,
     encode,
     splice,
 )
-from myria.index.corpus import Corpus, Timeline
+from myria.index.corpus import Corpus, ScopeTable, Timeline
 from myria.index.loose import LooseBlock
+from myria.index.pack import Pack, pack, repack
 
 __all__ = [
     "BLOCK_VERSION",
@@ -25,10 +27,15 @@ __all__ = [
     "Corpus",
     "Doc",
     "LooseBlock",
+    "Pack",
     "Piece",
+    "ScopeTable",
     "Timeline",
+    "View",
     "build",
     "decode",
     "encode",
+    "pack",
+    "repack",
     "splice",
 ]

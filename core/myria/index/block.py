@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -45,7 +45,7 @@ DATED: Final = 2
 
 Ints = npt.NDArray[np.int64]
 
-_MAGIC: Final = b"MYSB"
+MAGIC: Final = b"MYSB"
 _LENGTH_LIMIT: Final = 65_535
 _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
@@ -77,11 +77,12 @@ _SECTIONS: Final = (
     ("types", "u1"),
     ("contexts", "u1"),
 )
-_COLUMNS: Final = tuple((name, np.dtype(kind), np.dtype(kind).itemsize) for name, kind in _SECTIONS)
-_EMPTY: Final[dict[str, npt.NDArray[Any]]] = {name: np.zeros(0, dtype) for name, dtype, _ in _COLUMNS}
+COLUMNS: Final = tuple((name, np.dtype(kind), np.dtype(kind).itemsize) for name, kind in _SECTIONS)
+_EMPTY: Final[dict[str, npt.NDArray[Any]]] = {name: np.zeros(0, dtype) for name, dtype, _ in COLUMNS}
 _HEADER: Final = struct.Struct(f"<4sI{len(_SECTIONS)}I")
-_HEADER_SIZE: Final = (_HEADER.size + 7) // 8 * 8
-_NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "types"), ("context", "contexts"))
+HEADER_SIZE: Final = (_HEADER.size + 7) // 8 * 8
+_TABLES: Final = frozenset({"speakers", "channels", "types", "contexts"})
+NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "types"), ("context", "contexts"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,8 @@ class Doc:
 
     `terms` are those of its searchable text (`myria.analysis.terms`); `hints` are (hint, confidence in permille);
     `asks` tells that the text ends in a question; `leaf` is the position of its leaf in the block's nodes, -1 for
-    none; `xid` the transaction that wrote it (loose lane only, 0 otherwise); `timestamp` microseconds since 1970 UTC.
+    none; `xid` the transaction that wrote it and `scope_id` its scope (loose lane only, 0 otherwise); `timestamp`
+    microseconds since 1970 UTC.
     """
 
     event_seq: int
@@ -104,6 +106,7 @@ class Doc:
     asks: bool = False
     leaf: int = -1
     xid: int = 0
+    scope_id: int = 0
 
     @classmethod
     def of_payload(
@@ -118,6 +121,7 @@ class Doc:
         hints: Sequence[tuple[str, int]] = (),
         leaf: int = -1,
         xid: int = 0,
+        scope_id: int = 0,
     ) -> Doc:
         """Return the document of an event, its words and speaker read out of its payload: the one way to make one."""
         text = searchable_text(dict(payload))
@@ -133,6 +137,7 @@ class Doc:
             asks=asks(text),
             leaf=leaf,
             xid=xid,
+            scope_id=scope_id,
         )
 
 
@@ -145,15 +150,15 @@ class BlockNode:
     level: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlockView:
-    """A decoded block: columns by document, nodes, postings and names. Immutable, so readers may share it.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """Documents in columns, with nodes, postings and names, wherever they come from. Immutable: readers may share it.
 
     `leaf` and `node_parent` are -1 where there is none; `offsets[i]:offsets[i + 1]` are the postings of `terms[i]`;
-    `speaker`, `channel`, `type` and `context` index `names(...)`, 0 being none.
+    `speaker`, `channel`, `type` and `context` index `speakers`, `channels`, `types` and `contexts`, 0 being none.
+    `scope_id` tells each document's scope where there may be several, and is None where all have one and the same.
     """
 
-    raw: bytes
     seq: Ints
     timestamp: Ints
     xid: Ints
@@ -163,15 +168,15 @@ class BlockView:
     leaf: npt.NDArray[np.int32]
     node_parent: npt.NDArray[np.int32]
     node_level: npt.NDArray[np.int32]
-    offsets: npt.NDArray[np.int32]
-    hint_offsets: npt.NDArray[np.int32]
+    offsets: npt.NDArray[Any]
+    hint_offsets: npt.NDArray[Any]
     length: npt.NDArray[np.uint16]
-    speaker: npt.NDArray[np.uint16]
-    channel: npt.NDArray[np.uint16]
-    type: npt.NDArray[np.uint16]
-    context: npt.NDArray[np.uint16]
-    posting_doc: npt.NDArray[np.uint16]
-    hint_doc: npt.NDArray[np.uint16]
+    speaker: npt.NDArray[Any]
+    channel: npt.NDArray[Any]
+    type: npt.NDArray[Any]
+    context: npt.NDArray[Any]
+    posting_doc: npt.NDArray[Any]
+    hint_doc: npt.NDArray[Any]
     hint_permille: npt.NDArray[np.uint16]
     posting_tf: npt.NDArray[np.uint8]
     flags: npt.NDArray[np.uint8]
@@ -179,6 +184,7 @@ class BlockView:
     channels: tuple[str, ...]
     types: tuple[str, ...]
     contexts: tuple[str, ...]
+    scope_id: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -186,31 +192,70 @@ class BlockView:
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory this view holds, for a cache bounded in bytes."""
-        return len(self.raw) + 4 * len(self) + _VIEW_OVERHEAD
+        names = sum(len(table) + sum(map(len, table)) for table in (self.speakers, self.channels, self.types))
+        columns: int = sum(getattr(self, name).nbytes for name, _, _ in COLUMNS if name not in _TABLES)
+        return columns + 4 * len(self) + 60 * (names + len(self.contexts)) + _VIEW_OVERHEAD
 
     @cached_property
     def unit(self) -> npt.NDArray[np.int32]:
         """Return for each document the node of its unit (the highest ancestor up to `UNIT_LEVEL`), -1 for none."""
-        tops = np.arange(len(self.node_parent), dtype=np.int32)
-        for at, parent in enumerate(self.node_parent.tolist()):
-            if parent >= 0 and self.node_level[parent] <= UNIT_LEVEL:
-                tops[at] = tops[parent]
-        if not len(tops):
+        nodes = len(self.node_parent)
+        if not nodes:
             return self.leaf
+        inside = self.node_parent >= 0
+        inside &= self.node_level[self.node_parent] <= UNIT_LEVEL
+        tops = np.where(inside, self.node_parent, np.arange(nodes, dtype=np.int32))
+        while not np.array_equal(above := tops[tops], tops):
+            tops = above
         return np.where(self.leaf >= 0, tops[self.leaf], np.int32(-1))
+
+    @cached_property
+    def totals(self) -> tuple[int, int, int]:
+        """Return the sum of all lengths, and the first and the last timestamp, 0 without documents."""
+        if not len(self):
+            return 0, 0, 0
+        return int(self.length.sum(dtype=np.int64)), int(self.timestamp.min()), int(self.timestamp.max())
+
+    @cached_property
+    def speakers_by_term(self) -> dict[str, list[int]]:
+        """Return the codes of speakers by the first term of their names."""
+        found: dict[str, list[int]] = {}
+        for code, name in enumerate(self.speakers):
+            for term in name_terms(name)[:1]:
+                found.setdefault(term, []).append(code)
+        return found
 
     def rendering(self, node: int) -> bytes:
         """Return the rendering id of a node."""
         return bytes(self.node_rendering[node].tobytes())
 
     def path(self, doc: int) -> tuple[bytes, ...]:
-        """Return the rendering ids above a document, its leaf first, as far as the block knows them."""
+        """Return the rendering ids above a document, its leaf first, as far as the view knows them."""
         found: list[bytes] = []
         node = int(self.leaf[doc])
         while node >= 0:
             found.append(self.rendering(node))
             node = int(self.node_parent[node])
         return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockView(View):
+    """A decoded block: its columns are views of the bytes it was read from."""
+
+    raw: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes of memory this view holds, for a cache bounded in bytes."""
+        scopes = 0 if self.scope_id is None else 8 * len(self)
+        return len(self.raw) + 4 * len(self) + scopes + _VIEW_OVERHEAD
+
+
+@lru_cache(maxsize=65_536)
+def name_terms(name: str) -> tuple[str, ...]:
+    """Return the terms of a name."""
+    return tuple(terms(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,14 +312,14 @@ def decode(raw: bytes) -> BlockView:
     Raises:
         InternalError: the bytes are no block of this version, or contradict themselves.
     """
-    if len(raw) < _HEADER_SIZE:
+    if len(raw) < HEADER_SIZE:
         raise InternalError("a search block is damaged: it is shorter than its header")
     magic, version, *sizes = _HEADER.unpack_from(raw)
-    if magic != _MAGIC or version != BLOCK_VERSION:
+    if magic != MAGIC or version != BLOCK_VERSION:
         raise InternalError(f"a search block has version {version} and this program reads {BLOCK_VERSION}: rebuild it")
     columns: dict[str, Any] = {}
-    at = _HEADER_SIZE
-    for (name, dtype, width), size in zip(_COLUMNS, sizes, strict=True):
+    at = HEADER_SIZE
+    for (name, dtype, width), size in zip(COLUMNS, sizes, strict=True):
         after = at + size * width
         if after > len(raw):
             raise InternalError("a search block is damaged: a section runs past its end")
@@ -283,7 +328,7 @@ def decode(raw: bytes) -> BlockView:
     if at != len(raw):
         raise InternalError("a search block is damaged: it is longer than its sections")
     try:
-        for _, table in _NAMES:
+        for _, table in NAMES:
             columns[table] = _names_from(columns[table])
     except UnicodeDecodeError as error:
         raise InternalError("a search block is damaged: a name is not text") from error
@@ -448,7 +493,7 @@ class _Table:
         out: dict[str, npt.NDArray[Any] | bytes] = {name: column[order] for name, column in columns.items()}
         if not columns["xid"].any():
             out["xid"] = columns["xid"][:0]
-        for column, table in _NAMES:
+        for column, table in NAMES:
             values = self.names[column]
             known = sorted(set(values) - {""})
             code = {name: at for at, name in enumerate(["", *known])}
@@ -473,7 +518,7 @@ def _packed(columns: Mapping[str, npt.NDArray[Any] | bytes]) -> bytes:
         raw = column if isinstance(column, bytes) else column.astype(kind).tobytes()
         sizes.append(len(raw) // np.dtype(kind).itemsize)
         parts.append(raw.ljust((len(raw) + 7) // 8 * 8, b"\x00"))
-    header = _HEADER.pack(_MAGIC, BLOCK_VERSION, *sizes).ljust(_HEADER_SIZE, b"\x00")
+    header = _HEADER.pack(MAGIC, BLOCK_VERSION, *sizes).ljust(HEADER_SIZE, b"\x00")
     return header + b"".join(parts)
 
 

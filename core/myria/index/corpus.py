@@ -1,7 +1,9 @@
-"""What a ranking looks at: everything visible of one scope, both lanes, as one line of time.
+"""What a ranking looks at: everything visible of one scope or of many, both lanes, as lines of time.
 
-A `Corpus` names the pieces; a `Timeline` lays their documents out in (timestamp, event_seq) order with the soft
-structure every document stands in: its leaf and unit where the tree has one, else runs without a gap of half an hour.
+A `Corpus` names the pieces; a `Timeline` lays their documents out, scope after scope, in (timestamp, event_seq) order
+with the soft structure every document stands in: its leaf and unit where the tree has one, else runs without a gap of
+half an hour. No run, leaf, unit or neighbourhood reaches from one scope into another, so it makes no difference to any
+score whether scopes share a corpus; sharing one makes the number of numpy calls independent of their number.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.index.block import BlockView, Ints
+from myria.errors import InternalError
+from myria.index.block import Ints, View, name_terms
 from myria.index.loose import LooseBlock
 
 GAP_US: Final = 30 * 60 * 1_000_000
@@ -34,17 +37,54 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ScopeTable:
+    """Scopes that share a corpus: their ids, ascending, and the participants of each."""
+
+    ids: Ints
+    participants: tuple[tuple[str, ...], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes of memory it holds with its indexes, the names themselves not counted."""
+        return 8 * len(self.ids) + 200 * sum(map(len, self.participants)) + 1_000
+
+    @cached_property
+    def holders(self) -> dict[str, Ints]:
+        """Return for each participant the positions of their scopes."""
+        found: dict[str, list[int]] = {}
+        for at, names in enumerate(self.participants):
+            for name in names:
+                found.setdefault(name, []).append(at)
+        return {name: np.array(places, dtype=np.int64) for name, places in found.items()}
+
+    @cached_property
+    def names_by_term(self) -> dict[str, list[str]]:
+        """Return the participants by the first term of their names."""
+        found: dict[str, list[str]] = {}
+        for name in self.holders:
+            for term in name_terms(name)[:1]:
+                found.setdefault(term, []).append(name)
+        return found
+
+    def places(self, scope_ids: Ints) -> Ints:
+        """Return the positions of scopes, all of which must be here."""
+        return self.ids.searchsorted(scope_ids)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Corpus:
-    """Everything a question may look at in one visible scope.
+    """Everything a question may look at in one visible scope, or in the scopes of a table.
 
     `blocks` stand in order of time. A mask says which documents count, in the order of its block (or of
     `LooseBlock.seq`); without one all do: a hidden document leaves no trace in any score, so a page computed later is
     the page that would have been computed then. A document must be in one place only. `timeline` may hold
-    `Timeline.of(corpus)` where a corpus is kept between questions; it is made anew otherwise.
+    `Timeline.of(corpus)` where a corpus is kept between questions; it is made anew otherwise. With a table every
+    visible document has a scope that stands in it; `participants` are then not looked at.
     """
 
-    participants: tuple[str, ...]
-    blocks: tuple[BlockView, ...] = ()
+    participants: tuple[str, ...] = ()
+    table: ScopeTable | None = None
+    blocks: tuple[View, ...] = ()
     block_masks: tuple[Mask | None, ...] = ()
     tail: LooseBlock | None = None
     tail_mask: Mask | None = None
@@ -52,14 +92,14 @@ class Corpus:
     internal_mask: Mask | None = None
     timeline: Timeline | None = None
 
-    def parts(self) -> list[tuple[BlockView, Mask | None]]:
+    def parts(self) -> list[tuple[View, Mask | None]]:
         """Return all views with their masks: blocks, tail, internal. Positions in this list are a hit's `view`."""
         return self._parts
 
     @cached_property
-    def _parts(self) -> list[tuple[BlockView, Mask | None]]:
+    def _parts(self) -> list[tuple[View, Mask | None]]:
         masks = self.block_masks or (None,) * len(self.blocks)
-        found = list(zip(self.blocks, masks, strict=True))
+        found: list[tuple[View, Mask | None]] = list(zip(self.blocks, masks, strict=True))
         for loose, mask in ((self.tail, self.tail_mask), (self.internal, self.internal_mask)):
             at = 0
             for view in loose.views if loose is not None else ():
@@ -67,14 +107,32 @@ class Corpus:
                 at += len(view)
         return [(view, None if mask is None or bool(mask.all()) else mask) for view, mask in found]
 
+    @cached_property
+    def laid_out(self) -> Timeline:
+        """Return the timeline, made at the first call where none was given."""
+        return self.timeline or Timeline.of(self)
+
+    @cached_property
+    def scopes(self) -> ScopeTable:
+        """Return the table of its scopes, of one where it has but one."""
+        return self.table or ScopeTable(ids=np.zeros(1, dtype=np.int64), participants=(self.participants,))
+
+    @cached_property
+    def present(self) -> Mask:
+        """Return which scopes of the table have a visible document: others may be newer than a cursor."""
+        if self.table is not None and self.laid_out.present is not None:
+            return self.laid_out.present
+        return np.array([any(len(view) if mask is None else mask.any() for view, mask in self._parts)])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
-    """The visible documents of a corpus in order of time.
+    """The visible documents of a corpus, scope after scope in order of time.
 
-    `places[v]` maps documents of view v to positions here, -1 for hidden ones. `leaf` and `unit` number the groups a
-    document stands in, below `leaves` and `units`. `linked[k - 1][i]` tells whether documents i and i + k belong to one
-    thread. `view` and `doc` lead back.
+    `scope` gives the position of each document's scope in the corpus's table, and `present` which of these occur; both
+    are None for a corpus without a table. `places[v]` maps documents of view v to positions here, -1 for hidden ones.
+    `leaf` and `unit` number the groups a document stands in, below `leaves` and `units`. `linked[k - 1][i]` tells
+    whether documents i and i + k belong to one thread. `view` and `doc` lead back.
     """
 
     places: tuple[Ints, ...]
@@ -89,6 +147,8 @@ class Timeline:
     linked: tuple[Mask, ...]
     view: npt.NDArray[np.int32]
     doc: npt.NDArray[np.int32]
+    scope: npt.NDArray[np.int32] | None = None
+    present: Mask | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -96,17 +156,18 @@ class Timeline:
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds."""
-        return 70 * len(self) + 500
+        return (70 if self.scope is None else 74) * len(self) + 500
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:
         """Lay out a corpus; linear in its documents when its blocks follow one another in time."""
         parts = corpus.parts()
         views = [view for view, _ in parts]
+        shown = _joined_masks(parts)
+        scope = None if corpus.table is None else _scopes(corpus.table, views)
         seq = _joined([view.seq for view in views])
         timestamp = _joined([view.timestamp for view in views])
-        shown = _joined_masks(parts)
-        order = _chronological(seq, timestamp, shown)
+        order = _chronological(scope, seq, timestamp, shown)
         view_of = np.repeat(np.arange(len(views), dtype=np.int32), [len(view) for view in views])
         doc_of = _joined([np.arange(len(view), dtype=np.int32) for view in views], np.int32)
         leaf, unit, nodes = _structure(views)
@@ -117,7 +178,8 @@ class Timeline:
             seq, timestamp, view_of, doc_of = seq[order], timestamp[order], view_of[order], doc_of[order]
             leaf, unit, channel = leaf[order], unit[order], channel[order]
             length, flags = length[order], flags[order]
-        run = _runs(timestamp)
+            scope = None if scope is None else scope[order]
+        run = _runs(scope, timestamp)
         leaf, leaves, unit, units = _grouped(leaf, unit, nodes, run)
         return cls(
             places=_places(views, order),
@@ -137,6 +199,10 @@ class Timeline:
             ),
             view=view_of,
             doc=doc_of,
+            scope=scope,
+            present=None
+            if scope is None or corpus.table is None
+            else np.bincount(scope, minlength=len(corpus.table.ids)) > 0,
         )
 
 
@@ -148,24 +214,38 @@ def _joined(columns: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.N
     return np.concatenate(columns, dtype=dtype)
 
 
-def _joined_masks(parts: Sequence[tuple[BlockView, Mask | None]]) -> Mask | None:
+def _joined_masks(parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
     if all(mask is None for _, mask in parts):
         return None
     return np.concatenate([np.ones(len(view), dtype=np.bool_) if mask is None else mask for view, mask in parts])
 
 
-def _chronological(seq: Ints, timestamp: Ints, shown: Mask | None) -> Ints | None:
-    """Return the positions of the visible documents in order of time, None when they stand so already."""
+def _scopes(table: ScopeTable, views: Sequence[View]) -> npt.NDArray[np.int32]:
+    """Return the position of each document's scope; that of a hidden one may be any."""
+    found = np.zeros(sum(map(len, views)), dtype=np.int32)
+    at = 0
+    for view in views:
+        if view.scope_id is None:
+            raise InternalError("a document that shares a corpus with other scopes has none itself")
+        found[at : at + len(view)] = table.places(view.scope_id)
+        at += len(view)
+    return found
+
+
+def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, shown: Mask | None) -> Ints | None:
+    """Return the positions of the visible documents in order of scope and time, None when they stand so already."""
     later = timestamp[1:] > timestamp[:-1]
     if not bool(later.all()):
         later |= (timestamp[1:] == timestamp[:-1]) & (seq[1:] > seq[:-1])
+    if scope is not None:
+        later = (scope[1:] > scope[:-1]) | ((scope[1:] == scope[:-1]) & later)
     if bool(later.all()):
         return None if shown is None else np.flatnonzero(shown)
-    order = np.lexsort((seq, timestamp))
+    order = np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
     return order if shown is None else order[shown[order]]
 
 
-def _places(views: Sequence[BlockView], order: Ints | None) -> tuple[Ints, ...]:
+def _places(views: Sequence[View], order: Ints | None) -> tuple[Ints, ...]:
     sizes = [len(view) for view in views]
     total = sum(sizes)
     if order is None:
@@ -177,7 +257,7 @@ def _places(views: Sequence[BlockView], order: Ints | None) -> tuple[Ints, ...]:
     return tuple(places[start:end] for start, end in pairwise(bounds))
 
 
-def _structure(views: Sequence[BlockView]) -> tuple[Ints, Ints, int]:
+def _structure(views: Sequence[View]) -> tuple[Ints, Ints, int]:
     leaves: list[Ints] = []
     units: list[Ints] = []
     nodes = 0
@@ -188,7 +268,7 @@ def _structure(views: Sequence[BlockView]) -> tuple[Ints, Ints, int]:
     return _joined(leaves), _joined(units), nodes
 
 
-def _coded(views: Sequence[BlockView]) -> Ints:
+def _coded(views: Sequence[View]) -> Ints:
     """Return one code per channel across all views."""
     if len(views) == 1:
         return views[0].channel.astype(np.int64)
@@ -200,11 +280,14 @@ def _coded(views: Sequence[BlockView]) -> Ints:
     return _joined(columns)
 
 
-def _runs(timestamp: Ints) -> Ints:
-    """Return the number of the run each document is in: runs end at a silence."""
+def _runs(scope: npt.NDArray[np.int32] | None, timestamp: Ints) -> Ints:
+    """Return the number of the run each document is in: runs end at a silence, and with their scope."""
     run = np.zeros(len(timestamp), dtype=np.int64)
     if len(run) > 1:
-        np.cumsum(timestamp[1:] - timestamp[:-1] >= GAP_US, out=run[1:])
+        ends = timestamp[1:] - timestamp[:-1] >= GAP_US
+        if scope is not None:
+            ends |= scope[1:] != scope[:-1]
+        np.cumsum(ends, out=run[1:])
     return run
 
 

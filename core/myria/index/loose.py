@@ -9,7 +9,7 @@ blocks ever stand beside the full ones.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -34,6 +34,11 @@ class LooseBlock:
         return sum(view.nbytes for view in self.views)
 
     @cached_property
+    def scope_id(self) -> Ints:
+        """Return the scope by document, in the order masks are given in; 0 where documents came without."""
+        return _column([_scopes_of(view) for view in self.views])
+
+    @cached_property
     def seq(self) -> Ints:
         """Return event_seq by document, in the order masks are given in."""
         return _column([view.seq for view in self.views])
@@ -48,7 +53,12 @@ class LooseBlock:
         views = list(self.views)
         source = iter(docs)
         while batch := list(islice(source, MAX_DOCS)):
-            views.append(decode(splice((), fresh=batch, leaf_of={})))
+            view = decode(splice((), fresh=batch, leaf_of={}))
+            if any(doc.scope_id for doc in batch):
+                scope_of = {doc.event_seq: doc.scope_id for doc in batch}
+                scopes = np.array([scope_of[seq] for seq in view.seq.tolist()], dtype=np.int64)
+                view = replace(view, scope_id=scopes)
+            views.append(view)
             while len(views) > 1 and _worth_merging(views[-2], views[-1]):
                 right, left = views.pop(), views.pop()
                 views.append(_merged((left, np.arange(len(left))), (right, np.arange(len(right)))))
@@ -75,7 +85,17 @@ def _worth_merging(older: BlockView, newer: BlockView) -> bool:
 
 
 def _merged(*parts: tuple[BlockView, Ints]) -> BlockView:
-    return decode(splice([Piece(view=view, docs=docs) for view, docs in parts]))
+    view = decode(splice([Piece(view=view, docs=docs) for view, docs in parts]))
+    if all(part.scope_id is None for part, _ in parts):
+        return view
+    seq = _column([part.seq[docs] for part, docs in parts])
+    scopes = _column([_scopes_of(part)[docs] for part, docs in parts])
+    order = np.argsort(seq)
+    return replace(view, scope_id=scopes[order][seq[order].searchsorted(view.seq)])
+
+
+def _scopes_of(view: BlockView) -> Ints:
+    return np.zeros(len(view), dtype=np.int64) if view.scope_id is None else view.scope_id
 
 
 def _column(columns: list[Ints]) -> Ints:

@@ -37,6 +37,11 @@ class ByteCache:
         self._entries.move_to_end(key)
         return entry[0]
 
+    def peek(self, key: Hashable) -> Any | None:
+        """Return the value of a key, or None, without counting it or its use."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
+
     def put(self, key: Hashable, value: Any, size: int) -> None:
         """Keep a value, replacing the key's former one and dropping the least recently used ones."""
         former = self._entries.pop(key, None)

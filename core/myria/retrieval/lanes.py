@@ -1,15 +1,15 @@
-"""What a request searches: the search blocks of its scopes, and the loose lanes beside them.
+"""The loose lanes: the fresh tail and the internal events of the visible scopes, beside their trees.
 
-Blocks are immutable and cached by content. A loose lane (the fresh tail; the internal events) only grows: a cached
-one is topped up with the transactions that were not settled when it was last read, and each request masks out what
-its own snapshot does not see. So reading is exact without reading a tail again and again.
+A loose lane only grows: a cached one is topped up with the transactions that were not settled when it was last read,
+and each request masks out what its own snapshot does not see. So reading is exact without reading a tail again and
+again. Scopes that are packed share one lane per lane and participants; a scope that is searched alone has its own,
+whoever asks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,171 +17,187 @@ import asyncpg
 import numpy as np
 import numpy.typing as npt
 
-from myria.errors import InternalError
-from myria.index.block import SEARCH_VERSION, BlockView, Doc, decode, splice
+from myria.index.block import Doc, Ints
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
-from myria.retrieval.pinned import Pinned, VisibleScope
-from myria.searchable import covered, document
+from myria.retrieval.gathering import Gathered
+from myria.retrieval.pinned import Pinned
+from myria.searchable import document
 from myria.store.database import Connection
 from myria.store.queries import sql
 
-logger = logging.getLogger(__name__)
-
 Lane = Literal["tail", "internal"]
 
+FEW_SCOPES = 64
+"""Visible scopes up to which the tail of each is looked up; beyond, the tenant's tail is read if it is shorter."""
+
 _ANALYSED_AT_ONCE = 128
-_STALE_SHARE = 4
+_EMPTY = LooseBlock()
+_NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooseLane:
-    """The loose events of one scope that a request may see."""
+    """The loose events that a request may see of one scope, or of the scopes that share a corpus."""
 
     block: LooseBlock
     mask: npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loose:
+    """One lane of all visible scopes: that of the scopes which share a corpus, and those of the others, by scope."""
+
+    shared: LooseLane | None
+    alone: dict[int, LooseLane]
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A cached lane: complete for event_seq past `floor` and every transaction below `settled`."""
+    """A cached lane: complete for event_seq past `floor`, every transaction below `settled`, and these scopes."""
 
     block: LooseBlock
     settled: int
     floor: int
+    scopes: Ints
 
 
-_EMPTY = LooseBlock()
+@dataclass(slots=True)
+class _Filling:
+    """A lane on its way: whose it is, what was kept of it, and the rows that came new."""
+
+    key: Hashable
+    scopes: Ints
+    held: _Held | None
+    rows: list[asyncpg.Record]
 
 
 class Lanes:
-    """Loads and keeps what requests search, within the cache's bytes."""
+    """Loads and keeps loose lanes, within the cache's bytes."""
 
     def __init__(self, cache: ByteCache) -> None:
         self._cache = cache
-        self._making = asyncio.Lock()
-        self._said = False
 
-    async def blocks(self, connection: Connection, pinned: Pinned) -> dict[bytes, BlockView]:
-        """Return every search block of the visible scopes, by rendering.
-
-        Raises:
-            InternalError: a block of a retained snapshot is damaged, or neither it nor its events are there.
-        """
-        found: dict[bytes, BlockView] = {}
-        missing: dict[bytes, VisibleScope] = {}
-        for scope in pinned.scopes:
-            for rendering_id in scope.blocks:
-                view = self._cache.get((pinned.tenant, "block", rendering_id))
-                if view is None:
-                    missing[rendering_id] = scope
-                else:
-                    found[rendering_id] = view
-        unread = list(missing)
-        for start in range(0, len(unread), 256):
-            wanted = unread[start : start + 256]
-            for row in await connection.fetch(sql("retrieval.blocks"), pinned.tenant, wanted, SEARCH_VERSION):
-                view = decode(row["block"])
-                found[row["rendering_id"]] = view
-                self._cache.put((pinned.tenant, "block", row["rendering_id"]), view, view.nbytes)
-        for rendering_id, scope in missing.items():
-            if rendering_id not in found:
-                found[rendering_id] = await self._made(connection, pinned.tenant, scope, rendering_id)
-        return found
-
-    async def _made(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> BlockView:
-        """Return a block that nobody has written in this program's version, made out of the log.
-
-        That is so after an upgrade until the next build, and after a rollback to a snapshot from before it. One is made
-        at a time, whoever asks.
-        """
-        async with self._making:
-            made: BlockView | None = self._cache.get((tenant, "block", rendering_id))
-            if made is not None:
-                return made
-            if not self._said:
-                self._said = True
-                logger.warning(
-                    "search blocks of version %d are missing: they are made while reading, which is slow at first; "
-                    "myria rebuild --full writes them",
-                    SEARCH_VERSION,
-                )
-            covers = await covered(connection, tenant, rendering_id)
-            wanted = sorted(covers.leaf_of)
-            docs: list[Doc] = []
-            for at in range(0, len(wanted), _ANALYSED_AT_ONCE):
-                part = wanted[at : at + _ANALYSED_AT_ONCE]
-                rows = await connection.fetch(sql("events.by_seqs"), tenant, part, [scope.scope_id])
-                docs += [document(row, leaf=covers.leaf_of[row["event_seq"]]) for row in rows]
-            if not wanted or len(docs) != len(wanted):
-                raise InternalError("a topic's events are not there; see myria verify", rendering_id=rendering_id.hex())
-            view = decode(splice((), fresh=docs, nodes=covers.nodes))
-            self._cache.put((tenant, "block", rendering_id), view, view.nbytes)
-            return view
-
-    async def loose(self, connection: Connection, pinned: Pinned, lane: Lane) -> dict[int, LooseLane]:
-        """Return a lane of every visible scope that has events in it, by scope."""
-        held = {scope.scope_id: self._usable(pinned, scope, lane) for scope in pinned.scopes}
-        bounds = [_bound(pinned, lane, entry) for entry in held.values()]
-        arguments = (pinned.tenant, list(held), bounds, *((pinned.cutoff,) if lane == "tail" else ()))
-        fresh: dict[int, list[asyncpg.Record]] = {}
-        for row in await connection.fetch(sql(f"events.{lane}"), *arguments):
-            fresh.setdefault(row["scope_id"], []).append(row)
+    async def loose(self, connection: Connection, pinned: Pinned, gathered: Gathered, lane: Lane) -> Loose:
+        """Return a lane of all visible scopes that have events in it."""
+        shared = None
+        if gathered.table is not None:
+            shared = self._begun(pinned, lane, pinned.participants, gathered.table.ids)
+        alone = {
+            scope.scope_id: self._begun(pinned, lane, scope.scope_id, np.array([scope.scope_id], dtype=np.int64))
+            for scope in gathered.alone
+        }
+        for row in await _fresh(connection, pinned, lane, shared, alone):
+            filling = alone.get(row["scope_id"], shared)
+            if filling is not None:
+                filling.rows.append(row)
+        seen = None if shared is None else await self._seen(pinned, lane, shared)
         lanes = {}
-        for scope in pinned.scopes:
-            rows = fresh.get(scope.scope_id, ())
-            entry = held[scope.scope_id]
-            if rows or entry is not None:
-                block = await self._topped_up(pinned, scope, lane, entry, rows)
-                if len(block):
-                    mask = pinned.visibility.sees(block.xid)
-                    if lane == "tail":
-                        mask &= block.seq > pinned.cutoff
-                    if mask.any():
-                        lanes[scope.scope_id] = LooseLane(block=block, mask=mask)
-        return lanes
+        for scope_id, filling in alone.items():
+            if filling.rows or filling.held is not None:
+                of_scope = await self._seen(pinned, lane, filling)
+                if of_scope is not None:
+                    lanes[scope_id] = of_scope
+        return Loose(shared=seen, alone=lanes)
 
-    def _usable(self, pinned: Pinned, scope: VisibleScope, lane: Lane) -> _Held | None:
-        held: _Held | None = self._cache.get((pinned.tenant, lane, scope.scope_id))
+    def _begun(self, pinned: Pinned, lane: Lane, whose: Hashable, scopes: Ints) -> _Filling:
+        key = (pinned.tenant, lane, whose)
+        return _Filling(key=key, scopes=scopes, held=self._usable(pinned, lane, key), rows=[])
+
+    def _usable(self, pinned: Pinned, lane: Lane, key: Hashable) -> _Held | None:
+        held: _Held | None = self._cache.get(key)
         if held is not None and lane == "tail" and pinned.cutoff < held.floor:
             return None
         return held
 
-    async def _topped_up(
-        self,
-        pinned: Pinned,
-        scope: VisibleScope,
-        lane: Lane,
-        entry: _Held | None,
-        rows: Sequence[asyncpg.Record],
-    ) -> LooseBlock:
-        fresh = await _analysed(rows, _EMPTY if entry is None else entry.block)
-        if entry is None and not fresh:
-            return _EMPTY
-        key = (pinned.tenant, lane, scope.scope_id)
+    async def _seen(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseLane | None:
+        """Return what the request sees of a lane, None where that is nothing."""
+        block = await self._topped_up(pinned, lane, filling)
+        mask = pinned.visibility.sees(block.xid)
+        if lane == "tail":
+            mask &= block.seq > pinned.cutoff
+        mask &= _among(block.scope_id, filling.scopes)
+        return LooseLane(block=block, mask=mask) if mask.any() else None
+
+    async def _topped_up(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseBlock:
+        held = filling.held
+        fresh = await _analysed(filling.rows, _EMPTY if held is None else held.block)
         # While this request waited, another may have topped the lane up: go on from the newer one if it serves.
-        newer = self._usable(pinned, scope, lane)
-        base = newer if newer is not None and (entry is None or newer.settled >= entry.settled) else entry
+        newer = self._usable(pinned, lane, filling.key)
+        base = held
+        if newer is not None and (
+            held is None or (newer.settled >= held.settled and bool(_among(held.scopes, newer.scopes).all()))
+        ):
+            base = newer
         block = _EMPTY if base is None else base.block
         if fresh:
             present = set(block.seq.tolist()) if len(block) else set()
             block = block.extended([doc for doc in fresh if doc.event_seq not in present])
-        floor = 0
+        if pinned.at_cursor:
+            return block
+        floor, scopes, settled = 0, filling.scopes, pinned.settled
         if lane == "tail":
             floor = pinned.cutoff if base is None else max(base.floor, pinned.cutoff)
-            stale = block.seq <= pinned.cutoff
-            if not pinned.at_cursor and int(stale.sum()) * _STALE_SHARE > len(block):
-                block = block.kept(~stale)
-        settled = pinned.settled if base is None else max(base.settled, pinned.settled)
-        if not pinned.at_cursor:
-            self._cache.put(key, _Held(block=block, settled=settled, floor=floor), block.nbytes + 256)
+            block = block.kept(block.seq > pinned.cutoff)
+        if base is not None and base.scopes is not scopes and not np.array_equal(base.scopes, scopes):
+            settled = min(base.settled, pinned.settled)
+        elif base is not None:
+            settled = max(base.settled, pinned.settled)
+        if block is not (None if base is None else base.block) or base is None or settled != base.settled:
+            held = _Held(block=block, settled=settled, floor=floor, scopes=scopes)
+            self._cache.put(filling.key, held, block.nbytes + 256)
         return block
 
 
-def _bound(pinned: Pinned, lane: Lane, held: _Held | None) -> int:
-    if held is not None:
-        return held.settled
-    return pinned.tail_xid if lane == "tail" else 0
+async def _fresh(
+    connection: Connection, pinned: Pinned, lane: Lane, shared: _Filling | None, alone: dict[int, _Filling]
+) -> Sequence[asyncpg.Record]:
+    """Return the rows of a lane that may be new to what is held of it, in one statement."""
+    visible = pinned.visible
+    if lane == "tail" and len(visible) > FEW_SCOPES:
+        most = len(visible)
+        length = await connection.fetchval(sql("events.tail_length"), pinned.tenant, pinned.cutoff, most + 1)
+        if length <= most:
+            bound, joined = _common_bound(pinned, shared, alone)
+            asked = list(pinned.participants)
+            return await connection.fetch(
+                sql("events.short_tail"), pinned.tenant, pinned.cutoff, asked, bound, joined.tolist()
+            )
+    first = pinned.tail_xid if lane == "tail" else 0
+    bounds = np.full(len(visible), first, dtype=np.int64)
+    for filling in ([] if shared is None else [shared]) + list(alone.values()):
+        if filling.held is not None:
+            known = filling.scopes[_among(filling.scopes, filling.held.scopes)]
+            bounds[visible.ids.searchsorted(known)] = filling.held.settled
+    arguments = (pinned.tenant, visible.ids.tolist(), bounds.tolist(), *((pinned.cutoff,) if lane == "tail" else ()))
+    return await connection.fetch(sql(f"events.{lane}"), *arguments)
+
+
+def _common_bound(pinned: Pinned, shared: _Filling | None, alone: dict[int, _Filling]) -> tuple[int, Ints]:
+    """Return the transaction from which all lanes must be read, and the scopes of which nothing is held."""
+    fillings = [*([] if shared is None else [shared]), *alone.values()]
+    if shared is not None and shared.held is None:
+        return pinned.tail_xid, _NONE
+    held = [filling.held for filling in fillings if filling.held is not None]
+    if not held:
+        return pinned.tail_xid, _NONE
+    joined = [
+        filling.scopes if filling.held is None else filling.scopes[~_among(filling.scopes, filling.held.scopes)]
+        for filling in fillings
+    ]
+    return min(one.settled for one in held), np.concatenate(joined)
+
+
+def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
+    """Return which of these scopes stand in a table, ascending."""
+    if scopes is table:
+        return np.ones(len(scopes), dtype=np.bool_)
+    if not len(table):
+        return np.zeros(len(scopes), dtype=np.bool_)
+    at = table.searchsorted(scopes)
+    at[at == len(table)] = 0
+    found: npt.NDArray[np.bool_] = table[at] == scopes
+    return found
 
 
 async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[Doc]:
@@ -190,7 +206,7 @@ async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[D
     for row in rows:
         if row["event_seq"] in present:
             continue
-        docs.append(document(row, xid=row["xid"]))
+        docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
         if len(docs) % _ANALYSED_AT_ONCE == 0:
             await asyncio.sleep(0)
     return docs

@@ -7,11 +7,11 @@ from typing import Any
 
 import asyncpg
 
-from myria.index.block import BlockView
+from myria.index.block import View
 from myria.retrieval.cache import ByteCache
-from myria.retrieval.lanes import Lanes
+from myria.retrieval.gathering import Gatherer
 from myria.retrieval.nodes import topic_node
-from myria.retrieval.pinned import Pinned, VisibleScope
+from myria.retrieval.scopes import VisibleScope
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -23,14 +23,12 @@ Path = tuple[bytes, ...]
 class Paths:
     """Finds paths and describes the topics on them; both are immutable, and cached."""
 
-    def __init__(self, cache: ByteCache, lanes: Lanes) -> None:
+    def __init__(self, cache: ByteCache, gatherer: Gatherer) -> None:
         self._cache = cache
-        self._lanes = lanes
+        self._gatherer = gatherer
 
-    async def of_document(
-        self, connection: Connection, tenant: str, scope: VisibleScope, view: BlockView, doc: int
-    ) -> Path:
-        """Return the path of one document of a search block."""
+    async def of_document(self, connection: Connection, tenant: str, scope: VisibleScope, view: View, doc: int) -> Path:
+        """Return the path of one document of a search block, or of a pack of them."""
         inside = view.path(doc)[::-1]
         if inside[0] == scope.root or scope.root is None:
             return inside
@@ -81,14 +79,12 @@ class Paths:
             self._cache.put((tenant, "topic", row["rendering_id"]), topic, size)
         return topics
 
-    async def locate(self, connection: Connection, pinned: Pinned, scope: VisibleScope, event_seq: int) -> Path | None:
+    async def locate(self, connection: Connection, tenant: str, scope: VisibleScope, event_seq: int) -> Path | None:
         """Return the path of an event by its number, or None when the tree does not hold it."""
-        views = await self._lanes.blocks(connection, pinned)
-        for rendering_id in scope.blocks:
-            view = views[rendering_id]
+        for view in await self._gatherer.views(connection, tenant, scope):
             places = (view.seq == event_seq).nonzero()[0]
             if len(places):
-                return await self.of_document(connection, pinned.tenant, scope, view, int(places[0]))
+                return await self.of_document(connection, tenant, scope, view, int(places[0]))
         return None
 
 

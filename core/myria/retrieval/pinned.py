@@ -8,25 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
+from myria.retrieval.scopes import VisibleScope, VisibleScopes, visible_scopes
 from myria.retrieval.visibility import Visibility
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibleScope:
-    """A scope that everyone who asks belongs to.
-
-    `root` is its root rendering in the pinned snapshot and `blocks` the renderings whose search blocks cover it, in
-    time order; both empty while the scope has no tree there.
-    """
-
-    scope_id: int
-    participants: tuple[str, ...]
-    root: bytes | None
-    blocks: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +28,7 @@ class Pinned:
     """
 
     tenant: str
+    participants: tuple[str, ...]
     snapshot_id: str | None
     cutoff: int
     tail_xid: int
@@ -47,19 +36,26 @@ class Pinned:
     now: Visibility
     settled: int
     clock: int
-    scopes: tuple[VisibleScope, ...]
+    visible: VisibleScopes
 
     @property
     def at_cursor(self) -> bool:
         """Whether this view is an earlier page's."""
         return self.visibility.text != self.now.text
 
+    @property
+    def scopes(self) -> tuple[VisibleScope, ...]:
+        """The visible scopes, by ascending number."""
+        return self.visible.scopes
+
     def scope(self, scope_id: int) -> VisibleScope | None:
         """Return a scope by its number, or None when it is not visible."""
-        return next((scope for scope in self.scopes if scope.scope_id == scope_id), None)
+        return self.visible.scope(scope_id)
 
 
-async def pin(connection: Connection, tenant: str, participants: tuple[str, ...], cursor: Cursor | None) -> Pinned:
+async def pin(
+    connection: Connection, cache: ByteCache, tenant: str, participants: tuple[str, ...], cursor: Cursor | None
+) -> Pinned:
     """Return the view of a request, or that of the cursor's first page.
 
     Raises:
@@ -69,7 +65,8 @@ async def pin(connection: Connection, tenant: str, participants: tuple[str, ...]
     if row is None:
         raise AssertionError("the pin always gives one row")
     now = Visibility.parse(row["visible"])
-    snapshot_id, cutoff, tail_xid = row["snapshot_id"], row["cutoff"], row["tail_xid"]
+    active = snapshot_id = row["snapshot_id"]
+    cutoff, tail_xid = row["cutoff"], row["tail_xid"]
     visibility = now
     if cursor is not None:
         visibility = Visibility.parse(cursor.visible)
@@ -80,9 +77,9 @@ async def pin(connection: Connection, tenant: str, participants: tuple[str, ...]
                 if kept is None:
                     raise expired()
                 snapshot_id, cutoff, tail_xid = kept["snapshot_id"], kept["cutoff"], kept["tail_xid"]
-    rows = await connection.fetch(sql("retrieval.visible_trees"), tenant, list(participants), snapshot_id)
     return Pinned(
         tenant=tenant,
+        participants=participants,
         snapshot_id=snapshot_id,
         cutoff=cutoff or 0,
         tail_xid=tail_xid or 0,
@@ -92,13 +89,7 @@ async def pin(connection: Connection, tenant: str, participants: tuple[str, ...]
         # are given out again, and a lane that was read up to them would miss the events of their second owners.
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
-        scopes=tuple(
-            VisibleScope(
-                scope_id=scope["scope_id"],
-                participants=tuple(scope["participants"]),
-                root=scope["root_rendering_id"],
-                blocks=tuple(scope["blocks"] or ()),
-            )
-            for scope in rows
+        visible=await visible_scopes(
+            connection, cache, tenant, participants, snapshot_id, is_active=snapshot_id == active
         ),
     )

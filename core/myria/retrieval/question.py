@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
 from myria.analysis.related import related
 from myria.events import TopicHint
+from myria.index.block import name_terms
 
 QUERY_BYTES: Final = 8 * 1024
 """How much of a query's text is read, in UTF-8 bytes."""
@@ -83,11 +83,26 @@ class Reading:
     asks_when: bool = False
 
 
-def read(question: Question, *, speakers: Iterable[str], participants: Iterable[str], first: int, last: int) -> Reading:
+class Names(Protocol):
+    """The names in the visible scopes."""
+
+    def beginning_with(self, term: str) -> set[str]:
+        """Return the names of speakers and participants whose first term is this."""
+        ...
+
+    def speakers(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these are speakers'."""
+        ...
+
+    def participants(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these are participants'."""
+        ...
+
+
+def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     """Return what a question asks for.
 
     Args:
-        speakers, participants: the names in the visible scopes.
         first, last: span of the visible events, microseconds since 1970 UTC.
     """
     hints = tuple((hint.hint, round(hint.confidence * 1000)) for hint in question.topic_hints)
@@ -99,8 +114,8 @@ def read(question: Question, *, speakers: Iterable[str], participants: Iterable[
     if not text.strip():
         return Reading(asked=False, hints=hints, hint_words=hint_words)
     found = tokens(text)
-    named, taken = _named(found, sorted({*speakers, *participants}))
-    heard = frozenset(named) & frozenset(speakers)
+    named, taken = _named(found, names)
+    heard = names.speakers(named)
     unique = list(dict.fromkeys(token.term for token in found))
     spoken = [term for term in unique if not is_stopword(term)]
     content = [term for term in spoken if not heard or term not in taken]
@@ -123,7 +138,7 @@ def read(question: Question, *, speakers: Iterable[str], participants: Iterable[
         hint_words=hint_words,
         hints=hints,
         speakers=heard,
-        participants=frozenset(named) & frozenset(participants),
+        participants=names.participants(named),
         by_speaker=by_speaker,
         windows=meant,
         only_when=only_when,
@@ -137,25 +152,20 @@ def _cut(text: str) -> str:
     return text[:QUERY_BYTES].encode("utf-8", "replace")[:QUERY_BYTES].decode("utf-8", "ignore")
 
 
-def _named(found: Sequence[Token], names: Sequence[str]) -> tuple[set[str], set[str]]:
+def _named(found: Sequence[Token], names: Names) -> tuple[set[str], set[str]]:
     """Return the names a question names, and the terms it names them by (roles excepted)."""
     said = [token.term for token in found]
-    places = {term: at for at, term in reversed(list(enumerate(said)))}
-    sharing: dict[str, int] = {}
-    for name in names:
-        parts = _name_terms(name)
-        if parts:
-            sharing[parts[0]] = sharing.get(parts[0], 0) + 1
     named: set[str] = set()
     taken: set[str] = set()
-    for name in names:
-        parts = _name_terms(name)
-        if not parts or parts[0] not in places:
-            continue
-        whole = _follows(said, parts)
-        if whole or (sharing[parts[0]] <= _SAME_FIRST_NAME and _is_a_name(found[places[parts[0]]], places[parts[0]])):
-            named.add(name)
-            taken.update(parts if whole else parts[:1])
+    for term, at in {term: at for at, term in reversed(list(enumerate(said)))}.items():
+        sharing = names.beginning_with(term)
+        is_a_name = len(sharing) <= _SAME_FIRST_NAME and _is_a_name(found[at], at)
+        for name in sharing:
+            parts = name_terms(name)
+            whole = _follows(said, parts)
+            if whole or is_a_name:
+                named.add(name)
+                taken.update(parts if whole else parts[:1])
     return named, taken - _ROLES
 
 
@@ -182,11 +192,6 @@ def _parts_of(term: str) -> tuple[str, ...]:
         return ()
     pairs = [(terms(term[:at]), terms(term[at:])) for at in range(_SHORTEST_PART, len(term) - _SHORTEST_PART + 1)]
     return tuple(part for left, right in pairs for part in (*left, *right))
-
-
-@lru_cache(maxsize=8192)
-def _name_terms(name: str) -> tuple[str, ...]:
-    return tuple(terms(name))
 
 
 def _follows(said: Sequence[str], parts: Sequence[str]) -> bool:

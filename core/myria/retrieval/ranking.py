@@ -7,13 +7,13 @@ and never a filter: this is what turned out best on long conversations (soft top
 2024, and cluster-based smoothing, Liu and Croft 2004; the date and speaker priors follow the temporal and
 single-speaker questions of LoCoMo, Maharana et al. 2024). No model, no training, and few weights, each named below.
 
-Two passes over the visible scopes: the first counts, the second scores one scope after another and keeps the best
-`limit` hits, so memory is bounded by the largest scope.
+Two passes over the corpora: the first counts, the second scores one corpus after another and keeps the best `limit`
+hits, so memory is bounded by the largest corpus. Small scopes share a corpus, and no loop here is over scopes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.analysis import term_id
-from myria.index.block import ASKS, DATED, BlockView, Ints, hint_ids, whole_hint_id
+from myria.index.block import ASKS, DATED, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.retrieval.question import Question, Reading, Word, read
 
@@ -153,8 +153,7 @@ def rank(
     last = census.last if last is None else last
     reading = read(
         question,
-        speakers=census.speakers,
-        participants=census.participants,
+        names=census,
         first=min(census.first, last),
         last=last,
     )
@@ -163,7 +162,7 @@ def rank(
     for at, corpus in enumerate(corpora):
         if not (plan.concepts or plan.scores_without_words):
             break
-        timeline = corpus.timeline or Timeline.of(corpus)
+        timeline = corpus.laid_out
         if len(timeline):
             parts = corpus.parts()
             score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance")
@@ -185,47 +184,79 @@ def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Census:
-    """What is visible in all: the first pass."""
+    """What is visible in all: the first pass. Names are looked up, not listed: there may be very many."""
 
+    corpora: Sequence[Corpus]
     docs: int
     length: int
     first: int
     last: int
-    speakers: frozenset[str]
-    participants: frozenset[str]
-    shared_participants: frozenset[str]
 
     @classmethod
     def of(cls, corpora: Sequence[Corpus]) -> _Census:
         docs = length = 0
         spans: list[int] = []
-        speakers: set[str] = set()
-        participants: set[str] = set()
-        shared: set[str] | None = None
         for corpus in corpora:
-            before = docs
             for view, mask in corpus.parts():
-                lengths, stamps, heard = view.length, view.timestamp, view.speakers
-                if mask is not None:
-                    lengths, stamps = lengths[mask], stamps[mask]
-                    heard = tuple(view.speakers[code] for code in np.unique(view.speaker[mask]).tolist())
-                if len(lengths):
-                    docs += len(lengths)
-                    length += int(lengths.sum(dtype=np.int64))
-                    spans += (int(stamps.min()), int(stamps.max()))
-                    speakers.update(heard)
-            if docs > before:  # a scope without a visible document leaves no trace: it may be newer than a cursor
-                participants.update(corpus.participants)
-                shared = set(corpus.participants) if shared is None else shared & set(corpus.participants)
-        return cls(
-            docs=docs,
-            length=length,
-            first=min(spans, default=0),
-            last=max(spans, default=0),
-            speakers=frozenset(speakers - {""}),
-            participants=frozenset(participants),
-            shared_participants=frozenset(shared or ()),
+                if mask is None:
+                    seen = len(view)
+                    total, first, last = view.totals
+                else:
+                    stamps = view.timestamp[mask]
+                    seen = len(stamps)
+                    total = int(view.length[mask].sum(dtype=np.int64))
+                    first, last = (int(stamps.min()), int(stamps.max())) if seen else (0, 0)
+                if seen:
+                    docs += seen
+                    length += total
+                    spans += (first, last)
+        return cls(corpora=corpora, docs=docs, length=length, first=min(spans, default=0), last=max(spans, default=0))
+
+    def beginning_with(self, term: str) -> set[str]:
+        """Return the visible names, of speakers and of participants, whose first term is this."""
+        return self._speakers_beginning_with(term) | self._participants_beginning_with(term)
+
+    def speakers(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these visible names are speakers'."""
+        return frozenset(
+            name for name in names for term in name_terms(name)[:1] if name in self._speakers_beginning_with(term)
         )
+
+    def participants(self, names: Iterable[str]) -> frozenset[str]:
+        """Return which of these names are those of participants of visible documents."""
+        return frozenset(name for name in names if any(self._present(corpus, name) for corpus in self.corpora))
+
+    def shared(self, name: str) -> bool:
+        """Tell whether a participant belongs to every scope with a visible document."""
+        return all(self._present(corpus, name) == np.count_nonzero(corpus.present) for corpus in self.corpora)
+
+    def _speakers_beginning_with(self, term: str) -> set[str]:
+        found: set[str] = set()
+        for corpus in self.corpora:
+            for view, mask in corpus.parts():
+                for code in view.speakers_by_term.get(term, ()):
+                    if view.speakers[code] not in found and _is_heard(view, mask, code):
+                        found.add(view.speakers[code])
+        return found
+
+    def _participants_beginning_with(self, term: str) -> set[str]:
+        return {
+            name
+            for corpus in self.corpora
+            for name in corpus.scopes.names_by_term.get(term, ())
+            if self._present(corpus, name)
+        }
+
+    @staticmethod
+    def _present(corpus: Corpus, name: str) -> int:
+        """Return in how many scopes of a corpus with a visible document somebody is."""
+        places = corpus.scopes.holders.get(name)
+        return 0 if places is None else int(np.count_nonzero(corpus.present[places]))
+
+
+def _is_heard(view: View, mask: Mask | None, code: int) -> bool:
+    spoken = view.speaker == code
+    return bool(spoken.any() if mask is None else (spoken & mask).any())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +304,7 @@ class _Plan:
             concepts=concepts,
             hint_concepts=hint_concepts,
             hint_ids=_hint_weights(reading.hints),
-            distinctive=reading.participants - census.shared_participants,
+            distinctive=frozenset(name for name in reading.participants if not census.shared(name)),
             ids=ids,
             located=located,
             mean_length=max(1, census.length // max(1, census.docs)),
@@ -370,7 +401,7 @@ def _scores(
     at: int,
     corpus: Corpus,
     timeline: Timeline,
-    parts: Sequence[tuple[BlockView, Mask | None]],
+    parts: Sequence[tuple[View, Mask | None]],
     *,
     matched_only: bool,
 ) -> Ints:
@@ -402,7 +433,7 @@ def _scores(
 Postings = dict[int, tuple[Ints, Ints]]
 
 
-def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Postings:
+def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Postings:
     """Return (positions, times) by term id; positions are unique within a term."""
     found: dict[int, list[tuple[Ints, Ints]]] = {}
     wanted = plan.ids.tolist()
@@ -483,9 +514,21 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
     if reading.windows:
         total *= _within(plan, timeline)
         total //= 100
-    if plan.distinctive.intersection(corpus.participants):
+    _weigh_participants(plan.distinctive, corpus, total, timeline)
+
+
+def _weigh_participants(names: frozenset[str], corpus: Corpus, total: Ints, timeline: Timeline) -> None:
+    holders = corpus.scopes.holders
+    places = [holders[name] for name in sorted(names) if name in holders]
+    if not places:
+        return
+    if timeline.scope is None:
         total *= _PARTICIPANT
         total //= 100
+        return
+    preferred = np.zeros(len(corpus.scopes.ids), dtype=np.bool_)
+    preferred[np.concatenate(places)] = True
+    _times(total, preferred[timeline.scope], _PARTICIPANT)
 
 
 def _times(total: Ints, where: Mask, percent: int) -> None:
@@ -496,15 +539,29 @@ def _times(total: Ints, where: Mask, percent: int) -> None:
 def _within(plan: _Plan, timeline: Timeline) -> Ints:
     """Return the percent each document's time is worth to the question."""
     percent = np.full(len(timeline), 100, dtype=np.int64)
-    stamps = timeline.timestamp
     for window in plan.reading.windows:
-        start, end = np.searchsorted(stamps, (window.start, window.end)).tolist()
-        part = percent[start:end]
-        np.maximum(part, _AROUND_DAY if window.exact else _PERIOD, out=part)
+        inside = _between(timeline, window.start, window.end)
+        percent[inside] = np.maximum(percent[inside], _AROUND_DAY if window.exact else _PERIOD)
     return percent
 
 
-def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Mask:
+def _between(timeline: Timeline, start: int | None, end: int | None) -> slice | Mask:
+    """Return which documents have start <= timestamp < end."""
+    stamps = timeline.timestamp
+    if timeline.scope is None:
+        return slice(
+            0 if start is None else int(np.searchsorted(stamps, start)),
+            len(stamps) if end is None else int(np.searchsorted(stamps, end)),
+        )
+    inside = np.ones(len(stamps), dtype=np.bool_)
+    if start is not None:
+        inside &= stamps >= start
+    if end is not None:
+        inside &= stamps < end
+    return inside
+
+
+def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask:
     heard = np.zeros(len(timeline), dtype=np.bool_)
     for (view, mask), places in zip(parts, timeline.places, strict=True):
         table = np.array([name in names for name in view.speakers], dtype=np.bool_)
@@ -519,7 +576,7 @@ def _add_hints(
     total: Ints,
     postings: Postings,
     timeline: Timeline,
-    parts: Sequence[tuple[BlockView, Mask | None]],
+    parts: Sequence[tuple[View, Mask | None]],
 ) -> None:
     """Let shared topic hints raise what matched; without a text they are all there is to match."""
     shared = np.zeros(len(timeline), dtype=np.int64)
@@ -543,16 +600,12 @@ def _add_hints(
         total += shared * _HINT * (_UNITY // 100)
 
 
-def _allowed(filters: Filters, timeline: Timeline, parts: Sequence[tuple[BlockView, Mask | None]]) -> Mask | None:
+def _allowed(filters: Filters, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
     """Return which documents the filters let through, None for all."""
     if filters == Filters():
         return None
-    allowed = np.ones(len(timeline), dtype=np.bool_)
-    stamps = timeline.timestamp
-    if filters.since is not None:
-        allowed[: int(np.searchsorted(stamps, filters.since))] = False
-    if filters.until is not None:
-        allowed[int(np.searchsorted(stamps, filters.until)) :] = False
+    allowed = np.zeros(len(timeline), dtype=np.bool_)
+    allowed[_between(timeline, filters.since, filters.until)] = True
     if filters.channel is None and not filters.types and filters.context_id is None:
         return allowed
     for (view, mask), places in zip(parts, timeline.places, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,16 +14,18 @@ import numpy.typing as npt
 
 from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.index.block import BlockView
+from myria.index.block import BlockView, View
 from myria.index.corpus import Corpus, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
-from myria.retrieval.lanes import Lanes, LooseLane
+from myria.retrieval.gathering import Gathered, Gatherer
+from myria.retrieval.lanes import Lanes, Loose, LooseLane
 from myria.retrieval.paths import Path, Paths, renderings
-from myria.retrieval.pinned import Pinned, VisibleScope, pin
+from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Filters, Hit, Key, Ranking, rank
+from myria.retrieval.scopes import VisibleScope
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -37,12 +39,14 @@ RANKED_IN_PLACE = 20_000
 class Found:
     """The best hits of a query with the view they were found in.
 
-    `scopes` and `corpora` stand in the order that `Hit.corpus` counts; `more` tells that hits were left out.
-    `newest` is the newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`).
+    `corpora` stand in the order that `Hit.corpus` counts, and `owners` beside them: the scope of each, None for one
+    that scopes share; `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the
+    newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`).
     """
 
     pinned: Pinned
     scopes: tuple[VisibleScope, ...]
+    owners: tuple[VisibleScope | None, ...]
     corpora: tuple[Corpus, ...]
     hits: tuple[Hit, ...]
     more: bool
@@ -50,14 +54,20 @@ class Found:
 
     def scope(self, hit: Hit) -> VisibleScope:
         """Return the scope of a hit."""
-        return self.scopes[hit.corpus]
+        owner = self.owners[hit.corpus]
+        if owner is None:
+            view, _ = self.corpora[hit.corpus].parts()[hit.view]
+            owner = None if view.scope_id is None else self.pinned.scope(int(view.scope_id[hit.doc]))
+        if owner is None:
+            raise AssertionError("a hit lies in a visible scope")
+        return owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaidOut:
-    """A scope's documents in order of time, as long as its root and its tail are these."""
+    """A corpus's documents in order of time, as long as its trees and its tail are these."""
 
-    root: bytes | None
+    trees: object
     tail: LooseBlock | None
     timeline: Timeline
 
@@ -65,8 +75,11 @@ class _LaidOut:
 class Search:
     """Runs queries up to their ranked hits."""
 
-    def __init__(self, cache: ByteCache, lanes: Lanes, paths: Paths, threads: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, cache: ByteCache, gatherer: Gatherer, lanes: Lanes, paths: Paths, threads: ThreadPoolExecutor
+    ) -> None:
         self._cache = cache
+        self._gatherer = gatherer
         self._lanes = lanes
         self._paths = paths
         self._threads = threads
@@ -87,25 +100,20 @@ class Search:
             TopicNotFound: `root` is not visible in this snapshot.
             CursorExpired: the cursor's snapshot is gone.
         """
-        pinned = await pin(connection, tenant, query.participants, cursor)
-        blocks = await self._lanes.blocks(connection, pinned)
+        pinned = await pin(connection, self._cache, tenant, query.participants, cursor)
         if root is None:
             scopes = pinned.scopes
-            tail = await self._lanes.loose(connection, pinned, "tail")
-            internal = await self._lanes.loose(connection, pinned, "internal") if query.include_internal else {}
-            corpora = tuple(
-                self._corpus(tenant, scope, blocks, tail.get(scope.scope_id), internal.get(scope.scope_id))
-                for scope in scopes
-            )
+            owners, corpora = await self._corpora(connection, pinned, include_internal=query.include_internal)
         else:
-            scope, corpus = await self._subtree(connection, pinned, blocks, root)
-            scopes, corpora = (scope,), (corpus,)
+            scope, corpus = await self._subtree(connection, pinned, root)
+            scopes, owners, corpora = (scope,), (scope,), (corpus,)
         clock = pinned.clock if cursor is None or cursor.newest is None else cursor.newest
         after = None if cursor is None else _key(cursor)
         ranking = await self._ranked(query, corpora, limit=limit + 1, after=after, clock=clock)
         return Found(
             pinned=pinned,
             scopes=scopes,
+            owners=owners,
             corpora=corpora,
             hits=ranking.hits[:limit],
             more=len(ranking.hits) > limit,
@@ -121,35 +129,58 @@ class Search:
             connection, found.pinned.tenant, found.scope(hit), blocks[hit.view], hit.doc
         )
 
-    def _corpus(
-        self,
-        tenant: str,
-        scope: VisibleScope,
-        blocks: Mapping[bytes, BlockView],
-        tail: LooseLane | None,
-        internal: LooseLane | None,
-    ) -> Corpus:
-        """Return what a scope holds, laid out in time where the same was laid out before."""
+    async def _corpora(
+        self, connection: Connection, pinned: Pinned, *, include_internal: bool
+    ) -> tuple[tuple[VisibleScope | None, ...], tuple[Corpus, ...]]:
+        """Return everything visible as corpora, and the scope of each."""
+        gathered = await self._gatherer.gather(connection, pinned)
+        blocks = await self._gatherer.blocks(connection, pinned.tenant, gathered.alone)
+        tail = await self._lanes.loose(connection, pinned, gathered, "tail")
+        internal = Loose(shared=None, alone={})
+        if include_internal:
+            internal = await self._lanes.loose(connection, pinned, gathered, "internal")
+        owners: list[VisibleScope | None] = []
+        corpora: list[Corpus] = []
+        if gathered.table is not None:
+            owners.append(None)
+            corpora.append(self._shared(pinned, gathered, tail.shared, internal.shared))
+        for scope in gathered.alone:
+            views = blocks[scope.scope_id]
+            owners.append(scope)
+            corpora.append(
+                self._laid_out(
+                    (pinned.tenant, "timeline", scope.scope_id),
+                    scope.root,
+                    _corpus(
+                        Corpus(participants=scope.participants, blocks=views),
+                        tail.alone.get(scope.scope_id),
+                        internal.alone.get(scope.scope_id),
+                    ),
+                )
+            )
+        return tuple(owners), tuple(corpora)
+
+    def _shared(self, pinned: Pinned, gathered: Gathered, tail: LooseLane | None, internal: LooseLane | None) -> Corpus:
+        """Return what the scopes hold that share a corpus."""
         corpus = Corpus(
-            participants=scope.participants,
-            blocks=tuple(blocks[rendering_id] for rendering_id in scope.blocks),
-            tail=None if tail is None else tail.block,
-            tail_mask=None if tail is None or bool(tail.mask.all()) else tail.mask,
-            internal=None if internal is None else internal.block,
-            internal_mask=None if internal is None else internal.mask,
+            table=gathered.table,
+            blocks=tuple([view for view, _ in gathered.packs]),
+            block_masks=tuple([mask for _, mask in gathered.packs]),
         )
-        if internal is not None or corpus.tail_mask is not None:
+        key = (pinned.tenant, "laid out", pinned.participants)
+        return self._laid_out(key, gathered, _corpus(corpus, tail, internal))
+
+    def _laid_out(self, key: Hashable, trees: object, corpus: Corpus) -> Corpus:
+        """Return a corpus, laid out in time where the same was laid out before."""
+        if corpus.internal is not None or corpus.tail_mask is not None:
             return corpus
-        key = (tenant, "timeline", scope.scope_id)
         kept: _LaidOut | None = self._cache.get(key)
-        if kept is None or kept.root != scope.root or kept.tail is not corpus.tail:
-            kept = _LaidOut(root=scope.root, tail=corpus.tail, timeline=Timeline.of(corpus))
+        if kept is None or kept.trees != trees or kept.tail is not corpus.tail:
+            kept = _LaidOut(trees=trees, tail=corpus.tail, timeline=Timeline.of(corpus))
             self._cache.put(key, kept, kept.timeline.nbytes)
         return replace(corpus, timeline=kept.timeline)
 
-    async def _subtree(
-        self, connection: Connection, pinned: Pinned, blocks: Mapping[bytes, BlockView], root: str
-    ) -> tuple[VisibleScope, Corpus]:
+    async def _subtree(self, connection: Connection, pinned: Pinned, root: str) -> tuple[VisibleScope, Corpus]:
         """Return the scope of a topic or node, and a corpus of the events below it alone.
 
         Raises:
@@ -159,7 +190,7 @@ class Search:
         scope = None if row is None else pinned.scope(row["scope_id"])
         path = None
         if row is not None and scope is not None:
-            path = await self._paths.locate(connection, pinned, scope, row["anchor_seq"])
+            path = await self._paths.locate(connection, pinned.tenant, scope, row["anchor_seq"])
         if scope is None or scope.root is None or path is None:
             raise no_topic(root)
         chosen = next(
@@ -173,10 +204,10 @@ class Search:
         if chosen is None:
             raise no_topic(root)
         above = await self._paths.above(connection, pinned.tenant, scope.root, scope.blocks)
-        views: list[BlockView] = []
+        views: list[View] = []
         masks: list[npt.NDArray[np.bool_] | None] = []
-        for rendering_id in scope.blocks:
-            view = blocks[rendering_id]
+        blocks = await self._gatherer.views(connection, pinned.tenant, scope)
+        for rendering_id, view in zip(scope.blocks, blocks, strict=True):
             mask = None if chosen in above[rendering_id] else _below(view, chosen)
             if mask is None or bool(mask.any()):
                 views.append(view)
@@ -212,6 +243,17 @@ def no_topic(topic_id: str) -> errors.TopicNotFound:
     """Return the error for a topic that is absent or forbidden."""
     return errors.TopicNotFound(
         f"no topic {topic_id} is visible to these participants in the active snapshot", topic_id=topic_id
+    )
+
+
+def _corpus(trees: Corpus, tail: LooseLane | None, internal: LooseLane | None) -> Corpus:
+    """Return a corpus of trees with loose lanes beside them."""
+    return replace(
+        trees,
+        tail=None if tail is None else tail.block,
+        tail_mask=None if tail is None or bool(tail.mask.all()) else tail.mask,
+        internal=None if internal is None else internal.block,
+        internal_mask=None if internal is None else internal.mask,
     )
 
 

@@ -20,6 +20,7 @@ from myria.events import TopicHint
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
+from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes
 from myria.retrieval.nodes import event_body, event_node, topic_node
 from myria.retrieval.paths import Path, Paths, renderings
@@ -60,9 +61,9 @@ class Retrieval:
         self.walker = _walker(database, settings)
         self.cache = ByteCache(settings.retrieval.cache_bytes)
         self._threads = ThreadPoolExecutor(settings.retrieval.ranking_threads, thread_name_prefix="rank")
-        lanes = Lanes(self.cache)
-        self._paths = Paths(self.cache, lanes)
-        self._search = Search(self.cache, lanes, self._paths, self._threads)
+        gatherer = Gatherer(self.cache, self._threads)
+        self._paths = Paths(self.cache, gatherer)
+        self._search = Search(self.cache, gatherer, Lanes(self.cache), self._paths, self._threads)
         self._secret: bytes | None = None
 
     async def close(self) -> None:
@@ -248,12 +249,12 @@ class Retrieval:
             TopicNotFound: no such topic for these participants in the active snapshot.
         """
         async with self._database.read(tenant) as connection:
-            pinned = await pin(connection, tenant, participants, None)
+            pinned = await pin(connection, self.cache, tenant, participants, None)
             row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
             if row is None or not visible(participants, row["participants"]):
                 raise no_topic(topic_id)
             scope = pinned.scope(row["scope_id"])
-            path = None if scope is None else await self._paths.locate(connection, pinned, scope, row["anchor_seq"])
+            path = None if scope is None else await self._paths.locate(connection, tenant, scope, row["anchor_seq"])
             if scope is None or path is None:
                 raise no_topic(topic_id)
             on_path = {record["rendering_id"]: record for record in await renderings(connection, tenant, path)}
@@ -265,9 +266,7 @@ class Retrieval:
                 merged_into = on_path[path[place]]["topic_id"]
             found = on_path[path[place]]
             children = await connection.fetch(sql("retrieval.children"), tenant, path[place])
-            newest = await connection.fetchval(
-                sql("retrieval.newest_moment"), tenant, [one.scope_id for one in pinned.scopes]
-            )
+            newest = await connection.fetchval(sql("retrieval.newest_moment"), tenant, pinned.visible.ids.tolist())
         topic = topic_node(found, scope.participants)
         node_type = topic.pop("kind")
         topic["topic_id"] = topic_id

@@ -57,6 +57,27 @@ FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.tenant_id = $1 AND e.event_id = $2;
 
+-- name: tail_length
+-- The length of the fresh tail of the whole tenant, counted up to $3.
+SELECT count(*) FROM (
+    SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 LIMIT $3
+) tail;
+
+-- name: short_tail
+-- The same rows as tail, where the tenant's tail is shorter than the list of scopes would be: it is read once for all,
+-- and each event's scope is looked up among those that everyone who asks belongs to. Scopes in $5 are read from the
+-- cutoff on, the others from transaction $4.
+SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
+       e.payload, e.topic_hints
+FROM myria.events e
+CROSS JOIN LATERAL (
+    SELECT count(*) AS belonging FROM myria.scope_members m
+    WHERE m.tenant_id = $1 AND m.participant = ANY ($3::text[]) AND m.scope_id = e.scope_id
+) asked
+WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal
+  AND (e.xid >= $4::bigint::text::xid8 OR e.scope_id = ANY ($5::bigint[]))
+  AND asked.belonging = (SELECT count(DISTINCT p) FROM unnest($3::text[]) AS p);
+
 -- name: tail
 -- The fresh tail of scopes: non-internal events past the cutoff. Each scope has a lower bound of xid, a bound for
 -- the index scan only: the snapshot's tail_xid at first, later the oldest transaction in flight at the last look.

@@ -14,36 +14,69 @@ SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid
 FROM myria.snapshots s
 WHERE s.tenant_id = $1 AND s.snapshot_id = $2 AND s.status IN ('active', 'archived');
 
+-- name: driver
+-- Of the participants who ask, the one with the fewest scopes, and how many these are: every visible scope is one of
+-- them, and scopes are only ever added, so as long as the number is the same, the visible scopes are.
+SELECT fewest.p AS participant,
+       (SELECT count(*) FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = fewest.p) AS memberships
+FROM (
+    SELECT p FROM unnest($2::text[]) AS p
+    ORDER BY (SELECT count(*) FROM (
+        SELECT FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = p LIMIT 1025) few), p COLLATE "C"
+    LIMIT 1
+) fewest;
+
+-- name: memberships
+SELECT count(*) FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = $2;
+
 -- name: visible_trees
--- The scopes everyone who asks belongs to, driven by the participant with the fewest scopes, each with its newest
--- root within the lineage of the pinned snapshot: masked before anything is ranked.
-WITH asked AS (
-    SELECT p, (SELECT count(*) FROM (
-        SELECT FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = p LIMIT 1025) few) AS scopes
-    FROM unnest($2::text[]) AS p
-), driver AS (
-    SELECT p FROM asked ORDER BY scopes, p COLLATE "C" LIMIT 1
-), pinned AS (
+-- A page of the scopes everyone who asks belongs to, without those that are known already ($7), each with its newest
+-- root within the lineage of the pinned snapshot: masked before anything is ranked. $4 is the driver, $5 the last
+-- scope of the page before.
+WITH pinned AS (
     SELECT lineage FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $3
 )
-SELECT s.scope_id, s.participants, root.root_rendering_id, root.blocks
-FROM myria.scope_members m
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+SELECT visible.scope_id, s.participants, root.number, root.root_rendering_id, root.blocks
+FROM (
+    SELECT m.scope_id
+    FROM myria.scope_members m
+    WHERE m.tenant_id = $1
+      AND m.participant = $4
+      AND m.scope_id > $5
+      AND m.scope_id <> ALL ($7::bigint[])
+      AND NOT EXISTS (
+          SELECT FROM unnest($2::text[]) AS other
+          WHERE NOT EXISTS (
+              SELECT FROM myria.scope_members x
+              WHERE x.tenant_id = $1 AND x.participant = other AND x.scope_id = m.scope_id))
+    ORDER BY m.scope_id
+    LIMIT $6
+) visible
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = visible.scope_id
 LEFT JOIN LATERAL (
-    SELECT x.root_rendering_id, x.blocks
+    SELECT x.number, x.root_rendering_id, x.blocks
     FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id = m.scope_id AND x.number::bigint <@ (SELECT lineage FROM pinned)
+    WHERE x.tenant_id = $1 AND x.scope_id = visible.scope_id AND x.number::bigint <@ (SELECT lineage FROM pinned)
     ORDER BY x.number DESC
     LIMIT 1
 ) root ON true
-WHERE m.tenant_id = $1
-  AND m.participant = (SELECT p FROM driver)
-  AND NOT EXISTS (
-      SELECT FROM unnest($2::text[]) AS other
-      WHERE NOT EXISTS (
-          SELECT FROM myria.scope_members x
-          WHERE x.tenant_id = $1 AND x.participant = other AND x.scope_id = m.scope_id))
-ORDER BY s.scope_id;
+ORDER BY visible.scope_id;
+
+-- name: changed_trees
+-- Of scopes known with the number of their root (0 for none), those whose root in the pinned snapshot is another.
+WITH pinned AS (
+    SELECT lineage FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $4
+)
+SELECT known.scope_id, root.number, root.root_rendering_id, root.blocks
+FROM unnest($2::bigint[], $3::integer[]) AS known (scope_id, number)
+LEFT JOIN LATERAL (
+    SELECT x.number, x.root_rendering_id, x.blocks
+    FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = known.scope_id AND x.number::bigint <@ (SELECT lineage FROM pinned)
+    ORDER BY x.number DESC
+    LIMIT 1
+) root ON true
+WHERE coalesce(root.number, 0) <> known.number;
 
 -- name: blocks
 SELECT b.rendering_id, b.block

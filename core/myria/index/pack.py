@@ -1,0 +1,242 @@
+"""The pack: the search blocks of many small scopes as one view, so that a question costs no work per scope.
+
+A pack is made out of blocks that a reader may see, in memory, by a number of numpy calls that does not depend on how
+many blocks there are; it is never stored. Documents stand scope after scope, and in order of time within a scope, so
+a scope's rows can be told from all others' and taken out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from myria.errors import InternalError
+from myria.index.block import (
+    BLOCK_VERSION,
+    COLUMNS,
+    HEADER_SIZE,
+    MAGIC,
+    NAMES,
+    Ints,
+    View,
+)
+
+Mask = npt.NDArray[np.bool_]
+
+_BY_DOC: Final = ("timestamp", "leaf", "length", "flags", "speaker", "channel", "type", "context")
+_POSTINGS: Final = (
+    ("terms", "offsets", "posting_doc", "posting_tf"),
+    ("hint_terms", "hint_offsets", "hint_doc", "hint_permille"),
+)
+_PLACE: Final = {name: at for at, (name, _, _) in enumerate(COLUMNS)}
+_DAMAGED: Final = "a search block is damaged: its columns contradict each other"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pack(View):
+    """The documents of many scopes; `scope_id` ascends."""
+
+    scope_id: Ints
+
+
+def pack(blocks: Sequence[tuple[int, bytes]]) -> Pack:
+    """Return the pack of the blocks (scope, bytes) of different scopes.
+
+    Raises:
+        InternalError: bytes are no block of this version, or contradict themselves.
+    """
+    blocks = sorted(blocks, key=lambda block: block[0])
+    return _Blocks.of(blocks).packed()
+
+
+def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
+    """Return one pack of the documents of others, without those that a mask leaves out; whole scopes at a time."""
+    kept = [np.arange(len(one)) if mask is None else np.flatnonzero(mask) for one, mask in packs]
+    scopes = _joined([one.scope_id[docs] for (one, _), docs in zip(packs, kept, strict=True)], np.int64)
+    order = np.argsort(scopes, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    sizes = [len(docs) for docs in kept]
+    starts = (np.cumsum(sizes) - sizes).tolist()
+    nodes = [len(one.node_parent) for one, _ in packs]
+    first_node = (np.cumsum(nodes) - nodes).tolist()
+    columns: dict[str, Any] = {"scope_id": scopes[order]}
+    for name in ("seq", *_BY_DOC[:4]):
+        parts = [getattr(one, name)[docs] for (one, _), docs in zip(packs, kept, strict=True)]
+        if name == "leaf":
+            parts = [np.where(part >= 0, part + shift, part) for part, shift in zip(parts, first_node, strict=True)]
+        columns[name] = _joined(parts)[order]
+    for name, table in NAMES:
+        codes: dict[str, int] = {"": 0}
+        parts = []
+        for (one, _), docs in zip(packs, kept, strict=True):
+            coded = np.array([codes.setdefault(text, len(codes)) for text in getattr(one, table)], dtype=np.int32)
+            parts.append(coded[getattr(one, name)[docs]])
+        columns[name] = _joined(parts, np.int32)[order]
+        columns[table] = tuple(codes)
+    parents = [
+        np.where(one.node_parent >= 0, one.node_parent + shift, one.node_parent)
+        for (one, _), shift in zip(packs, first_node, strict=True)
+    ]
+    columns["node_parent"] = _joined(parents, np.int32)
+    columns["node_level"] = _joined([one.node_level for one, _ in packs], np.int32)
+    columns["node_rendering"] = _joined([one.node_rendering for one, _ in packs], np.dtype("V32"))
+    for ids, offsets, docs_of, values in _POSTINGS:
+        rows: list[tuple[Ints, Ints, npt.NDArray[Any]]] = []
+        for (one, mask), docs, start in zip(packs, kept, starts, strict=True):
+            spread = np.repeat(getattr(one, ids), np.diff(getattr(one, offsets)))
+            target = np.full(len(one), -1, dtype=np.int64)
+            target[docs] = place[start : start + len(docs)]
+            where, value = target[getattr(one, docs_of)], getattr(one, values)
+            if mask is not None:
+                shown = where >= 0
+                spread, where, value = spread[shown], where[shown], value[shown]
+            rows.append((spread, where, value))
+        spread = _joined([row[0] for row in rows], np.int64)
+        by_term = np.argsort(spread)
+        columns[ids], columns[offsets] = _distinct(spread[by_term])
+        columns[docs_of] = _joined([row[1] for row in rows], np.int32)[by_term]
+        columns[values] = _joined([row[2] for row in rows])[by_term]
+    return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The bytes of many blocks one after the other: where each section of each begins, and how many items it has."""
+
+    raw: bytes
+    scopes: Ints
+    starts: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, blocks: Sequence[tuple[int, bytes]]) -> _Blocks:
+        lengths = np.array([len(block) for _, block in blocks], dtype=np.int64)
+        if len(lengths) and (lengths.min() < HEADER_SIZE or (lengths % 8).any()):
+            raise InternalError("a search block is damaged: its length is none that a block has")
+        raw = b"".join([block for _, block in blocks])
+        begins = np.cumsum(lengths) - lengths
+        words = np.frombuffer(raw, "<u4")
+        headers = words[(begins // 4)[:, None] + np.arange(2 + len(COLUMNS))].astype(np.int64)
+        if (headers[:, 0] != int.from_bytes(MAGIC, "little")).any() or (headers[:, 1] != BLOCK_VERSION).any():
+            raise InternalError(f"a search block is not of version {BLOCK_VERSION}, which this program reads")
+        sizes = headers[:, 2:]
+        padded = (sizes * np.array([width for _, _, width in COLUMNS]) + 7) & -8
+        ends = np.cumsum(padded, axis=1)
+        if (ends[:, -1] + HEADER_SIZE != lengths).any():
+            raise InternalError("a search block is damaged: it has not the length of its sections")
+        return cls(
+            raw=raw,
+            scopes=np.array([scope_id for scope_id, _ in blocks], dtype=np.int64),
+            starts=begins[:, None] + HEADER_SIZE + ends - padded,
+            sizes=sizes,
+        )
+
+    def count(self, name: str) -> Ints:
+        """Return how many items each block has of a section."""
+        sizes: Ints = self.sizes[:, _PLACE[name]]
+        return sizes
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a section of all blocks, one after the other."""
+        _, dtype, width = COLUMNS[_PLACE[name]]
+        unit = min(width, 8)
+        counts = self.count(name) * (width // unit)
+        places = _runs(self.starts[:, _PLACE[name]] // unit, counts)
+        items = np.frombuffer(self.raw, dtype if width == unit else "<i8", len(self.raw) // unit)[places]
+        return items if width == unit else items.view(dtype)
+
+    def packed(self) -> Pack:
+        docs, nodes = self.count("seq"), self.count("node_parent")
+        first_doc, first_node = np.cumsum(docs) - docs, np.cumsum(nodes) - nodes
+        for name in _BY_DOC:
+            _require(bool((self.count(name) == docs).all()))
+        _require(bool((self.count("node_rendering") == nodes).all() and (self.count("node_level") == nodes).all()))
+        columns: dict[str, Any] = {"scope_id": np.repeat(self.scopes, docs), "seq": self.column("seq")}
+        for name in _BY_DOC[:4]:
+            columns[name] = self.column(name)
+        leaf, shift = columns["leaf"], np.repeat(first_node, docs)
+        _require(bool((leaf >= -1).all() and (leaf < np.repeat(nodes, docs)).all()))
+        columns["leaf"] = np.where(leaf >= 0, leaf + shift, -1).astype(np.int32)
+        parent, own = self.column("node_parent"), _runs(np.zeros_like(nodes), nodes)
+        _require(bool((parent >= -1).all() and (parent < own).all()))
+        columns["node_parent"] = np.where(parent >= 0, parent + np.repeat(first_node, nodes), -1).astype(np.int32)
+        columns["node_level"] = self.column("node_level")
+        columns["node_rendering"] = self.column("node_rendering")
+        for name, table in NAMES:
+            columns[name], columns[table] = self._named(name, table, docs)
+        for names in _POSTINGS:
+            columns.update(zip(names, self._postings(names, docs, first_doc), strict=True))
+        return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
+
+    def _named(self, name: str, table: str, docs: Ints) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+        """Return codes by document for one table of names, and the table."""
+        raw = self.column(table)
+        try:
+            texts = raw.tobytes().decode("utf-8", "surrogatepass").split("\x00")
+        except UnicodeDecodeError as error:
+            raise InternalError("a search block is damaged: a name is not text") from error
+        ends = np.cumsum(self.count(table))
+        separators = np.concatenate(([0], np.cumsum(raw == 0)))
+        names = separators[ends] - separators[ends - self.count(table)]
+        first = np.cumsum(names) - names
+        codes: dict[str, int] = {"": 0}
+        coded = np.array([codes.setdefault(text, len(codes)) for text in texts], dtype=np.int32)
+        local = self.column(name).astype(np.int64)
+        _require(bool((local <= np.repeat(names, docs)).all()))
+        return np.where(local > 0, coded[local * (local > 0) + np.repeat(first, docs)], 0).astype(np.int32), tuple(
+            codes
+        )
+
+    def _postings(
+        self, names: tuple[str, str, str, str], docs: Ints, first_doc: Ints
+    ) -> tuple[Ints, Ints, npt.NDArray[np.int32], npt.NDArray[Any]]:
+        """Return terms, offsets, documents and values of all blocks' postings, sorted by term."""
+        ids, offsets, docs_of, values = names
+        known, postings = self.count(ids), self.count(docs_of)
+        _require(bool((self.count(offsets) == known + 1).all() and (self.count(values) == postings).all()))
+        bounds = self.column(offsets).astype(np.int64)
+        last = np.cumsum(known + 1) - 1
+        _require(bool((bounds[last - known] == 0).all() and (bounds[last] == postings).all()))
+        sizes = np.delete(np.diff(bounds), last[:-1])
+        _require(bool((sizes > 0).all()))
+        where = self.column(docs_of).astype(np.int64)
+        _require(bool((where < np.repeat(docs, postings)).all()))
+        where += np.repeat(first_doc, postings)
+        terms = self.column(ids)
+        order = np.argsort(terms)
+        begins = np.cumsum(sizes) - sizes
+        sizes = sizes[order]
+        places = _runs(begins[order], sizes)
+        distinct, starts = _distinct(terms[order], sizes)
+        return distinct, starts, where[places].astype(np.int32), self.column(values)[places]
+
+
+def _distinct(ids: Ints, sizes: Ints | None = None) -> tuple[Ints, Ints]:
+    """Return the distinct ids of a sorted column, and where the postings of each begin; the end of all is last."""
+    ends = np.arange(1, len(ids) + 1) if sizes is None else np.cumsum(sizes)
+    if not len(ids):
+        return ids, np.zeros(1, dtype=np.int64)
+    last = np.flatnonzero(np.concatenate((ids[1:] != ids[:-1], [True])))
+    return ids[last], np.concatenate(([0], ends[last]))
+
+
+def _runs(starts: Ints, sizes: Ints) -> Ints:
+    """Return the numbers start, start + 1, ... of each run, one run after the other."""
+    ends = np.cumsum(sizes)
+    return np.repeat(starts - (ends - sizes), sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
+def _joined(columns: Sequence[npt.NDArray[Any]], dtype: Any = None) -> npt.NDArray[Any]:
+    if dtype is None:
+        return np.concatenate(columns)
+    return np.concatenate(columns).astype(dtype, copy=False) if columns else np.zeros(0, dtype=dtype)
+
+
+def _require(sound: bool) -> None:
+    if not sound:
+        raise InternalError(_DAMAGED)

@@ -1,0 +1,281 @@
+"""What the visible trees hold: search blocks of large scopes, each by itself, and packs of all the small ones.
+
+Blocks are immutable and cached by content, large ones for all who see them; a pack is kept for who asked. When a
+snapshot changes some scopes, their rows are masked out of the packs, and what they hold now becomes a small pack beside
+them; packs of falling size are merged like the runs of a log-structured merge tree. So a publish costs a reader what it
+changed, and asking costs no work per scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from myria.errors import InternalError
+from myria.index.block import SEARCH_VERSION, BlockView, Doc, Ints, decode, splice
+from myria.index.corpus import Mask, ScopeTable
+from myria.index.pack import Pack, pack, repack
+from myria.retrieval.cache import ByteCache
+from myria.retrieval.pinned import Pinned
+from myria.retrieval.scopes import VisibleScope, VisibleScopes
+from myria.searchable import covered, document
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+SHARED_FROM = 9
+"""Visible scopes from which the small ones are packed; fewer are searched by themselves, from blocks readers share."""
+
+SMALL_BYTES = 128 * 1024
+"""Size of a block up to which its scope is packed: some 800 events."""
+
+_ANALYSED_AT_ONCE = 128
+_READ_AT_ONCE = 256
+_MOST_READ_AT_ONCE = 4_096
+_BYTES_AT_ONCE = 16 * 1024 * 1024
+_HIDDEN_SHARE = 4
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gathered:
+    """The visible trees, ready to be searched.
+
+    `alone` are the scopes that are searched by themselves; `table` holds the others, with a tree or without, None when
+    there are none; their documents are those of `packs` that no mask leaves out.
+    """
+
+    visible: VisibleScopes
+    alone: tuple[VisibleScope, ...]
+    table: ScopeTable | None
+    packs: tuple[tuple[Pack, Mask | None], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how many bytes of memory it holds."""
+        table = 0 if self.table is None else self.table.nbytes
+        return 1_000 + table + sum(one.nbytes + (0 if mask is None else len(mask)) for one, mask in self.packs)
+
+
+class Gatherer:
+    """Loads and keeps what visible trees hold, within the cache's bytes."""
+
+    def __init__(self, cache: ByteCache, threads: ThreadPoolExecutor) -> None:
+        self._cache = cache
+        self._threads = threads
+        self._making = asyncio.Lock()
+        self._said = False
+
+    async def gather(self, connection: Connection, pinned: Pinned) -> Gathered:
+        """Return the visible trees of a request.
+
+        Raises:
+            InternalError: a block of a retained snapshot is damaged, or neither it nor its events are there.
+        """
+        visible = pinned.visible
+        if len(visible) < SHARED_FROM:
+            return Gathered(visible=visible, alone=visible.scopes, table=None, packs=())
+        key = (pinned.tenant, "gathered", pinned.participants)
+        known: Gathered | None = self._cache.get(key)
+        if known is not None and known.visible is visible:
+            return known
+        gathered = await self._gathered(connection, pinned.tenant, visible, known)
+        if self._cache.get((pinned.tenant, "visible", pinned.participants)) is visible:
+            self._cache.put(key, gathered, gathered.nbytes)
+        return gathered
+
+    async def views(self, connection: Connection, tenant: str, scope: VisibleScope) -> tuple[BlockView, ...]:
+        """Return the search blocks of one scope, in order of time.
+
+        Raises:
+            InternalError: as `gather`.
+        """
+        return (await self.blocks(connection, tenant, (scope,)))[scope.scope_id]
+
+    async def blocks(
+        self, connection: Connection, tenant: str, scopes: Sequence[VisibleScope]
+    ) -> dict[int, tuple[BlockView, ...]]:
+        """Return the search blocks of scopes, in order of time, by scope.
+
+        Raises:
+            InternalError: as `gather`.
+        """
+        found: dict[bytes, BlockView] = {}
+        missing: dict[bytes, VisibleScope] = {}
+        for scope in scopes:
+            for rendering_id in scope.blocks:
+                view = self._cache.get((tenant, "block", rendering_id))
+                if view is None:
+                    missing[rendering_id] = scope
+                else:
+                    found[rendering_id] = view
+        async for rows in self._read(connection, tenant, missing):
+            for rendering_id, raw in rows:
+                found[rendering_id] = self._kept(tenant, rendering_id, decode(raw))
+        return {scope.scope_id: tuple([found[rendering_id] for rendering_id in scope.blocks]) for scope in scopes}
+
+    async def _gathered(
+        self, connection: Connection, tenant: str, visible: VisibleScopes, known: Gathered | None
+    ) -> Gathered:
+        """Return what these scopes hold, taking over what is known of those that have not changed."""
+        changed, hidden = _differences(visible, known)
+        alone = {scope.scope_id for scope in known.alone} if known is not None else set()
+        alone.difference_update(hidden.tolist())
+        packs = [] if known is None else [_without(one, mask, hidden) for one, mask in known.packs]
+        small: dict[bytes, VisibleScope] = {}
+        for scope in changed:
+            if len(scope.blocks) == 1:
+                small[scope.blocks[0]] = scope
+            elif scope.blocks:
+                alone.add(scope.scope_id)
+        async for rows in self._read_for_packing(connection, tenant, small):
+            blocks: list[tuple[int, bytes]] = []
+            for rendering_id, raw in rows:
+                scope_id = small[rendering_id].scope_id
+                if len(raw) > SMALL_BYTES:
+                    alone.add(scope_id)
+                    self._kept(tenant, rendering_id, decode(raw))
+                else:
+                    blocks.append((scope_id, raw))
+            if blocks:
+                packs.append((await self._off_loop(partial(pack, blocks)), None))
+        packs = await self._off_loop(partial(_compacted, packs))
+        in_table = np.ones(len(visible), dtype=np.bool_)
+        if alone:
+            in_table[visible.ids.searchsorted(np.array(sorted(alone), dtype=np.int64))] = False
+        ids = visible.ids[in_table]
+        if known is not None and known.table is not None and np.array_equal(known.table.ids, ids):
+            table: ScopeTable | None = known.table
+        else:
+            members = tuple([visible.scopes[at].participants for at in np.flatnonzero(in_table).tolist()])
+            table = ScopeTable(ids=ids, participants=members) if len(ids) else None
+        return Gathered(
+            visible=visible,
+            alone=tuple([visible.scopes[at] for at in np.flatnonzero(~in_table).tolist()]),
+            table=table,
+            packs=tuple(packs),
+        )
+
+    async def _read_for_packing(
+        self, connection: Connection, tenant: str, wanted: dict[bytes, VisibleScope]
+    ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        """Yield the bytes of blocks, those of cached ones first."""
+        cached: list[tuple[bytes, bytes]] = []
+        missing = {}
+        for rendering_id, scope in wanted.items():
+            view: BlockView | None = self._cache.peek((tenant, "block", rendering_id))
+            if view is None:
+                missing[rendering_id] = scope
+            else:
+                cached.append((rendering_id, view.raw))
+        if cached:
+            yield cached
+        async for rows in self._read(connection, tenant, missing):
+            yield rows
+
+    async def _read(
+        self, connection: Connection, tenant: str, wanted: dict[bytes, VisibleScope]
+    ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        """Yield the bytes of search blocks in pages of bounded size; what nobody has written is made."""
+        unread = list(wanted)
+        at, size = 0, _READ_AT_ONCE
+        while at < len(unread):
+            part = unread[at : at + size]
+            records = await connection.fetch(sql("retrieval.blocks"), tenant, part, SEARCH_VERSION)
+            rows = [(record["rendering_id"], record["block"]) for record in records]
+            if len(rows) < len(part):
+                there = {rendering_id for rendering_id, _ in rows}
+                for rendering_id in part:
+                    if rendering_id not in there:
+                        view = await self._made(connection, tenant, wanted[rendering_id], rendering_id)
+                        rows.append((rendering_id, view.raw))
+            yield rows
+            at += len(part)
+            mean = sum(len(raw) for _, raw in rows) // len(rows) + 1
+            size = max(_READ_AT_ONCE, min(_MOST_READ_AT_ONCE, _BYTES_AT_ONCE // mean))
+
+    async def _made(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> BlockView:
+        """Return a block that nobody has written in this program's version, made out of the log.
+
+        That is so after an upgrade until the next build, and after a rollback to a snapshot from before it. One is made
+        at a time, whoever asks.
+        """
+        async with self._making:
+            made: BlockView | None = self._cache.get((tenant, "block", rendering_id))
+            if made is not None:
+                return made
+            if not self._said:
+                self._said = True
+                logger.warning(
+                    "search blocks of version %d are missing: they are made while reading, which is slow at first; "
+                    "myria rebuild --full writes them",
+                    SEARCH_VERSION,
+                )
+            covers = await covered(connection, tenant, rendering_id)
+            wanted = sorted(covers.leaf_of)
+            docs: list[Doc] = []
+            for at in range(0, len(wanted), _ANALYSED_AT_ONCE):
+                part = wanted[at : at + _ANALYSED_AT_ONCE]
+                rows = await connection.fetch(sql("events.by_seqs"), tenant, part, [scope.scope_id])
+                docs += [document(row, leaf=covers.leaf_of[row["event_seq"]]) for row in rows]
+            if not wanted or len(docs) != len(wanted):
+                raise InternalError("a topic's events are not there; see myria verify", rendering_id=rendering_id.hex())
+            return self._kept(tenant, rendering_id, decode(splice((), fresh=docs, nodes=covers.nodes)))
+
+    def _kept(self, tenant: str, rendering_id: bytes, view: BlockView) -> BlockView:
+        self._cache.put((tenant, "block", rendering_id), view, view.nbytes)
+        return view
+
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _differences(visible: VisibleScopes, known: Gathered | None) -> tuple[Sequence[VisibleScope], Ints]:
+    """Return the scopes whose trees are not those that are known, and the numbers of those that were known."""
+    if known is None:
+        return visible.scopes, np.zeros(0, dtype=np.int64)
+    before = known.visible
+    at = visible.ids.searchsorted(before.ids)
+    at[at == len(visible.ids)] = 0
+    same = (visible.ids[at] == before.ids) & (visible.numbers[at] == before.numbers)
+    unchanged = np.zeros(len(visible), dtype=np.bool_)
+    unchanged[at[same]] = True
+    return [visible.scopes[place] for place in np.flatnonzero(~unchanged).tolist()], before.ids[~same]
+
+
+def _without(one: Pack, mask: Mask | None, hidden: Ints) -> tuple[Pack, Mask | None]:
+    """Return a pack with a mask that also leaves out the documents of these scopes."""
+    if not len(hidden):
+        return one, mask
+    shown = ~np.isin(one.scope_id, hidden)
+    if mask is not None:
+        shown &= mask
+    return one, None if bool(shown.all()) else shown
+
+
+def _compacted(packs: list[tuple[Pack, Mask | None]]) -> list[tuple[Pack, Mask | None]]:
+    """Return packs of falling size, none of them with much that is left out."""
+    found: list[tuple[Pack, Mask | None]] = []
+    for one, mask in packs:
+        shown = _shown(one, mask)
+        if not shown:
+            continue
+        found.append((one, mask))
+        if (len(one) - shown) * _HIDDEN_SHARE > len(one):
+            found[-1] = (repack(found[-1:]), None)
+        while len(found) > 1 and _shown(*found[-2]) <= 2 * _shown(*found[-1]):
+            found[-2:] = [(repack(found[-2:]), None)]
+    return found
+
+
+def _shown(one: Pack, mask: Mask | None) -> int:
+    return len(one) if mask is None else int(np.count_nonzero(mask))
