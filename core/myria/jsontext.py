@@ -20,6 +20,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,33 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_PAIR = re.compile(rb"\\.", re.DOTALL)
 
 
-def decode(data: bytes) -> Any:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which part of a larger text a text is: some members of the container at `path`, in brackets of their own.
+
+    `number` is that of the first element in a list; None for a single value, the one at `path`. `offset` is the byte in
+    the larger text at which the part's own bracket would stand.
+    """
+
+    path: str
+    number: int | None
+    offset: int
+
+    def places(self, value: Any) -> list[tuple[str, Any]]:
+        """Return (path, item) for what the part holds."""
+        if not isinstance(value, list):
+            return [(self.path, value)]
+        if self.number is None:
+            return [(self.path, item) for item in value]
+        return [(f"{self.path}[{self.number + position}]", item) for position, item in enumerate(value)]
+
+
+def decode(data: bytes, part: Part | None = None) -> Any:
     """Return the value a JSON text stands for.
 
     Args:
         data: UTF-8 without a byte order mark.
+        part: where the text stands in a larger one, for what is said about it.
 
     Raises:
         MalformedJson: not JSON, or duplicate keys, NaN, Infinity, numbers beyond double or integers beyond 64 bits.
@@ -55,17 +78,17 @@ def decode(data: bytes) -> Any:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise _refusal(data, f"not JSON: {error}") from error
+        raise _refusal(data, f"not JSON: {error}", part) from error
     try:
         written = orjson.dumps(value)
     except orjson.JSONEncodeError as error:
         raise _too_deep(data) from error
     escaped = b"\\" in data and (b"\\u003a" in data or b"\\u003A" in data)
     if (escaped and _has_duplicates(data)) or (not escaped and data.count(b":") != written.count(b":")):
-        raise _refusal(data, "an object has the same key twice; keep one")
+        raise _refusal(data, "an object has the same key twice; keep one", part)
     zeros = data.translate(_DIGITS_TO_ZERO)
     if (_TWENTY_DIGITS in zeros or _MINUS_NINETEEN_DIGITS in zeros) and _has_long_integer(data):
-        raise _refusal(data, "an integer does not fit 64 bits; send it as text")
+        raise _refusal(data, "an integer does not fit 64 bits; send it as text", part)
     return value
 
 
@@ -79,11 +102,48 @@ def check_storable(value: Any, path: str) -> None:
     for where, item in _walk(value, path):
         if isinstance(item, str):
             if "\x00" in item:
-                raise InvalidText(f"{where} holds NUL (\\u0000), which cannot be stored; remove it", field=where)
+                raise nul(where)
             if _SURROGATE.search(item):
                 raise _surrogate(where)
         else:
             _check(item, where)
+
+
+def path_of_nul(value: Any, path: str) -> str | None:
+    """Return the path below `path` of the first NUL in a JSON value, or None.
+
+    By halves of what it is written as: a payload of many thousand values is not looked through one by one.
+    """
+    if not _writes_nul(value):
+        return None
+    while isinstance(value, list | dict):
+        members = list(value.items()) if isinstance(value, dict) else value
+        first, last = 0, len(members)
+        while last - first > 1:
+            middle = (first + last) // 2
+            half = members[first:middle]
+            if _writes_nul(dict(half) if isinstance(value, dict) else half):
+                last = middle
+            else:
+                first = middle
+        if isinstance(value, dict):
+            key, value = members[first]
+            path = f"{path}.{key}"
+            if "\x00" in key:
+                return path
+        else:
+            path, value = f"{path}[{first}]", members[first]
+    return path
+
+
+def _writes_nul(value: Any) -> bool:
+    written = orjson.dumps(value)
+    return b"\\u0000" in written and b"\\u0000" in written.replace(b"\\\\", b"")
+
+
+def nul(where: str) -> InvalidText:
+    """Return the error for text with NUL."""
+    return InvalidText(f"{where} holds NUL (\\u0000), which cannot be stored; remove it", field=where)
 
 
 def outline(data: bytes) -> Any:
@@ -112,17 +172,26 @@ class _NotANumber:
         self.text = text
 
 
-def _refusal(data: bytes, otherwise: str) -> MyriaError:
+def duplicate(key: str, path: str) -> MalformedJson:
+    """Return the error for a key that the object at `path` has twice."""
+    shown = _shown(f"{path}.{key}" if path else key)
+    return MalformedJson(f"the key {shown} appears twice in one object; keep one", path=shown)
+
+
+def _refusal(data: bytes, otherwise: str, part: Part | None) -> MyriaError:
     """Read a text that will be refused again, slowly, to say what is wrong and where."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return _not_utf8(data, error)
+        return _not_utf8(data, error, 0 if part is None else part.offset)
     if text.startswith("\ufeff"):
         return MalformedJson("JSON text must not begin with a byte order mark; remove it")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_NotANumber, parse_int=_integer)
     except json.JSONDecodeError as error:
+        if part is not None:
+            offset = part.offset + len(text[: error.pos].encode())
+            return MalformedJson(f"not JSON: {error.msg.removesuffix(' at')} at byte {offset}", offset=offset)
         return MalformedJson(
             f"not JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}",
             line=error.lineno,
@@ -131,8 +200,9 @@ def _refusal(data: bytes, otherwise: str) -> MyriaError:
     except RecursionError:
         return _too_deep(data)
     try:
-        for where, item in itertools.islice(_walk(value, ""), _WALK_LIMIT):
-            _check(item, where)
+        for start, branch in [("", value)] if part is None else part.places(value):
+            for where, item in itertools.islice(_walk(branch, start), _WALK_LIMIT):
+                _check(item, where)
     except MyriaError as error:
         return error
     return MalformedJson(otherwise)
@@ -143,8 +213,7 @@ def _check(item: Any, where: str) -> None:
         if _SURROGATE.search(item):
             raise _surrogate(where)
     elif isinstance(item, _Duplicate):
-        path = f"{where}.{item.key}" if where else item.key
-        raise MalformedJson(f"the key {_shown(path)} appears twice in one object; keep one", path=_shown(path))
+        raise duplicate(item.key, where)
     elif isinstance(item, _NotANumber):
         raise MalformedJson(f"{item.text} at {_shown(where)} is not JSON; send a finite number", path=_shown(where))
     elif isinstance(item, float) and not math.isfinite(item):
@@ -255,12 +324,14 @@ def _too_deep(data: bytes) -> MyriaError:
     )
 
 
-def _not_utf8(data: bytes, error: UnicodeDecodeError) -> MyriaError:
+def _not_utf8(data: bytes, error: UnicodeDecodeError, offset: int) -> MyriaError:
     try:
         data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return MalformedJson(f"JSON text must be UTF-8; byte {error.start} is not", offset=error.start)
-    return InvalidText(f"a lone surrogate is encoded at byte {error.start}; send valid Unicode", offset=error.start)
+        at = offset + error.start
+        return MalformedJson(f"JSON text must be UTF-8; byte {at} is not", offset=at)
+    at = offset + error.start
+    return InvalidText(f"a lone surrogate is encoded at byte {at}; send valid Unicode", offset=at)
 
 
 def _surrogate(where: str) -> MyriaError:

@@ -82,6 +82,9 @@ class McpSettings(Section):
     """Largest request body, in bytes. Far below 500 events of the largest payload on purpose (that would be
     128 MB in memory per request): a full batch of events up to 32 KiB fits, bigger ones go in smaller
     batches."""
+    body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
+    """Most members and elements in the JSON of one request. What they cost in memory is some hundred times what they
+    cost as text, so bytes alone bound nothing; 500 events may have 200 each."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     """Time after which a read is given up with `deadline_exceeded`, in seconds."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0

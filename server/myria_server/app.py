@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from myria.contract.memory import MemoryApi
 from myria.settings import Settings
+from myria_server.bodies import Bodies
 from myria_server.fastpath import FastPath
 from myria_server.gate import Authenticate, Gate, HostList
 from myria_server.metrics import ServerMetrics
@@ -88,6 +89,9 @@ def build_app(
         sdk=manager.handle_request,
         hosts=HostList(settings.mcp.allowed_hosts),
         metrics=metrics,
+        bodies=Bodies(
+            values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout
+        ),
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
         authenticate=authenticate or (lambda _scope: anybody),

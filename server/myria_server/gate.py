@@ -17,20 +17,24 @@ import orjson
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from myria import jsontext
 from myria.errors import BodyTooLarge, DeadlineExceeded, InvalidArgument, MyriaError, Overloaded
+from myria.jsonslices import Refused
+from myria_server.bodies import Bodies
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
-from myria_server.protocol import CALLER_KEY
+from myria_server.protocol import ARGUMENTS_KEY, CALLER_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
 from myria_server.toolbox import Caller, Toolbox, refusal
 
 MAX_BATCH_MESSAGES = 100
 """Messages in one JSON-RPC batch."""
 
-BODIES_AT_ONCE = 8
+BODIES_AT_ONCE = 3
 """How many bodies of the largest size may be held in memory at once."""
+
+SDK_BYTES = 16 * 1024
+"""Bytes of a message that the SDK parses, beside the arguments of a tool."""
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
@@ -98,6 +102,7 @@ class Gate:
 
     Args:
         sdk: where requests go that are not plain calls.
+        bodies: decodes what has arrived.
         body_bytes: largest request body.
         body_timeout: seconds within which a body must have arrived.
         authenticate: tells from the ASGI scope who calls. There are no credentials yet; this is their place.
@@ -112,6 +117,7 @@ class Gate:
         sdk: ASGIApp,
         hosts: HostList,
         metrics: ServerMetrics,
+        bodies: Bodies,
         body_bytes: int,
         body_timeout: float,
         authenticate: Authenticate,
@@ -122,6 +128,7 @@ class Gate:
         self._sdk = sdk
         self._hosts = hosts
         self._metrics = metrics
+        self._bodies = bodies
         self._body_bytes = body_bytes
         self._room_bytes = BODIES_AT_ONCE * body_bytes
         self._held_bytes = 0
@@ -151,7 +158,8 @@ class Gate:
         try:
             body = await self._read_body(headers, receive, taken)
             if body is not None:
-                await self._answer(_Request(scope, headers, caller, receive), body, send, plain=not repeated)
+                async with self._bodies.in_hand(body):
+                    await self._answer(_Request(scope, headers, caller, receive), body, send, plain=not repeated)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
             # Closed only when the body stands still. Else its rest is read and dropped, or a reset would swallow
@@ -166,9 +174,9 @@ class Gate:
         """Answer a request whose body is there."""
         headers = request.headers
         try:
-            message = jsontext.decode(body)
-        except MyriaError as error:
-            await self._refuse_text(send, headers, body, error)
+            message = await self._bodies.decode(body)
+        except Refused as refused:
+            await self._refuse_text(send, headers, refused)
             return
         version = headers.get(b"mcp-protocol-version")
         if type(message) is list and version != _MODERN:
@@ -188,7 +196,7 @@ class Gate:
             self._metrics.refused("protocol_version")
             await _respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
             return
-        await self._hand_over(request, body, send)
+        await self._hand_over(request, message, body, send)
 
     async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int]) -> bytes | None:
         """Return the body, or None when the client has gone.
@@ -234,9 +242,10 @@ class Gate:
             limit=self._body_bytes,
         )
 
-    async def _refuse_text(self, send: Send, headers: Mapping[bytes, bytes], body: bytes, error: MyriaError) -> None:
+    async def _refuse_text(self, send: Send, headers: Mapping[bytes, bytes], refused: Refused) -> None:
         """Refuse JSON that is not strict: as the tool's own refusal where it lies in a call's arguments."""
-        blamed = blamed_call(body, error)
+        error = refused.error
+        blamed = blamed_call(refused.outline, error)
         if blamed is not None and self._toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
             self._toolbox.count(name, error.code)
@@ -244,7 +253,9 @@ class Gate:
             await _respond(send, 200, self._render.response(request_id, refusal(about_arguments), modern=modern))
             return
         self._metrics.refused(error.code)
-        await self._refuse(send, id_of(jsontext.outline(body)), error, status=400, code=mcp_types.PARSE_ERROR)
+        is_large = isinstance(error, BodyTooLarge)
+        code = mcp_types.INVALID_REQUEST if is_large else mcp_types.PARSE_ERROR
+        await self._refuse(send, id_of(refused.outline), error, status=error.http_status, code=code)
 
     async def _refuse(
         self,
@@ -300,15 +311,28 @@ class Gate:
             if sent["type"] == "http.response.body":
                 parts.append(sent.get("body", b""))
 
-        await self._hand_over(request, orjson.dumps(message), capture)
+        await self._hand_over(request, message, orjson.dumps(message), capture)
         return b"".join(parts)
 
-    async def _hand_over(self, request: _Request, body: bytes, send: Send) -> None:
+    async def _hand_over(self, request: _Request, message: Any, body: bytes, send: Send) -> None:
         """Let the SDK answer, with the body read already and white space around header values gone.
 
-        httptools keeps that white space, and the SDK compares header values with the body as they are.
+        httptools keeps that white space, and the SDK compares header values with the body as they are. The SDK parses
+        a body once more, at one go: a large one goes without a call's arguments, which travel beside it.
         """
         inner: MutableMapping[str, Any] = dict(request.scope)
+        if len(body) > SDK_BYTES:
+            params = message.get("params") if isinstance(message, dict) else None
+            if isinstance(params, dict) and params.get("arguments") is not None:
+                inner[ARGUMENTS_KEY] = params["arguments"]
+                body = orjson.dumps({**message, "params": {**params, "arguments": {}}})
+            if len(body) > SDK_BYTES:
+                text = f"a message may hold {SDK_BYTES} bytes beside the arguments of a tool"
+                too_large = BodyTooLarge(text, limit=SDK_BYTES)
+                self._metrics.refused(too_large.code)
+                status, code = too_large.http_status, mcp_types.INVALID_REQUEST
+                await self._refuse(send, id_of(message), too_large, status=status, code=code)
+                return
         inner["path"], inner["raw_path"] = "/mcp", b"/mcp"
         inner["headers"] = [
             (name, value.strip(_WHITE) if name != b"content-length" else str(len(body)).encode())

@@ -29,6 +29,9 @@ INSTRUCTIONS = (
 CALLER_KEY = "myria.caller"
 """Where the ASGI scope holds the `Caller`."""
 
+ARGUMENTS_KEY = "myria.arguments"
+"""Where the ASGI scope holds the decoded arguments of a call whose body the SDK is not to parse whole."""
+
 _LISTINGS: tuple[CacheableMethod, ...] = (
     "server/discover",
     "tools/list",
@@ -86,7 +89,8 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
             raise unknown_tool(params.name, toolbox)
         request = context.request
         by = caller if request is None else request.scope.get(CALLER_KEY, caller)
-        outcome = await toolbox.call(params.name, params.arguments, by)
+        arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)
+        outcome = await toolbox.call(params.name, arguments, by)
         return mcp_types.CallToolResult(
             content=[mcp_types.TextContent(type="text", text=outcome.body.decode())],
             structured_content=orjson.loads(outcome.body),

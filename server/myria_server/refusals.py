@@ -7,18 +7,19 @@ from typing import Any
 
 import orjson
 
-from myria import jsontext
 from myria.errors import MyriaError
 
 _ARGUMENTS = "params.arguments"
 
 
-def blamed_call(body: bytes, error: MyriaError) -> tuple[int | str, str, MyriaError] | None:
+def blamed_call(message: Any, error: MyriaError) -> tuple[int | str, str, MyriaError] | None:
     """Return (request id, tool name, error about its arguments) if a refused text is a call with bad arguments.
 
     Such a refusal goes to the tool's caller, who can mend it; every other one is about the message itself.
+
+    Args:
+        message: the text's outline.
     """
-    message = jsontext.outline(body)
     request_id = id_of(message)
     if request_id is None or message.get("method") != "tools/call":
         return None

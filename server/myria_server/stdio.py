@@ -22,10 +22,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from myria import jsontext
 from myria.contract.memory import MemoryApi
 from myria.errors import BodyTooLarge, MyriaError
+from myria.jsonslices import Refused
 from myria.settings import Settings
+from myria_server.bodies import Bodies
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
@@ -67,6 +68,11 @@ class _Pipe:
         self._line_bytes = settings.mcp.body_bytes
         self._drain_s = settings.mcp.request_deadline_s
         self._render = FastPath(toolbox, server.server_info_stamp)
+        self._bodies = Bodies(
+            values=settings.mcp.body_values,
+            payload_bytes=settings.ingest.payload_bytes,
+            wait_s=settings.mcp.request_deadline_s,
+        )
         self._open = 0
         self._idle = asyncio.Event()
         self._write_lock = asyncio.Lock()
@@ -116,9 +122,9 @@ class _Pipe:
 
     async def _take(self, line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
-            decoded = jsontext.decode(line)
-        except MyriaError as error:
-            await self._say(self._refused(line, error))
+            decoded = await self._bodies.decode(line)
+        except Refused as refused:
+            await self._say(self._refused(refused))
             return
         if type(decoded) is list:
             text = "send one JSON-RPC message per line; batches are not taken over stdio"
@@ -137,9 +143,9 @@ class _Pipe:
             self._open += 1
         await to_server.send(SessionMessage(message))
 
-    def _refused(self, line: bytes, error: MyriaError) -> bytes:
-        outline = jsontext.outline(line)
-        blamed = blamed_call(line, error)
+    def _refused(self, refused: Refused) -> bytes:
+        error, outline = refused.error, refused.outline
+        blamed = blamed_call(outline, error)
         if blamed is None or not self._toolbox.knows(blamed[1]):
             return rpc_error(id_of(outline), mcp_types.PARSE_ERROR, error.message, error.to_json())
         meta = outline["params"].get("_meta")

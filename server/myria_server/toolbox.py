@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from myria.contract import inputs
-from myria.contract.event import parse_event, parse_events
+from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
 from myria.contract.memory import MemoryApi
 from myria.contract.tools import TOOLS, Tool
@@ -29,6 +29,7 @@ from myria.errors import (
     ToolNotEnabled,
 )
 from myria.settings import Settings
+from myria_server.bodies import in_steps
 from myria_server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class Toolbox:
             return results[0].to_json()
 
         async def append_events(caller: Caller, arguments: Any) -> Json:
-            events = parse_events({} if arguments is None else arguments, limits)
+            events = await in_steps(each_event({} if arguments is None else arguments, limits))
             try:
                 results = await memory.append_events(caller.tenant, events)
             except SourceEventKeyTaken as error:

@@ -10,7 +10,7 @@ quietly switch idempotency off. Texts other than participants are stored exactly
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ from myria.errors import (
     PayloadTooLarge,
 )
 from myria.events import TopicHint
-from myria.jsontext import check_storable
+from myria.jsontext import check_storable, nul, path_of_nul
 from myria.scopes import canonical_participants
 
 REQUIRED = ("timestamp", "channel", "participants", "payload")
@@ -121,7 +121,18 @@ def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> N
 
 
 def parse_events(arguments: Mapping[str, Any], limits: Limits) -> list[NewEvent]:
-    """Return the events that the arguments of append_events describe.
+    """Return the events that the arguments of append_events describe; see `each_event`."""
+    steps = each_event(arguments, limits)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        events: list[NewEvent] = end.value
+        return events
+
+
+def each_event(arguments: Mapping[str, Any], limits: Limits) -> Generator[None, None, list[NewEvent]]:
+    """Read the events that the arguments of append_events describe, one at each step; return all of them.
 
     Raises:
         BatchTooLarge: more than `limits.batch_events`.
@@ -149,6 +160,7 @@ def parse_events(arguments: Mapping[str, Any], limits: Limits) -> list[NewEvent]
             events.append(parse_event(item, limits))
         except MyriaError as error:
             raise error.at_index(index) from error
+        yield
     return events
 
 
@@ -184,7 +196,9 @@ def _payload_json(payload: Any, limits: Limits) -> bytes:
     if written.count(b"{") + written.count(b"[") > limits.payload_depth and _deeper(payload, limits.payload_depth):
         raise _too_deep(limits)
     # orjson writes NaN as null: a value that did not come through `jsontext.decode` is looked at closely.
-    if b"\\u0000" in written or b"null" in written:
+    if b"\\u0000" in written and (where := path_of_nul(payload, "payload")) is not None:
+        raise nul(where)
+    if b"null" in written and orjson.loads(written) != payload:
         try:
             check_storable(payload, "payload")
         except MalformedJson as error:
