@@ -1,0 +1,125 @@
+"""Bodies made to cost much are refused with a code, by bounded work; legitimate large ones still go through."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from myria import jsonslices
+from myria.memory import Memory
+from myria_server import bodies as bodies_module
+from myria_server.gate import SDK_BYTES
+from tests.server.wire import Served, call, event, headers
+
+NAME = "myria_append_events"
+MEBIBYTE = 1024 * 1024
+
+SHAPES: dict[str, Callable[[int], bytes]] = {
+    "duplicate_key": lambda size: b'{"events":[' + b'{"a":"b"},' * (size // 10) + b'{"a":1,"a":1}]}',
+    "duplicate_keys": lambda size: b"{" + b'"a":1,' * (size // 6) + b'"a":1}',
+    "empty_objects": lambda size: b'{"events":[' + b"{}," * (size // 3) + b"{}]}",
+    "unknown_fields": lambda size: b"{" + b",".join(b'"field_%d":%d' % (n, n) for n in range(size // 21)) + b"}",
+    "deep": lambda size: b'{"events":' + b"[" * (size // 2) + b"]" * (size // 2) + b"}",
+    "deep_objects": lambda size: b'{"a":' * (size // 6) + b"1" + b"}" * (size // 6),
+    "long_number": lambda size: b'{"events":[' + b"9" * size + b"]}",
+    "long_fraction": lambda size: b'{"events":[0.' + b"9" * size + b"]}",
+    "many_long_numbers": lambda size: b'{"events":[' + (b"9" * 400 + b",") * (size // 401) + b"1]}",
+    "bad_utf8": lambda size: b'{"events":["' + b"a" * size + b'\xff"]}',
+    "bad_utf8_each": lambda size: b'{"events":[' + b'"\xff",' * (size // 4) + b'"a"]}',
+    "lone_surrogates": lambda size: b'{"events":[' + b'"\\ud800",' * (size // 9) + b'"a"]}',
+    "huge_text": lambda size: b'{"events":["' + b"a" * size + b'"]}',
+    "escapes": lambda size: b'{"events":["' + b"\\u00e9" * (size // 6) + b'"]}',
+    "unfinished": lambda size: b'{"events":[' + b'{"a":[' * (size // 6),
+    "text": lambda size: b"}" * size,
+    "nothing": lambda size: b"\x00" * size,
+    "small_events": lambda size: b'{"events":[' + b'{"channel":"c"},' * (size // 16) + b"{}]}",
+}
+
+
+def hostile(shape: str, size: int, *, call_first: bool = True) -> bytes:
+    """Return a tool call whose arguments are of a shape and about `size` bytes."""
+    arguments = SHAPES[shape](size)
+    if call_first:
+        return b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"%s","arguments":%s}}' % (
+            NAME.encode(),
+            arguments,
+        )
+    return b'{"params":{"arguments":%s,"name":"%s"},"method":"tools/call","id":7,"jsonrpc":"2.0"}' % (
+        arguments,
+        NAME.encode(),
+    )
+
+
+def code_of(message: dict[str, Any]) -> str:
+    """Return the code in a refusal, be it a JSON-RPC error or a tool's."""
+    error = message["error"]["data"] if "error" in message else message["result"]["structuredContent"]["error"]
+    return str(error["code"])
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+async def test_every_hostile_body_is_refused_with_a_code(
+    shape: str, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its shape, size and order: a coded refusal, and no step of the work takes more than a slice."""
+    work: list[int] = []
+
+    def watched(body: bytes, bounds: Any) -> Any:
+        def steps() -> Any:
+            decoding = jsonslices.decode(body, bounds)
+            try:
+                while True:
+                    work.append(next(decoding))
+                    yield
+            except StopIteration as end:
+                return end.value
+
+        return steps()
+
+    monkeypatch.setattr(bodies_module, "decode", watched)
+    chosen = random.Random(shape)
+    for size in (1_000, 40_000, chosen.randrange(100_000, MEBIBYTE // 2)):
+        body = hostile(shape, size, call_first=chosen.random() < 0.5)
+        sent = headers(NAME, version=chosen.choice([None, "2025-06-18"]))
+        response = await served.post(body, sent)
+        assert code_of(response.json()) in {
+            *("body_too_large", "malformed_json", "payload_too_deep", "invalid_text", "unknown_field"),
+            *("invalid_argument", "batch_too_large", "payload_too_large"),
+        }, response.text[:500]
+        assert max(work, default=0) <= max(jsonslices.SLICE + 1, size if shape in {"huge_text", "escapes"} else 0)
+        work.clear()
+    assert (await served.client.get("/livez")).status_code == 200
+
+
+@pytest.mark.parametrize("shape", ["unknown_fields", "duplicate_keys", "empty_objects"])
+async def test_a_refusal_answers_its_request(shape: str, served: Served) -> None:
+    """However much stands around it, a refused call is answered under its id, as the tool's refusal where it is one."""
+    for call_first in (True, False):
+        response = await served.post(hostile(shape, MEBIBYTE, call_first=call_first), headers(version="2025-06-18"))
+        assert response.json()["id"] == 7
+
+
+async def test_large_arguments_do_not_pass_through_the_sdk(served: Served, memory: Memory) -> None:
+    """A call that the SDK must look at keeps its arguments, however large; the rest of a message has a bound."""
+    events = [event(f"k{number}", text="x" * 5_000) for number in range(20)]
+    message = call(NAME, {"events": events}, version="2025-06-18")
+    message["params"]["_meta"] = {"vendor/trace": "unknown to the fast path"}
+    answer = await served.post(message, headers(version="2025-06-18"))
+    assert len(answer.json()["result"]["structuredContent"]["results"]) == 20
+
+    message["params"]["_meta"] = {"vendor/trace": "x" * SDK_BYTES}
+    refused = await served.post(message, headers(version="2025-06-18"))
+    assert (refused.status_code, code_of(refused.json()), refused.json()["id"]) == (413, "body_too_large", 1)
+
+
+async def test_a_full_batch_of_large_events_goes_through(served: Served) -> None:
+    """500 events near the largest body are stored, in order."""
+    events = [event(f"k{number}", text="é" * 8_000) for number in range(500)]
+    body = json.dumps(call(NAME, {"events": events}), ensure_ascii=False).encode()
+    answer = (await served.post(body, headers(NAME))).json()
+    numbers = [result["event_seq"] for result in answer["result"]["structuredContent"]["results"]]
+    assert len(numbers) == 500
+    assert numbers == sorted(numbers)
