@@ -85,6 +85,14 @@ with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so; calls
 A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
 participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of
 an event whether it is in that snapshot or in the fresh tail, and `next_cursor` continues a truncated answer.
+
+An answer is bounded by `limit` or `max_nodes`, by `max_tokens`, and always by `retrieval.answer_bytes` (1 MiB, as JSON;
+MCP sends it twice). A match that has no room left comes on the next page. One that fits on no page is shortened: a
+`snippet` around the words looked for instead of the payload, with `truncated: true` and `payload_bytes`; `get_event`
+has the whole, which is as large as an append may make it. One that fits not even so, because the bounds asked for are
+very small, is skipped: `skipped` has the number and the ids of such matches, at most 50 in an answer. So who follows
+`next_cursor` comes past every match exactly once, whatever the bounds.
+
 Errors are listed in [errors.md](errors.md). The complete schemas, of answers too, come with `tools/list`.
 """
 

@@ -72,10 +72,10 @@ class Registry:
                 after = (to_datetime(given.after[0]), given.snapshot_id)
                 period_end = given.period_end
             rows = await connection.fetch(sql("snapshots.page"), tenant, *after, limit + 1)
-        shown = rows[:limit]
+        shown = _within(self._settings.retrieval.answer_bytes, [_snapshot(row) for row in rows[:limit]])
         next_cursor = None
-        if len(rows) > limit:
-            last = shown[-1]
+        if len(rows) > len(shown):
+            last = rows[len(shown) - 1]
             next_cursor = cursors.encode(
                 cursors.Cursor(
                     snapshot_id=last["snapshot_id"],
@@ -86,7 +86,7 @@ class Registry:
                 digest=digest,
                 secret=secret,
             )
-        return {"snapshots": [_snapshot(row) for row in shown], "next_cursor": next_cursor}
+        return {"snapshots": shown, "next_cursor": next_cursor}
 
     async def builds(self, tenant: str, *, limit: int = 20) -> list[Json]:
         """Return the newest builds, newest first, with their counts and errors."""
@@ -384,6 +384,16 @@ async def _kept(connection: Connection, tenant: str, snapshot_id: str) -> asyncp
             f"there is no snapshot {snapshot_id}; list_snapshots names those that are kept", snapshot_id=snapshot_id
         )
     return row
+
+
+def _within(size: int, items: list[Json]) -> list[Json]:
+    """Return the first items, at least one, that have at most `size` bytes as JSON."""
+    room = size
+    for position, item in enumerate(items):
+        room -= len(orjson.dumps(item)) + 1
+        if room < 0:
+            return items[: max(1, position)]
+    return items
 
 
 def _snapshot(row: asyncpg.Record) -> Json:

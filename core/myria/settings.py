@@ -284,6 +284,9 @@ class RetrievalSettings(Section):
     cursor_lifetime_s: Annotated[float, Field(ge=1, le=86_400 * 30)] = 3600.0
     """How long a cursor works for certain, in seconds; before twice as long it answers `cursor_expired`. Keep
     retention.min_archived_s at least as long, or a cursor may end early because its snapshot is gone."""
+    answer_bytes: Annotated[int, Field(ge=16 * 1024, le=1 << 30)] = 1024 * 1024
+    """Largest answer of a query or a list as JSON, in bytes, whatever `limit` says; MCP sends it twice, as structured
+    content and as text. What does not fit is on the next page; an event that fits on none is shortened."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
 

@@ -276,7 +276,7 @@ async def test_max_depth_cuts_and_says_so(memory: Memory, database: Database, ma
 
 
 @pytest.mark.parametrize("kind", [EventNodesQuery, ReferencesQuery])
-@pytest.mark.parametrize("max_tokens", [700, 1000, 2000, 10_000])
+@pytest.mark.parametrize("max_tokens", [1, 150, 400, 700, 1000, 2000, 10_000])
 async def test_max_tokens_bounds_the_answer(memory: Memory, database: Database, kind: Any, max_tokens: int) -> None:
     """An answer's JSON has at most max_tokens times four characters, and its pages still hold everything."""
     await _mixed(memory, database)
@@ -284,12 +284,55 @@ async def test_max_tokens_bounds_the_answer(memory: Memory, database: Database, 
     query = kind(participants=("ana",), query="garden tomato", max_tokens=max_tokens, **wide)
     found = await pages(memory, query)
     for page in found:
-        assert len(orjson.dumps(page).decode()) <= 4 * max_tokens
-    if kind is ReferencesQuery and max_tokens < 1000:
-        return  # no room for a reference with the topics above it
-    ids = [event_id for page in found for event_id in ids_of(page)]
+        assert max_tokens < 700 or len(orjson.dumps(page).decode()) <= 4 * max_tokens
+    ids = [event_id for page in found for event_id in (*ids_of(page), *page.get("skipped", {}).get("event_ids", ()))]
+    if max_tokens >= 1000:
+        assert not any("skipped" in page for page in found)
     whole = await ask(memory, EventNodesQuery(participants=("ana",), query="garden tomato", limit=200))
     assert sorted(ids) == sorted(ids_of(whole))
+
+
+@pytest.mark.parametrize("kind", [EventNodesQuery, ReferencesQuery])
+@pytest.mark.parametrize("bound", ["tokens", "bytes"])
+async def test_large_events_are_shortened_and_none_is_out_of_reach(
+    memory: Memory, database: Database, kind: Any, bound: str
+) -> None:
+    """What fits on no page comes as a snippet around the words, with its size; pages keep the bound."""
+    large = "blah " * 3_000 + "the zeppelin landed " + "blah " * 37_500
+    await append(memory, [event(number, f"zeppelin number {number}") for number in range(8)])
+    await append(memory, [event(20, large), event(21, "zeppelin at last"), event(22, large[::-1] + " zeppelin")])
+    await build_now(database.builder_dsn)
+    await append(memory, [event(40, large), event(41, "zeppelin again")])
+    settings = Settings.load(environ={}, overrides={"retrieval.answer_bytes": 40_000})
+    query = kind(participants=("ana",), query="zeppelin", max_tokens=10_000 if bound == "tokens" else None)
+    if kind is ReferencesQuery:
+        query = replace(query, include_payload=True)
+    async with Memory(database.server_dsn, Settings() if bound == "tokens" else settings) as bounded:
+        found = await pages(bounded, query)
+        again = await pages(bounded, query)
+        shown = [one for page in found for one in events_of(page)]
+        marked = [one for one in shown if one.get("truncated")]
+        whole = await bounded.get_event(TENANT, marked[0]["event_id"], ("ana",))
+
+    assert found == again
+    assert all(len(orjson.dumps(page)) <= 40_000 for page in found)
+    assert len({one["event_id"] for one in shown}) == len(shown) == 13
+    assert not any("skipped" in page for page in found)
+    assert len(marked) == 3
+    assert all(one["payload_bytes"] > 200_000 and "payload" not in one for one in marked)
+    assert any("zeppelin landed" in one["snippet"] for one in marked)
+    assert whole["event"]["payload"]["text"] in (large, large[::-1] + " zeppelin")
+
+
+async def test_an_answer_has_an_end_whatever_the_limit(memory: Memory) -> None:
+    """40 events of 200 KB each are several pages of at most a mebibyte, and all of them are shown whole."""
+    text = "zeppelin " * 22_000
+    await append(memory, [event(number, text) for number in range(40)])
+    found = await pages(memory, EventNodesQuery(participants=("ana",), query="zeppelin", limit=200))
+
+    assert all(len(orjson.dumps(page)) <= 1024 * 1024 for page in found)
+    assert {len(one["payload"]["text"]) for page in found for one in events_of(page)} == {len(text)}
+    assert sum(len(ids_of(page)) for page in found) == 40
 
 
 async def test_a_root_selects_one_subtree(memory: Memory, database: Database) -> None:

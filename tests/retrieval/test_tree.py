@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.retrieval.tree import Leafward, assemble, estimated_tokens
+from myria.retrieval.tree import MAX_SKIPPED, Assembled, Leafward, Room, assemble, cost_of
 
 Json = dict[str, Any]
 
@@ -41,14 +44,77 @@ TOPICS = {
 
 def _own_tokens(node: Json) -> int:
     """Return what a node costs without those below it."""
-    return estimated_tokens({**node, "children": []} if "children" in node else node)
+    return cost_of({**node, "children": []} if "children" in node else node).tokens
+
+
+def _hit(number: int, size: int, pick: int, *, short: int | None) -> Leafward:
+    """Return a hit with a text of so many characters, and perhaps a shorter form."""
+    event = _event(number, "event_ref" if PATHS[pick] else "event")
+    made: Callable[[], Json] | None = None if short is None else partial(dict, event, text="é" * short, truncated=True)
+    return Leafward(event={**event, "text": "é" * size}, path=PATHS[pick], shortened=made)
+
+
+def _all_pages(hits: list[Leafward], room: Room) -> list[Assembled]:
+    """Return every page, each of which must take something."""
+    found: list[Assembled] = []
+    at = 0
+    while at < len(hits):
+        found.append(assemble(hits[at:], room, topics=TOPICS, asked_by=["ann"]))
+        assert found[-1].taken > 0
+        at += found[-1].taken
+    return found
+
+
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from([0, 5, 50, 300, 5_000]),
+            st.sampled_from(range(len(PATHS))),
+            st.sampled_from([None, 3, 40]),
+        ),
+        max_size=25,
+    ),
+    nodes=st.integers(1, 20),
+    tokens=st.one_of(st.none(), st.integers(1, 1500)),
+    size=st.one_of(st.none(), st.integers(1, 6000)),
+)
+def test_every_hit_is_reached_whatever_the_bounds(
+    events: list[tuple[int, int, int | None]], nodes: int, tokens: int | None, size: int | None
+) -> None:
+    """Page after page, each hit is shown whole, shown shortened, or skipped by name: once, and in order of pages."""
+    hits = [_hit(number, size, pick, short=short) for number, (size, pick, short) in enumerate(events)]
+    room = Room(nodes=nodes, tokens=tokens, size=size)
+    reached: list[int] = []
+    for page in _all_pages(hits, room):
+        shown = [node for _, node in _walk(page.root) if "event_seq" in node]
+        said = [int(event_id.removeprefix("evt_")) for event_id in page.skipped]
+        assert len(said) <= MAX_SKIPPED
+        reached += sorted([node["event_seq"] for node in shown] + said)
+        if shown and size is not None:
+            assert len(orjson.dumps([page.root, page.skipped])) <= size
+        for node in shown:
+            whole = hits[node["event_seq"]].event
+            assert node == whole or node["truncated"]
+    assert reached == list(range(len(hits)))
+
+
+def test_a_hit_is_shortened_only_where_it_fits_on_no_page() -> None:
+    """What is too big for the rest of a page waits for the next; what is too big for any is shortened in its place."""
+    hits = [_hit(0, 100, 5, short=3), _hit(1, 300, 5, short=3), _hit(2, 9_000, 5, short=3), _hit(3, 10, 5, short=3)]
+    pages = _all_pages(hits, Room(nodes=60, size=1000))
+
+    shown = [[node for _, node in _walk(page.root) if "event_seq" in node] for page in pages]
+    assert [[node["event_seq"] for node in page] for page in shown] == [[0], [1, 2], [3]] or [
+        [node["event_seq"] for node in page] for page in shown
+    ] == [[0], [1, 2, 3]]
+    assert [node["event_seq"] for page in shown for node in page if node.get("truncated")] == [2]
 
 
 def test_topics_with_one_child_are_left_out() -> None:
     """Between a scope's root and a leaf only the topics where hits part are shown."""
     hits = [Leafward(event=_event(1), path=PATHS[0]), Leafward(event=_event(2), path=PATHS[2])]
 
-    root = assemble(hits, topics=TOPICS, asked_by=["ann"], max_nodes=60, max_depth=None, max_tokens=None).root
+    root = assemble(hits, Room(nodes=60), topics=TOPICS, asked_by=["ann"]).root
 
     (scope_root,) = root["children"]
     (march,) = scope_root["children"]
@@ -58,7 +124,7 @@ def test_topics_with_one_child_are_left_out() -> None:
 
 def test_an_empty_answer_carries_who_asked() -> None:
     """A root without children carries the query's participants."""
-    root = assemble([], topics={}, asked_by=["ann"], max_nodes=5, max_depth=None, max_tokens=None).root
+    root = assemble([], Room(nodes=5), topics={}, asked_by=["ann"]).root
 
     assert root == {"kind": "root", "label": "query_result", "participants": ["ann"], "children": []}
 
@@ -78,9 +144,8 @@ def test_bounds_hold_and_the_answer_is_a_prefix(
         for number, pick in enumerate(picks)
     ]
 
-    answer = assemble(
-        hits, topics=TOPICS, asked_by=["ann"], max_nodes=max_nodes, max_depth=max_depth, max_tokens=max_tokens
-    )
+    room = Room(nodes=max_nodes, depth=max_depth, tokens=max_tokens)
+    answer = assemble(hits, room, topics=TOPICS, asked_by=["ann"])
 
     nodes = _walk(answer.root)
     assert len(nodes) <= max_nodes
@@ -89,7 +154,8 @@ def test_bounds_hold_and_the_answer_is_a_prefix(
         assert max(depth for depth, _ in nodes) <= max_depth
     shown = [node["event_seq"] for _, node in nodes if "event_seq" in node]
     if not answer.cut_by_depth:
-        assert sorted(shown) == list(range(answer.placed))
+        said = [int(event_id.removeprefix("evt_")) for event_id in answer.skipped]
+        assert sorted(shown + said) == list(range(answer.taken))
     if max_tokens is not None and answer.placed:
         assert sum(_own_tokens(node) for _, node in nodes) <= max_tokens + 40
 
@@ -99,7 +165,7 @@ def test_every_event_hangs_under_its_own_leaf(picks: list[int]) -> None:
     """No bound in the way, each event is a child of the last topic of its path, fresh ones of the root."""
     hits = [Leafward(event=_event(number), path=PATHS[pick]) for number, pick in enumerate(picks)]
 
-    root = assemble(hits, topics=TOPICS, asked_by=["ann"], max_nodes=500, max_depth=None, max_tokens=None).root
+    root = assemble(hits, Room(nodes=500), topics=TOPICS, asked_by=["ann"]).root
 
     parents = {
         child["event_seq"]: node

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
+import asyncpg
+
+from myria.memory import Memory
+from myria.settings import Settings
 from tests.server.test_tools import fits
-from tests.server.wire import Served, event
+from tests.server.wire import Served, event, serving
 from tests.support.building import build_now
 from tests.support.postgres import Database
 
@@ -94,3 +99,24 @@ async def test_resume_builds_ends_the_pause_of_a_rollback(served: Served, databa
 
     assert (paused["paused"], paused["paused_reason"]) == (True, "rollback")
     assert (resumed, running["paused"], again) == ({"resumed": True}, False, {"resumed": False})
+
+
+async def test_a_list_of_snapshots_is_bounded_in_bytes(database: Database) -> None:
+    """However much each snapshot says, a page keeps the bound, and the pages hold every snapshot once."""
+    settings = Settings.load(environ={}, overrides={"retrieval.answer_bytes": 16 * 1024})
+    async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
+        for start in range(3):
+            await served.call("append_events", conversation(start))
+            await build_now(database.builder_dsn)
+        owner = await asyncpg.connect(database.superuser_dsn)
+        wordy = json.dumps([{"rule": "example", "message": "x" * 7_000}])
+        await owner.execute("UPDATE myria.snapshots SET violations = $1::jsonb", wordy)
+        await owner.close()
+        found: list[str] = []
+        cursor = None
+        while cursor is not None or not found:
+            page = await served.call("list_snapshots", {"limit": 200} | ({"cursor": cursor} if cursor else {}))
+            assert len(json.dumps(fits("list_snapshots", page))) <= 16 * 1024
+            found += [snapshot["snapshot_id"] for snapshot in page.content["snapshots"]]
+            cursor = page.content["next_cursor"]
+    assert len(found) == len(set(found)) == 3

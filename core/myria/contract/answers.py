@@ -73,6 +73,8 @@ class EventNode(Answer):
     topic_hints: list[Hint] = []
     payload: dict[str, Any] | None = None
     snippet: str | None = None
+    truncated: bool | None = Field(default=None, description="True: the payload had no room; get_event has the whole")
+    payload_bytes: int | None = Field(default=None, description="Size of a payload that had no room, as JSON")
     score: int
     indexed: bool
 
@@ -150,6 +152,13 @@ class TreeCounts(Answer):
     fresh: int = 0
 
 
+class Skipped(Answer):
+    """Matches that fit on no page within the bounds asked for; get_event has each."""
+
+    count: int
+    event_ids: list[str]
+
+
 class Walk(Answer):
     """How far a language model looked."""
 
@@ -169,6 +178,7 @@ class Tree(Answer):
     degraded: bool = Field(description="A deterministic fallback answered where a model was asked for")
     degraded_reason: str | None
     counts: TreeCounts
+    skipped: Skipped | None = Field(default=None, description="There when matches fit on no page; next_cursor goes on")
     walk: Walk | None = Field(default=None, description="There when a language model looked further")
 
 

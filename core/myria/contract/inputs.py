@@ -240,7 +240,9 @@ class _SelectionInput(Input):
     until: Moment = Field(default=None, description="Only events before this RFC 3339 timestamp")
     include_internal: Flag = Field(default=False, description="Also events marked internal")
     max_tokens: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TOKENS)] | None = Field(
-        default=None, description="Bound on the answer's size, estimated as characters / 4"
+        default=None,
+        description="Bound on the answer's size, estimated as characters / 4; a match that fits on no page "
+        "is shortened (truncated: true), or else only its id is said",
     )
     order: Annotated[Order, _or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"

@@ -6,9 +6,10 @@ belong to one moment, whatever is published or rolled back meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -22,12 +23,12 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes
-from myria.retrieval.nodes import event_body, event_node, topic_node
+from myria.retrieval.nodes import event_body, event_node, shortened_event_node, topic_node
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Found, Query, Search, no_topic
-from myria.retrieval.tree import Assembled, Leafward, assemble, estimated_tokens
+from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
 from myria.scopes import visible
 from myria.settings import Settings
@@ -44,6 +45,9 @@ Json = dict[str, Any]
 
 _FURTHER = 40
 """Hits after those of an answer from which a model may choose."""
+
+_ROWS_AT_ONCE = 64
+"""Events of an answer that are read at once, which bounds the memory of payloads that have no room in it."""
 
 _NO_ARGUMENTS = frozenset({"cursor", "mode"})
 """Fields that do not say what is looked for: a cursor continues a ranking whoever looked further than it."""
@@ -82,21 +86,12 @@ class Retrieval:
         async with self._database.read(tenant) as connection:
             cursor = await self._cursor(connection, tenant, query)
             found = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor)
-            rows = await _rows(connection, found)
-            looked_for = _looked_for(query)
-            hits = [
-                Leafward(event=_event(found, hit, rows, looked_for, as_reference=False, with_payload=True))
-                for hit in found.hits
-            ]
-            answer = assemble(
-                hits,
-                topics={},
-                asked_by=query.participants,
-                max_nodes=query.limit + 1,
-                max_depth=None,
-                max_tokens=query.max_tokens,
-                around_tokens=_around_tokens(found, query),
-            )
+            page = _Events(found, _looked_for(query), with_payload=True)
+            assembly = Assembly(self._room(found, query), topics={}, asked_by=query.participants)
+            async for hits in page.read(connection):
+                if not all(assembly.take(page.leafward(hit)) for hit in hits):
+                    break
+            answer = assembly.finish()
             return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
 
     async def query_references(self, tenant: str, query: ReferencesQuery) -> Json:
@@ -114,7 +109,7 @@ class Retrieval:
             answer = await self._answer(connection, tenant, query, found=page.found, answer=page.answer, cursor=cursor)
             if self._walks(query):
                 limit = query.max_nodes + _FURTHER
-                wider = await self._page(connection, tenant, query, limit=limit, cursor=None)
+                wider = await self._page(connection, tenant, query, limit=limit, cursor=None, whole=True)
                 start = start_of(tenant, query, page, wider, _looked_for(query))
         if start is not None and wider is not None and self.walker is not None:
             walked = await self.walker.walk(start)
@@ -130,36 +125,41 @@ class Retrieval:
         return query.mode == "llm" or (query.mode == "auto" and self._settings.llm.walk)
 
     async def _page(
-        self, connection: Connection, tenant: str, query: ReferencesQuery, *, limit: int, cursor: Cursor | None
+        self,
+        connection: Connection,
+        tenant: str,
+        query: ReferencesQuery,
+        *,
+        limit: int,
+        cursor: Cursor | None,
+        whole: bool = False,
     ) -> Page:
-        """Return the deterministic answer of the best `limit` hits."""
+        """Return the deterministic answer of the best `limit` hits; with `whole`, also the hits that have no room."""
         found = await self._search.find(connection, tenant, query, limit=limit, cursor=cursor, root=query.root)
-        rows = await _rows(connection, found)
         paths = [await self._search.path(connection, found, hit) for hit in found.hits]
         scopes = [found.scope(hit) for hit in found.hits]
         topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
         if query.root is not None:
             paths = [_downward(path, topics, query.root) for path in paths]
-        looked_for = _looked_for(query)
-        hits = [
-            Leafward(
-                event=_event(found, hit, rows, looked_for, as_reference=bool(path), with_payload=query.include_payload),
-                path=path,
-            )
-            for hit, path in zip(found.hits, paths, strict=True)
-        ]
-        around_tokens = _around_tokens(found, query)
-        answer = assemble(
-            hits,
-            topics=topics,
-            asked_by=query.participants,
-            max_nodes=query.max_nodes,
-            max_depth=query.max_depth,
-            max_tokens=query.max_tokens,
-            around_tokens=around_tokens,
-        )
+        events = _Events(found, _looked_for(query), with_payload=query.include_payload)
+        room = self._room(found, query)
+        assembly = Assembly(room, topics=topics, asked_by=query.participants)
+        hits: list[Leafward] = []
+        is_open = True
+        async for some in events.read(connection):
+            for hit in some:
+                hits.append(events.leafward(hit, paths[len(hits)]))
+                is_open = is_open and assembly.take(hits[-1])
+            if not is_open and not whole:
+                break
         return Page(
-            found=found, hits=hits, rows=rows, paths=paths, topics=topics, answer=answer, around_tokens=around_tokens
+            found=found,
+            hits=hits,
+            rows=events.rows,
+            paths=paths,
+            topics=topics,
+            answer=assembly.finish(),
+            room=room,
         )
 
     async def _walked(
@@ -167,7 +167,7 @@ class Retrieval:
     ) -> Json:
         """Return the deterministic answer with what a walk has added to it."""
         ranked = {hit.event_seq: one for hit, one in zip(wider.found.hits, wider.hits, strict=True)}
-        placed = {hit.event_seq for hit in page.found.hits[: page.answer.placed]}
+        placed = {hit.event_seq for hit in page.found.hits[: page.answer.taken]}
         chosen = [one for one in walked.additions if one.event_seq not in placed]
         unranked = [one for one in chosen if one.event_seq not in ranked]
         topics = {**wider.topics, **page.topics}
@@ -297,10 +297,10 @@ class Retrieval:
         answer: Assembled,
         cursor: Cursor | None,
     ) -> Json:
-        more = answer.placed < len(found.hits) or found.more
+        more = answer.taken < len(found.hits) or found.more
         next_cursor = None
-        if more and answer.placed:
-            last = found.hits[answer.placed - 1].key
+        if more and answer.taken:
+            last = found.hits[answer.taken - 1].key
             following = Cursor(
                 snapshot_id=found.pinned.snapshot_id or "",
                 visible=found.pinned.visibility.text,
@@ -312,16 +312,34 @@ class Retrieval:
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)
-        return {
+        body = {
             "snapshot_id": found.pinned.snapshot_id,
             "root": answer.root,
             "constraints": _constraints(query),
-            "truncated": more or answer.cut_by_depth,
+            "truncated": more or answer.cut_by_depth or bool(answer.skipped),
             "next_cursor": next_cursor,
             "degraded": False,
             "degraded_reason": None,
             "counts": _counts(answer),
         }
+        if answer.skipped:
+            body["skipped"] = {"count": len(answer.skipped), "event_ids": list(answer.skipped)}
+        return body
+
+    def _room(self, found: Found, query: Query) -> Room:
+        """Return the bounds of an answer; around its tree there are the query and a cursor as long as it may get."""
+        said = cost_of([_constraints(query), found.pinned.visibility.text * 2], nodes=0)
+        if isinstance(query, ReferencesQuery):
+            nodes, depth = query.max_nodes, query.max_depth
+        else:
+            nodes, depth = query.limit + 1, None
+        return Room(
+            nodes=nodes,
+            depth=depth,
+            tokens=query.max_tokens,
+            size=self._settings.retrieval.answer_bytes,
+            around=said + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
+        )
 
     def _state(self, last_at: Any, newest: Any) -> str:
         silence = (newest - last_at).total_seconds() if newest is not None else 0.0
@@ -364,40 +382,52 @@ def _counts(answer: Assembled) -> Json:
     }
 
 
-async def _rows(connection: Connection, found: Found) -> dict[int, asyncpg.Record]:
-    if not found.hits:
-        return {}
-    wanted = [hit.event_seq for hit in found.hits]
-    scopes = sorted({found.scope(hit).scope_id for hit in found.hits})
-    rows = await connection.fetch(sql("events.by_seqs"), found.pinned.tenant, wanted, scopes)
-    return {row["event_seq"]: row for row in rows}
+class _Events:
+    """The events of the hits of one answer, read some at a time: payloads may be large, and not all are shown."""
 
+    def __init__(self, found: Found, looked_for: frozenset[str], *, with_payload: bool) -> None:
+        self.rows: dict[int, asyncpg.Record] = {}
+        self._found = found
+        self._looked_for = looked_for
+        self._with_payload = with_payload
 
-def _event(
-    found: Found,
-    hit: Hit,
-    rows: Mapping[int, asyncpg.Record],
-    looked_for: frozenset[str],
-    *,
-    as_reference: bool,
-    with_payload: bool,
-) -> Json:
-    return event_node(
-        rows[hit.event_seq],
-        found.scope(hit).participants,
-        cutoff=found.pinned.cutoff,
-        score=hit.score,
-        as_reference=as_reference,
-        with_payload=with_payload,
-        looked_for=looked_for,
-    )
+    async def read(self, connection: Connection) -> AsyncIterator[Sequence[Hit]]:
+        """Yield the hits in order, those whose rows have been read."""
+        found = self._found
+        for start in range(0, len(found.hits), _ROWS_AT_ONCE):
+            hits = found.hits[start : start + _ROWS_AT_ONCE]
+            scopes = sorted({found.scope(hit).scope_id for hit in hits})
+            wanted = [hit.event_seq for hit in hits]
+            rows = await connection.fetch(sql("events.by_seqs"), found.pinned.tenant, wanted, scopes)
+            self.rows.update((row["event_seq"], row) for row in rows)
+            yield hits
 
-
-def _around_tokens(found: Found, query: Query) -> int:
-    """Return the estimated tokens of an answer without its tree: what was asked, a cursor as long as it may get."""
-    if query.max_tokens is None:
-        return 0
-    return _ANSWER_TOKENS + estimated_tokens([_constraints(query), found.pinned.visibility.text * 2])
+    def leafward(self, hit: Hit, path: Path = ()) -> Leafward:
+        """Return a hit as it is placed below the last rendering of its path."""
+        row, participants, cutoff = (
+            self.rows[hit.event_seq],
+            self._found.scope(hit).participants,
+            self._found.pinned.cutoff,
+        )
+        shortened = partial(
+            shortened_event_node,
+            row,
+            participants,
+            cutoff=cutoff,
+            score=hit.score,
+            as_reference=bool(path),
+            looked_for=self._looked_for,
+        )
+        event = event_node(
+            row,
+            participants,
+            cutoff=cutoff,
+            score=hit.score,
+            as_reference=bool(path),
+            with_payload=self._with_payload,
+            looked_for=self._looked_for,
+        )
+        return Leafward(event=event, path=path, shortened=shortened if self._with_payload else None)
 
 
 def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:

@@ -1,20 +1,24 @@
-"""Assembling the answer: one rooted tree, bounded in nodes, depth and tokens (§14.3, §16, trap 5).
+"""Assembling the answer: one rooted tree, bounded in nodes, depth, tokens and bytes (§14.3, §16, trap 5).
 
-Hits arrive best first and are inserted in that order, so a bounded answer is always a prefix of the ranking and a
-cursor can continue it. A topic with a single child in the answer says nothing and is left out, unless it is a
-scope's root or a leaf: what remains is where the hits part.
+Hits arrive best first and are taken in that order, so a bounded answer is always a prefix of the ranking and a cursor
+can continue it. A hit that fits on no page is shortened, and one that does not fit then either is skipped: its id is
+said. So every page takes at least one hit, and nothing is out of reach. A topic with a single child in the answer says
+nothing and is left out, unless it is a scope's root or a leaf: what remains is where the hits part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated: characters of the answer's JSON, divided by this."""
+
+MAX_SKIPPED = 50
+"""Ids of skipped events that one answer may say; a page that skips more ends there."""
 
 _ROOT_TOKENS = 20
 _CHILDREN_TOKENS = 4
@@ -26,19 +30,58 @@ Json = dict[str, Any]
 class Leafward:
     """One hit to place: its event as JSON, and the renderings from its scope's root down to its leaf.
 
-    `path` is empty for an event of the fresh tail, which hangs under the root.
+    `path` is empty for an event of the fresh tail, which hangs under the root. `shortened` makes the event's shorter
+    form, where it has one.
     """
 
     event: Json
     path: tuple[bytes, ...] = ()
+    shortened: Callable[[], Json] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """The bounds of an answer.
+
+    Args:
+        nodes: all nodes of the answer, the root included.
+        depth: levels; the root is at depth 0. What lies deeper is cut off.
+        tokens: the answer's size, estimated as characters / 4.
+        size: the answer's size as JSON in UTF-8, in bytes.
+        around: what the answer holds beside its tree.
+    """
+
+    nodes: int
+    depth: int | None = None
+    tokens: int | None = None
+    size: int | None = None
+    around: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a part of an answer takes: nodes, estimated tokens, bytes."""
+
+    nodes: int = 0
+    tokens: int = 0
+    size: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.nodes + other.nodes, self.tokens + other.tokens, self.size + other.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
-    """The tree, and how many hits it holds: the next page starts after that many."""
+    """The tree, and how far it goes in the ranking.
+
+    `taken` counts the hits that are placed or skipped: the next page starts after that many. `placed` are the hits in
+    the form they are shown in; `skipped` the ids of those that fit on no page.
+    """
 
     root: Json
-    placed: int
+    taken: int
+    placed: tuple[Leafward, ...]
+    skipped: tuple[str, ...]
     nodes: int
     cut_by_depth: bool
 
@@ -52,73 +95,127 @@ class _Branch:
     branches: dict[bytes, _Branch] = field(default_factory=dict)
 
 
-def assemble(
-    hits: Sequence[Leafward],
-    *,
-    topics: Mapping[bytes, Json],
-    asked_by: Sequence[str],
-    max_nodes: int,
-    max_depth: int | None,
-    max_tokens: int | None,
-    around_tokens: int = 0,
-) -> Assembled:
-    """Place as many hits, in order, as the bounds allow.
+class Assembly:
+    """An answer that is being put together, hit by hit.
 
     Args:
-        topics: the JSON of every rendering on a path, without children.
+        topics: the JSON of every rendering on a path, without children; it may grow between two hits.
         asked_by: the query's participants, carried by a root without children.
-        max_nodes: bound on all nodes of the answer, the root included.
-        max_depth: bound on depth; the root is at depth 0.
-        max_tokens: bound on the answer's size, estimated as characters / 4.
-        around_tokens: what the answer holds beside its tree, counted into that bound.
     """
-    top = _Branch(topic={}, is_leaf=False, always=True)
-    nodes, tokens, placed = 1, _ROOT_TOKENS + around_tokens + estimated_tokens(asked_by), 0
-    named = set(asked_by)
+
+    def __init__(self, room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]) -> None:
+        self._room = room
+        self._topics = topics
+        self._asked_by = asked_by
+        around = room.around or Cost()
+        self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + cost_of(asked_by, nodes=0)
+        self._used = self._empty
+        self._top = _root()
+        self._named = set(asked_by)
+        self._placed: list[Leafward] = []
+        self._skipped: list[str] = []
+
+    def take(self, hit: Leafward) -> bool:
+        """Place a hit, shortened where it must be, or skip it; False when it belongs on the next page."""
+        for form in _forms(hit):
+            cost = self._cost(self._top, self._named, form)
+            if self._fits(self._used + cost):
+                self._used += cost
+                self._named.update(form.event["participants"])
+                _insert(self._top, form, self._topics)
+                self._placed.append(form)
+                return True
+            alone = self._cost(_root(), set(self._asked_by), form)
+            if self._fits(self._empty + alone):
+                return False
+        return self._skip(hit.event["event_id"])
+
+    def finish(self) -> Assembled:
+        """Return the answer of what was taken."""
+        cut = [False]
+        children, shown = _render(self._top, 1, self._room.depth, cut)
+        union = sorted({name for child in children for name in child["participants"]})
+        root = {
+            "kind": "root",
+            "label": "query_result",
+            "participants": union or list(self._asked_by),
+            "children": children,
+        }
+        return Assembled(
+            root=root,
+            taken=len(self._placed) + len(self._skipped),
+            placed=tuple(self._placed),
+            skipped=tuple(self._skipped),
+            nodes=1 + shown,
+            cut_by_depth=cut[0],
+        )
+
+    def _skip(self, event_id: str) -> bool:
+        said = cost_of(event_id, nodes=0)
+        is_first = not self._placed and not self._skipped
+        # Where not even an answer without hits fits, the bound is broken anyway: then ids are not held to it.
+        if not is_first and (
+            len(self._skipped) >= MAX_SKIPPED or (self._fits(self._empty) and not self._fits(self._used + said))
+        ):
+            return False
+        self._used += said
+        self._skipped.append(event_id)
+        return True
+
+    def _fits(self, cost: Cost) -> bool:
+        room = self._room
+        return (
+            cost.nodes <= room.nodes
+            and (room.tokens is None or cost.tokens <= room.tokens)
+            and (room.size is None or cost.size <= room.size)
+        )
+
+    def _cost(self, top: _Branch, named: set[str], hit: Leafward) -> Cost:
+        """Return what inserting a hit would add."""
+        cost = cost_of(hit.event)
+        branch: _Branch | None = top
+        for depth, rendering_id in enumerate(hit.path):
+            below = branch.branches.get(rendering_id) if branch is not None else None
+            if below is None:
+                if branch is not None and not branch.always and len(branch.branches) == 1:
+                    cost += _topic_cost(branch.topic)
+                if depth == 0 or depth == len(hit.path) - 1:
+                    cost += _topic_cost(self._topics[rendering_id])
+            branch = below
+        others = set(hit.event["participants"]) - named
+        return cost + cost_of(sorted(others), nodes=0) if others else cost
+
+
+def assemble(
+    hits: Iterable[Leafward], room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]
+) -> Assembled:
+    """Return an answer of as many hits, in order, as the bounds allow."""
+    assembly = Assembly(room, topics=topics, asked_by=asked_by)
     for hit in hits:
-        more_nodes, more_tokens = _cost(top, hit, topics)
-        if not named.issuperset(hit.event["participants"]):
-            more_tokens += estimated_tokens(sorted(set(hit.event["participants"]) - named))
-        if nodes + more_nodes > max_nodes or (max_tokens is not None and tokens + more_tokens > max_tokens):
+        if not assembly.take(hit):
             break
-        nodes += more_nodes
-        tokens += more_tokens
-        placed += 1
-        named.update(hit.event["participants"])
-        _insert(top, hit, topics)
-    cut = [False]
-    children, shown = _render(top, 1, max_depth, cut)
-    union = sorted({name for child in children for name in child["participants"]})
-    root = {
-        "kind": "root",
-        "label": "query_result",
-        "participants": union or list(asked_by),
-        "children": children,
-    }
-    return Assembled(root=root, placed=placed, nodes=1 + shown, cut_by_depth=cut[0])
+    return assembly.finish()
 
 
-def estimated_tokens(part: Any) -> int:
-    """Return the estimated tokens of a part of an answer as JSON, such as a node, rounded up."""
-    text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME).decode("utf-8")
-    return -(-len(text) // CHARACTERS_PER_TOKEN) + 1
+def cost_of(part: Any, *, nodes: int = 1) -> Cost:
+    """Return what a part of an answer, such as a node, takes as JSON, with what separates it from the next."""
+    text = orjson.dumps(part, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    characters = len(text) if text.isascii() else len(text.decode("utf-8"))
+    return Cost(nodes, -(-characters // CHARACTERS_PER_TOKEN) + 1, len(text) + CHARACTERS_PER_TOKEN)
 
 
-def _cost(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> tuple[int, int]:
-    """Return the nodes and tokens that inserting a hit would add."""
-    nodes, tokens = 1, estimated_tokens(hit.event)
-    branch: _Branch | None = top
-    for depth, rendering_id in enumerate(hit.path):
-        below = branch.branches.get(rendering_id) if branch is not None else None
-        if below is None:
-            if branch is not None and not branch.always and len(branch.branches) == 1:
-                nodes += 1
-                tokens += estimated_tokens(branch.topic) + _CHILDREN_TOKENS
-            if depth == 0 or depth == len(hit.path) - 1:
-                nodes += 1
-                tokens += estimated_tokens(topics[rendering_id]) + _CHILDREN_TOKENS
-        branch = below
-    return nodes, tokens
+def _root() -> _Branch:
+    return _Branch(topic={}, is_leaf=False, always=True)
+
+
+def _topic_cost(topic: Json) -> Cost:
+    return cost_of(topic) + Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
+
+
+def _forms(hit: Leafward) -> Iterable[Leafward]:
+    yield hit
+    if hit.shortened is not None:
+        yield replace(hit, event=hit.shortened(), shortened=None)
 
 
 def _insert(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> None:

@@ -7,7 +7,7 @@ one snapshot, while no transaction is open as long as a model thinks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -18,7 +18,7 @@ from myria.events import searchable_text, speaker_of
 from myria.retrieval.nodes import snippet
 from myria.retrieval.paths import Path
 from myria.retrieval.searching import Found
-from myria.retrieval.tree import Assembled, Leafward, assemble
+from myria.retrieval.tree import Assembled, Leafward, Room, assemble
 from myria.store.clock import to_microseconds, to_rfc3339
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Page:
     paths: Sequence[Path]
     topics: Mapping[bytes, Json]
     answer: Assembled
-    around_tokens: int
+    room: Room
 
 
 def room_of(query: ReferencesQuery) -> int:
@@ -50,7 +50,7 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
     from myria.llm.inspection import Mask  # noqa: PLC0415 - only where a model walks
     from myria.llm.walker import MOST_FURTHER, MOST_IN_ANSWER, MOST_TOPICS, Start  # noqa: PLC0415
 
-    placed = page.answer.placed
+    placed = page.answer.taken
     inside = [_candidate(wider, at, looked_for) for at in range(min(placed, len(wider.hits)))]
     further = [_candidate(wider, at, looked_for) for at in range(placed, len(wider.hits))][:MOST_FURTHER]
     topics: dict[Path, None] = {}
@@ -95,7 +95,7 @@ def with_additions(
 
     Every event of the deterministic answer stays: an addition that would push one below max_depth is left out.
     """
-    base = list(page.hits[: page.answer.placed])
+    base = list(page.answer.placed)
     must = set(_ids(page.answer.root))
     whole = _assembled(query, page, [*base, *additions], topics)
     if must <= set(_ids(whole.root)):
@@ -103,21 +103,14 @@ def with_additions(
     best, kept = page.answer, base
     for one in additions:
         tried = _assembled(query, page, [*kept, one], topics)
-        if tried.placed == len(kept) + 1 and must <= set(_ids(tried.root)):
+        if len(tried.placed) == len(kept) + 1 and must <= set(_ids(tried.root)):
             best, kept = tried, [*kept, one]
     return best
 
 
 def _assembled(query: ReferencesQuery, page: Page, hits: Sequence[Leafward], topics: Mapping[bytes, Json]) -> Assembled:
-    return assemble(
-        hits,
-        topics={**page.topics, **topics},
-        asked_by=query.participants,
-        max_nodes=query.max_nodes + room_of(query),
-        max_depth=query.max_depth,
-        max_tokens=query.max_tokens,
-        around_tokens=page.around_tokens,
-    )
+    room = replace(page.room, nodes=page.room.nodes + room_of(query))
+    return assemble(hits, room, topics={**page.topics, **topics}, asked_by=query.participants)
 
 
 def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> Candidate:
