@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from benchmarks.processes import MYRIA, run_command
+from benchmarks.statements import statement
 from myria.ids import new_id
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -47,6 +48,8 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
             taken = await connection.fetchval(
                 sql("builds.enqueue"), TENANT, build_id, "manual", full, hold, "benchmark", None
             )
+            if taken is not None and full:
+                await connection.execute(statement("force"), TENANT, build_id)
         if taken is None:
             raise RuntimeError("another build of this database is not finished; drop the work folder's databases")
         log.parent.mkdir(parents=True, exist_ok=True)

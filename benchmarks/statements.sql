@@ -69,3 +69,7 @@ ANALYZE;
 
 -- name: checkpoint
 CHECKPOINT;
+
+-- name: force
+-- A build that is measured runs to its end although nothing is new.
+UPDATE myria.builds SET is_forced = true WHERE tenant_id = $1 AND build_id = $2;

@@ -1,7 +1,8 @@
 """`python -m myria_builder --tenant TENANT --build BUILD_ID`: the builder alone, configured as every other part.
 
 The connection string comes from `postgres.dsn` (MYRIA_POSTGRES_DSN). The exit status is 0 when the build ended
-published or held; 4 superseded or aborted; 7 failed; 5 the database was away; others as in docs/errors.md.
+published, held or with nothing to do; 4 superseded or aborted; 7 failed; 5 the database was away; others as in
+docs/errors.md.
 """
 
 from __future__ import annotations

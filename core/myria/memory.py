@@ -111,7 +111,14 @@ class Memory:
         return await self.registry.status(tenant)
 
     async def trigger_build(
-        self, tenant: str, *, full: bool = False, hold: bool = False, reason: str | None = None, actor: str = "mcp"
+        self,
+        tenant: str,
+        *,
+        full: bool = False,
+        hold: bool = False,
+        force: bool = False,
+        reason: str | None = None,
+        actor: str = "mcp",
     ) -> dict[str, Any]:
         """Ask for a build.
 
@@ -121,7 +128,7 @@ class Memory:
         await self._check_schema_once()
         if not self.settings.builder.allow_manual_trigger:
             raise errors.ManualTriggerDisabled("manual builds are switched off by builder.allow_manual_trigger")
-        return await self.registry.request_build(tenant, full=full, hold=hold, reason=reason, actor=actor)
+        return await self.registry.request_build(tenant, full=full, hold=hold, force=force, reason=reason, actor=actor)
 
     async def publish_snapshot(
         self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None

@@ -172,6 +172,7 @@ class Registry:
         *,
         full: bool = False,
         hold: bool = False,
+        force: bool = False,
         reason: str | None = None,
         actor: str = "admin",
         trigger: Trigger = "manual",
@@ -183,6 +184,7 @@ class Registry:
             tenant: whose log to compile.
             full: compile every scope anew from all its events.
             hold: keep the result until it is published by hand.
+            force: make a snapshot although nothing is new; else such a build ends as `nothing_to_do`.
             reason: shown with the build.
             actor: who asks.
             trigger: why.
@@ -201,6 +203,7 @@ class Registry:
                 hold,
                 reason,
                 actor,
+                force,
             )
             if row is None:
                 row = await connection.fetchrow(sql("builds.request_of_cause"), tenant, cause_key)
@@ -299,10 +302,10 @@ class Registry:
                 raise errors.NoPreviousSnapshot("no snapshot is active yet, so there is none to go back to")
             if resource is not None and await connection.fetchval(sql("snapshots.is_given_up"), tenant, resource.uid):
                 return {"snapshot_id": active["snapshot_id"], "previous_snapshot_id": active["parent_snapshot_id"]}
-            target = to or active["parent_snapshot_id"]
+            target = to or await connection.fetchval(sql("snapshots.previous"), tenant, active["snapshot_id"])
             if target is None:
                 raise errors.NoPreviousSnapshot(
-                    "the active snapshot is the first one; there is none to go back to",
+                    "no snapshot before the active one is kept that differs from it; there is none to go back to",
                     snapshot_id=active["snapshot_id"],
                 )
             row = await _kept(connection, tenant, target)
@@ -438,6 +441,7 @@ def _build(build: BuildRow) -> Json:
     return {
         **_build_summary(build),
         "full": build.is_full,
+        "forced": build.is_forced,
         "hold": build.hold,
         "reason": build.reason,
         "request_id": build.request_id,

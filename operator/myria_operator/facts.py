@@ -174,7 +174,7 @@ class Situation:
     moved_to: str | None = None
     moved_at: datetime | None = None
     active_snapshot_id: str | None = None
-    active_parent_id: str | None = None
+    previous_snapshot_id: str | None = None
 
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> Situation:
@@ -195,7 +195,7 @@ class Situation:
             moved_to=row["moved_to"],
             moved_at=row["moved_at"],
             active_snapshot_id=row["active_snapshot_id"],
-            active_parent_id=row["active_parent_id"],
+            previous_snapshot_id=row["previous_snapshot_id"],
         )
 
 

@@ -60,6 +60,7 @@ class ToMake:
     hold: bool
     reason: str | None
     name: str | None
+    is_forced: bool = False
 
 
 class Ledger:
@@ -108,17 +109,17 @@ class Ledger:
         if resolved is not None:
             wanted = str(resolved)
         elif wanted == "previous":
-            if situation.active_parent_id is None:
-                message = "the active snapshot has no parent to go back to"
+            if situation.previous_snapshot_id is None:
+                message = "no snapshot before the active one is kept that differs from it"
                 if situation.active_snapshot_id is None:
                     message = "no snapshot is active yet, so there is none to go back to"
                 return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
-            wanted = situation.active_parent_id
+            wanted = situation.previous_snapshot_id
         try:
             found = await self._registry.snapshot(rebuild.tenant, wanted or "")
         except errors.SnapshotNotFound:
             if rebuild.rollback_to == "previous" and resolved is None:
-                message = "the parent of the active snapshot is no longer kept"
+                message = "the snapshot before the active one is no longer kept"
                 return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
             message = f"the tenant has no snapshot {wanted}; `myria snapshots` lists those that are kept"
             return Target(problem=reasons.UNKNOWN_SNAPSHOT, message=message)
@@ -145,6 +146,7 @@ class Ledger:
                 rebuild.uid,
                 manager,
                 rebuild.wants("suspend"),
+                bool(build.get("force")),
             )
 
     async def adopt(self, tenant: str, request_id: str, name: str, uid: str) -> bool:
@@ -306,6 +308,7 @@ class Ledger:
             cause_key=row["cause_key"],
             trigger=row["trigger"],
             is_full=row["is_full"],
+            is_forced=row["is_forced"],
             hold=row["hold"],
             reason=row["reason"],
             name=row["resource_name"],

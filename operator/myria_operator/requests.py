@@ -35,6 +35,8 @@ def manifest(made: ToMake, name: str, namespace: str) -> Json:
     build: Json = {}
     if made.is_full:
         build["full"] = True
+    if made.is_forced:
+        build["force"] = True
     if made.hold:
         build["publish"] = "Hold"
     if build:

@@ -17,6 +17,7 @@ EXCLUSIVE: Final = "build and rollback exclude each other; leave one of them out
 
 _BUILD_FIXED: Final = (
     "full",
+    "force",
     "publish",
     "parallelism",
     "backoffLimit",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from myria.building.model import Outcome
 from myria_operator import reasons
@@ -52,6 +53,9 @@ class Step:
 
 NOTHING = Step(do=Do.NOTHING)
 
+_FINE: Final = frozenset({Outcome.SUCCEEDED, Outcome.HELD, Outcome.NOTHING_TO_DO})
+"""Ends after which the pods end by themselves."""
+
 
 def next_step(view: View, succeeded: str) -> Step:
     """Return what is next, once the status that was derived from the same view is written.
@@ -66,7 +70,7 @@ def next_step(view: View, succeeded: str) -> Step:
     build, job = view.build, view.job
     if build is not None and build.outcome is not None and job is not None and job.uid == build.job_uid:
         is_running = not job.finished and not job.deleting and job.deadline_s != 1
-        if is_running and build.outcome not in {Outcome.SUCCEEDED, Outcome.HELD} and not build.completed:
+        if is_running and build.outcome not in _FINE and not build.completed:
             return Step(do=Do.STOP_JOB)
     if settled(rebuild):
         return NOTHING

@@ -176,7 +176,9 @@ class Toolbox:
 
         async def trigger_build(caller: Caller, arguments: Any) -> Json:
             asked = inputs.read(inputs.TriggerBuildInput, arguments)
-            return await memory.trigger_build(caller.tenant, full=asked.full, hold=asked.hold, reason=asked.reason)
+            return await memory.trigger_build(
+                caller.tenant, full=asked.full, hold=asked.hold, force=asked.force, reason=asked.reason
+            )
 
         async def publish_snapshot(caller: Caller, arguments: Any) -> Json:
             asked = inputs.read(inputs.PublishInput, arguments)

@@ -64,6 +64,31 @@ def test_a_rebuild_is_applied_built_published_served_and_rolled_back(
     assert move["reason"].startswith("Answers about invoices")
 
 
+def test_a_rebuild_without_news_changes_nothing(installation: Installation) -> None:
+    """It succeeds as NothingToDo, full or not, and leaves no snapshot; force gives one, which previous passes over."""
+    place = installation.place
+    installation.start()
+    ids = []
+    for number in range(2):
+        installation.append(8, seed=number, start=number * 50_000)
+        place.rebuild(f"new-{number}")
+        ids.append(place.wait_terminal(f"new-{number}")["status"]["snapshotID"])
+
+    for name, how in (("again", {}), ("again-full", {"full": True})):
+        place.rebuild(name, build=how)
+        ended = place.wait_terminal(name)
+        assert reason(ended) == ("True", "NothingToDo")
+        assert reason(ended, "Published") == ("False", "NothingToDo")
+        assert "snapshotID" not in ended["status"]
+        assert ended["status"]["previousSnapshotID"] == ids[1]
+    assert len(installation.query("SELECT * FROM myria.snapshots")) == 2
+
+    place.rebuild("forced", build={"force": True})
+    assert reason(place.wait_terminal("forced")) == ("True", "BuildPublished")
+    place.rebuild("back", rollback={"to": "previous"})
+    assert place.wait_terminal("back")["status"]["snapshotID"] == ids[0]
+
+
 def test_kubectl_waits_for_a_failing_build(installation: Installation) -> None:
     """Whichever end a pipeline waits for comes: False, and completedAt, also where nothing was ever built."""
     place = installation.place

@@ -131,6 +131,13 @@ HELD_BEFORE = {
 }
 
 TABLE: list[tuple[str, View, str, str, Do]] = [
+    (
+        "nothing new",
+        view(build=build("nothing_to_do", snapshot_id=None), job=job()),
+        "True NothingToDo",
+        "False NothingToDo",
+        Do.NOTHING,
+    ),
     ("made too often", view(is_surplus=True), "Unknown Queued", "Unknown Pending", Do.DELETE),
     ("new", view(situation=situation(request_id=None)), "Unknown Pending", "Unknown Pending", Do.ASK),
     ("asked", view(), "Unknown Queued", "Unknown Pending", Do.TAKE_UP),

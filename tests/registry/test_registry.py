@@ -115,7 +115,7 @@ async def test_rollbacks_that_cannot_be(database: Database, registry: Registry) 
     with pytest.raises(errors.NoPreviousSnapshot):
         await registry.rollback(TENANT)
     (first,) = await snapshots(database, 1)
-    held = await builds.build(database, hold=True)
+    held = await builds.build(database, hold=True, force=True)
 
     with pytest.raises(errors.NoPreviousSnapshot):
         await registry.rollback(TENANT)
@@ -147,8 +147,9 @@ async def test_publishing_a_held_snapshot(database: Database, registry: Registry
 async def test_publishing_what_cannot_be(database: Database, registry: Registry) -> None:
     """Unknown, archived, or built on a snapshot that is no longer active: each has its own error."""
     first, _ = await snapshots(database, 2)
-    stale = await builds.build(database, hold=True)
-    await snapshots(database, 1)
+    stale = await builds.build(database, hold=True, force=True)
+    await append(database.server_dsn, conversation(12, seed=9, start=90_000))
+    await builds.build(database)
 
     with pytest.raises(errors.SnapshotNotFound):
         await registry.publish(TENANT, "snap_nowhere")

@@ -52,6 +52,8 @@ async def queue(dsns: Dsns, *, tenant: str = TENANT, trigger: str = "manual", **
             None,
             None,
         )
+        if flags.get("force"):
+            await connection.execute("UPDATE myria.builds SET is_forced = true WHERE build_id = $1", build_id)
     assert build_id is not None, "another build is unfinished"
     return build_id
 

@@ -47,6 +47,7 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
         *,
         full: Annotated[bool, typer.Option("--full", help="Plan every scope anew, not only what changed.")] = False,
         hold: Annotated[bool, typer.Option("--hold", help="Keep the snapshot back until `myria publish`.")] = False,
+        force: Annotated[bool, typer.Option("--force", help="Make a snapshot even if nothing is new.")] = False,
         wait: Annotated[bool, typer.Option("--wait", help="Return when the build has ended, with its status.")] = False,
         here: Annotated[
             bool, typer.Option("--here", help="Build in this process instead of leaving it to a running `myria up`.")
@@ -55,13 +56,17 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
     ) -> int:
         """Ask for a build. A running `myria up` (or operator) takes it up; where none runs, it is built here and now.
 
-        With --wait, exit 0: published or held; 4: superseded or aborted; 7: failed.
+        Where nothing is new since the active snapshot, the build ends without one (nothing_to_do).
+
+        With --wait, exit 0: published, held or nothing to do; 4: superseded or aborted; 7: failed.
         """
         settings = options.settings()
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(opened(options, settings))
             memory = await stack.enter_async_context(Memory(place.serving, settings))
-            asked = await memory.trigger_build(options.tenant, full=full, hold=hold, reason=reason, actor=actor())
+            asked = await memory.trigger_build(
+                options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
+            )
             here = here or not is_attended(place)
             if not (here or wait):
                 if options.json:
@@ -140,6 +145,12 @@ async def _ended(registry: Registry, options: Options, request_id: str, *, patie
 
 
 def _tell(build: dict[str, Any]) -> None:
+    if build["status"] == Outcome.NOTHING_TO_DO:
+        console.say(
+            f"nothing is new since snapshot {build['parent_snapshot_id']}: it stays the active one "
+            "(--force makes another one all the same)"
+        )
+        return
     console.say(f"build {build['build_id']} {build['status']}: snapshot {build['snapshot_id'] or 'none'}")
     if build["error"] is None:
         counts = build["counts"]

@@ -227,8 +227,8 @@ myria serve --stdio
     ) -> int:
         """Work on one queued or running build until it has ended: the program of the build plane.
 
-        Any number of these may work on one build, and any may be killed. Exit 0: published or held; 4: superseded or
-        aborted; 7: failed.
+        Any number of these may work on one build, and any may be killed. Exit 0: published, held or
+        nothing to do; 4: superseded or aborted; 7: failed.
         """
         if with_parent:
             stop_with_parent()

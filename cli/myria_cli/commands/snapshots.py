@@ -73,7 +73,7 @@ myria rollback snap_0193c1…
         *,
         snapshot: Annotated[
             str | None,
-            typer.Argument(metavar="SNAPSHOT", help="Where to; left out: the active one's parent."),
+            typer.Argument(metavar="SNAPSHOT", help="Where to; left out: the last one that differs."),
         ] = None,
         reason: Reason = None,
     ) -> None:

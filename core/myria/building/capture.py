@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from myria import errors
+from myria.building.finish import end_with_nothing
 from myria.building.model import BuildRow, Outcome, Parent, RunningBuild
 from myria.building.queue import automatic_builds_pause
 from myria.building.versions import planner_number
@@ -122,6 +123,16 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         parent = await connection.fetchrow(sql("snapshots.active"), tenant)
         cutoff = max(mark.cutoff, parent["cutoff"]) if parent is not None else mark.cutoff
         is_full = build.is_full or parent is None or parent["planner_settings"] != fingerprint
+        if (
+            parent is not None
+            and not (is_full or build.is_forced)
+            and not await connection.fetchval(sql("builds.any_new"), tenant, parent["cutoff"], cutoff)
+        ):
+            await connection.execute(
+                sql("builds.capture"), tenant, build.build_id, None, parent["snapshot_id"], cutoff, is_full
+            )
+            await end_with_nothing(connection, tenant, build, "{}", (0, 0))
+            return
         snapshot_id = new_id("snap")
         number = await connection.fetchval(
             sql("snapshots.stage"),
@@ -177,11 +188,11 @@ async def _running(database: Database, tenant: str, build: BuildRow) -> RunningB
         parent_row = None
         if build.parent_snapshot_id is not None:
             parent_row = await connection.fetchrow(sql("snapshots.get"), tenant, build.parent_snapshot_id)
-    if snapshot is None or build.snapshot_id is None or build.cutoff is None:
-        raise errors.InternalError("a running build has no snapshot", build_id=build.build_id)
-    if snapshot["number"] is None:
-        # It ended between the two reads.
-        return (await _build(database, tenant, build.build_id)).outcome or Outcome.FAILED
+    if snapshot is None or snapshot["number"] is None or build.snapshot_id is None or build.cutoff is None:
+        outcome = (await _build(database, tenant, build.build_id)).outcome
+        if outcome is None:
+            raise errors.InternalError("a running build has no snapshot", build_id=build.build_id)
+        return outcome  # it ended between the two reads
     parent = None
     if parent_row is not None:
         parent = Parent(

@@ -162,6 +162,10 @@ async def _move_pointer(
         active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
         if (active["snapshot_id"] if active is not None else None) != parent_id:
             return Outcome.SUPERSEDED
+        if not found.is_forced and await _shows_what_its_parent_shows(connection, build):
+            await connection.execute(sql("snapshots.withdraw"), tenant, build.snapshot_id)
+            await end_with_nothing(connection, tenant, found, counts, tasks)
+            return Outcome.NOTHING_TO_DO
         if found.hold or not settings.auto_publish:
             await connection.fetchval(sql("snapshots.complete"), tenant, build.snapshot_id, "held", counts)
             outcome = Outcome.HELD
@@ -174,6 +178,31 @@ async def _move_pointer(
         await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, None, counts, *tasks)
         await connection.execute(sql("builds.note_success"), tenant)
     return outcome
+
+
+async def _shows_what_its_parent_shows(connection: Connection, build: RunningBuild) -> bool:
+    """Whether a build found every scope as its parent has it, made in the same way."""
+    if build.parent is None or await connection.fetchval(sql("builds.changed_scopes"), build.tenant, build.build_id):
+        return False
+    made = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.snapshot_id)
+    parent = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.parent.snapshot_id)
+    return made is not None and parent is not None and made["planner_settings"] == parent["planner_settings"]
+
+
+async def end_with_nothing(
+    connection: Connection, tenant: str, build: BuildRow, counts: str, tasks: tuple[int, int]
+) -> None:
+    """End a build without a snapshot because nothing is new, inside a transaction that owns the publish lock.
+
+    Like a publish, it ends the waits after failures, and the pause after a rollback if somebody asked for the build:
+    there is nothing that an automatic one could bring back.
+    """
+    await connection.fetchval(sql("builds.finish"), tenant, build.build_id, Outcome.NOTHING_TO_DO, None, counts, *tasks)
+    await connection.execute(sql("builds.forget_snapshot"), tenant, build.build_id)
+    await connection.execute(sql("builds.note_success"), tenant)
+    if build.trigger == "manual":
+        await connection.fetchval(sql("snapshots.resume"), tenant)
+    logger.info("nothing is new", extra={"action": "build_finished", "tenant": tenant, "build_id": build.build_id})
 
 
 async def move_pointer(

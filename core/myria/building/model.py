@@ -16,14 +16,15 @@ class Outcome(StrEnum):
 
     SUCCEEDED = "succeeded"
     HELD = "held"
+    NOTHING_TO_DO = "nothing_to_do"
     SUPERSEDED = "superseded"
     FAILED = "failed"
     ABORTED = "aborted"
 
     @property
     def exit_status(self) -> int:
-        """0 for a build that did what it was asked for; see docs/errors.md for 4 and 7."""
-        return {"succeeded": 0, "held": 0, "superseded": 4, "aborted": 4, "failed": 7}[self.value]
+        """0 for a build that did what it was asked for, or found nothing to do; see docs/errors.md for 4 and 7."""
+        return {"succeeded": 0, "held": 0, "nothing_to_do": 0, "superseded": 4, "aborted": 4, "failed": 7}[self.value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class BuildRow:
     lease_until: datetime | None
     error: dict[str, Any] | None
     counts: dict[str, int]
+    is_forced: bool = False
 
     @property
     def outcome(self) -> Outcome | None:
@@ -60,6 +62,7 @@ class BuildRow:
             status=row["status"],
             trigger=row["trigger"],
             is_full=row["is_full"],
+            is_forced=row["is_forced"],
             hold=row["hold"],
             reason=row["reason"],
             request_id=row["request_id"],

@@ -44,7 +44,12 @@ async def take_up(database: Database, tenant: str, *, only_resources: bool = Fal
         )
         if build_id is not None:
             await connection.execute(
-                sql("builds.take_up"), tenant, build_id, request["request_id"], request["is_full"], request["hold"]
+                sql("builds.take_up"),
+                tenant,
+                build_id,
+                request["request_id"],
+                request["is_full"],
+                request["hold"],
             )
             logger.info(
                 "queued a build: %s",

@@ -256,7 +256,7 @@ class LastBuild(Answer):
 
     build_id: str
     trigger: str
-    status: str
+    status: str = Field(description="nothing_to_do: no event was new, so the active snapshot stayed")
     snapshot_id: str | None
     started_at: str | None
     finished_at: str | None

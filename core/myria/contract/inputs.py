@@ -334,6 +334,7 @@ class TriggerBuildInput(Input):
 
     full: Flag = Field(default=False, description="Plan every scope anew instead of only what changed")
     hold: Flag = Field(default=False, description="Keep the snapshot back until publish_snapshot")
+    force: Flag = Field(default=False, description="Make a snapshot even if nothing is new")
     reason: Reason = Field(default=None, description="Why, for the record")
 
 
@@ -347,7 +348,7 @@ class PublishInput(Input):
 class RollbackInput(Input):
     """Arguments of rollback."""
 
-    to: Target = Field(default=None, description="The snapshot to return to; left out: the parent of the active one")
+    to: Target = Field(default=None, description="The snapshot to return to; left out: the last one that differs")
     reason: Reason = Field(default=None, description="Why, for the record")
 
 

@@ -73,7 +73,9 @@ class MemoryApi(Protocol):
         """Return tail, builds and triggers."""
         ...
 
-    async def trigger_build(self, tenant: str, *, full: bool, hold: bool, reason: str | None) -> dict[str, Any]:
+    async def trigger_build(
+        self, tenant: str, *, full: bool, hold: bool, force: bool, reason: str | None
+    ) -> dict[str, Any]:
         """Ask for a build."""
         ...
 
@@ -84,7 +86,7 @@ class MemoryApi(Protocol):
         ...
 
     async def rollback(self, tenant: str, to: str | None, *, actor: str, reason: str | None) -> dict[str, Any]:
-        """Make an earlier snapshot the active one; without `to`, the active one's parent."""
+        """Make an earlier snapshot the active one; without `to`, the last one that differs."""
         ...
 
     async def resume_builds(self, tenant: str) -> dict[str, Any]:

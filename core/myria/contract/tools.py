@@ -137,7 +137,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="trigger_build",
         title="Start a rebuild",
-        description="Ask for a rebuild of the topic index now.",
+        description="Ask for a rebuild of the topic index now; it ends as nothing_to_do if nothing is new.",
         profile="admin",
         arguments=inputs.TriggerBuildInput,
         answer=answers.BuildRequested,

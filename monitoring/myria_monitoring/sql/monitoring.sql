@@ -20,7 +20,7 @@ SELECT k.tenant_id, clock_timestamp() AS now, coalesce(s.cutoff, 0) AS cutoff,
        extract(epoch FROM clock_timestamp() - coalesce(t.auto_paused_at, h.completed_at))::double precision AS paused_s,
        coalesce(t.consecutive_failures, 0) AS failures,
        (SELECT extract(epoch FROM b.finished_at)::double precision FROM myria.builds b
-        WHERE b.tenant_id = k.tenant_id AND b.status IN ('succeeded', 'held')
+        WHERE b.tenant_id = k.tenant_id AND b.status IN ('succeeded', 'held', 'nothing_to_do')
         ORDER BY b.created_at DESC LIMIT 1) AS succeeded_at
 FROM known k
 LEFT JOIN myria.tenants t ON t.tenant_id = k.tenant_id

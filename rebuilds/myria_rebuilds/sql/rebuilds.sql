@@ -1,6 +1,7 @@
 -- name: facts
 -- A build of one tenant with everything that the status of its resource tells.
-SELECT b.tenant_id, b.build_id, b.status, b.trigger, b.is_full, b.hold, b.reason, b.request_id, b.parent_snapshot_id,
+SELECT b.tenant_id, b.build_id, b.status, b.trigger, b.is_full, b.is_forced, b.hold, b.reason, b.request_id,
+       b.parent_snapshot_id,
        b.snapshot_id, b.cutoff, b.created_at, b.started_at, b.finished_at, b.lease_until, b.error, b.counts, b.job_uid,
        b.suspended, coalesce(b.lease_until > clock_timestamp(), false) AS alive,
        extract(epoch FROM clock_timestamp() - greatest(b.pods_wanted_at, b.lease_until))::double precision AS podless_s,
@@ -39,7 +40,8 @@ SELECT clock_timestamp() AS now, t.tenant_id IS NOT NULL AS tenant_known,
        o.ahead, o.names[1:5] AS ahead_names,
        t.auto_paused_at IS NOT NULL AS paused,
        m.from_snapshot_id AS moved_from, m.to_snapshot_id AS moved_to, m.moved_at,
-       a.snapshot_id AS active_snapshot_id, av.parent_snapshot_id AS active_parent_id
+       a.snapshot_id AS active_snapshot_id,
+       (SELECT p.snapshot_id FROM myria.snapshots_before($1, a.snapshot_id) p WHERE p.differs) AS previous_snapshot_id
 FROM (SELECT) AS one
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN myria.rebuild_requests r ON r.resource_uid = $2
@@ -54,14 +56,13 @@ LEFT JOIN LATERAL (
     SELECT x.from_snapshot_id, x.to_snapshot_id, x.moved_at FROM myria.pointer_moves x
     WHERE x.tenant_id = $1 AND x.resource_uid = $2) m ON true
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
-LEFT JOIN myria.snapshots av ON av.tenant_id = $1 AND av.snapshot_id = a.snapshot_id
 LIMIT 1;
 
 -- name: ask
 -- A resource that a person made asks once.
 INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor,
-                                    resource_name, resource_uid, resource_manager, suspended)
-VALUES ($1, $2, 'resource:' || $9, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                                    resource_name, resource_uid, resource_manager, suspended, is_forced)
+VALUES ($1, $2, 'resource:' || $9, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT DO NOTHING;
 
 -- name: name_resource
@@ -79,7 +80,7 @@ RETURNING request_id;
 
 -- name: next_to_make
 -- The request that becomes a resource next: none while the tenant has a build, or a resource that waits for one.
-SELECT r.request_id, r.cause_key, r.trigger, r.is_full, r.hold, r.reason, r.resource_name
+SELECT r.request_id, r.cause_key, r.trigger, r.is_full, r.is_forced, r.hold, r.reason, r.resource_name
 FROM myria.rebuild_requests r
 WHERE r.tenant_id = $1 AND r.build_id IS NULL AND r.closed_at IS NULL AND r.resource_uid IS NULL
   AND (r.trigger = 'manual' OR NOT $2)

@@ -11,8 +11,8 @@ SELECT pg_advisory_xact_lock($1::bigint);
 
 -- name: request
 -- A cause asks once, however often it is reported.
-INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor, is_forced)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant_id, cause_key) DO NOTHING
 RETURNING request_id, build_id;
 
@@ -32,9 +32,9 @@ FOR UPDATE SKIP LOCKED;
 
 -- name: enqueue
 -- At most one unfinished build per tenant: nothing comes back when there is one. It belongs to its request's resource.
-INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold, reason, request_id,
+INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full, hold, reason, request_id, is_forced,
                           resource_name, resource_uid, resource_manager)
-SELECT $1, $2, $3, $4, $5, $6, $7, r.resource_name, r.resource_uid, r.resource_manager
+SELECT $1, $2, $3, $4, $5, $6, $7, coalesce(r.is_forced, false), r.resource_name, r.resource_uid, r.resource_manager
 FROM (SELECT) one
 LEFT JOIN myria.rebuild_requests r ON r.tenant_id = $1 AND r.request_id = $7
 ON CONFLICT (tenant_id) WHERE finished_at IS NULL DO NOTHING
@@ -46,34 +46,36 @@ RETURNING build_id;
 UPDATE myria.rebuild_requests
 SET build_id = $2
 WHERE tenant_id = $1 AND build_id IS NULL
-  AND (request_id = $3 OR resource_name IS NULL AND closed_at IS NULL AND (NOT is_full OR $4) AND hold = $5);
+  AND (request_id = $3 OR resource_name IS NULL AND closed_at IS NULL AND (NOT is_full OR $4) AND hold = $5
+                            AND (NOT is_forced OR (SELECT b.is_forced FROM myria.builds b
+                                                   WHERE b.tenant_id = $1 AND b.build_id = $2)));
 
 -- name: get
-SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
 FROM myria.builds WHERE tenant_id = $1 AND build_id = $2;
 
 -- name: get_for_update
-SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
 FROM myria.builds WHERE tenant_id = $1 AND build_id = $2
 FOR UPDATE;
 
 -- name: newest
-SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
 FROM myria.builds WHERE tenant_id = $1
 ORDER BY created_at DESC LIMIT 1;
 
 -- name: newest_finished
-SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
 FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NOT NULL
 ORDER BY created_at DESC LIMIT 1;
 
 -- name: page
 -- Builds, newest first; the key of the last row of the page before, or nulls.
-SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts
 FROM myria.builds
 WHERE tenant_id = $1 AND ($2::timestamptz IS NULL OR (created_at, build_id) < ($2, $3))
@@ -81,7 +83,7 @@ ORDER BY created_at DESC, build_id DESC
 LIMIT $4;
 
 -- name: unfinished
-SELECT build_id, status, trigger, is_full, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
+SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
        created_at, started_at, finished_at, lease_until, error, counts,
        coalesce(lease_until > clock_timestamp(), false) AS alive
 FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NULL;
@@ -107,6 +109,19 @@ SELECT (SELECT max(event_seq) FROM myria.events WHERE tenant_id = $1) AS last_ev
 UPDATE myria.builds
 SET snapshot_id = $3, parent_snapshot_id = $4, cutoff = $5, is_full = $6, started_at = clock_timestamp()
 WHERE tenant_id = $1 AND build_id = $2 AND status = 'queued';
+
+-- name: any_new
+-- Whether an event that counts lies in (parent cutoff, cutoff].
+SELECT EXISTS (SELECT FROM myria.events e
+               WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <= $3 AND NOT e.internal);
+
+-- name: changed_scopes
+SELECT coalesce(sum((t.counts->>'scopes_changed')::bigint), 0)::bigint
+FROM myria.build_tasks t WHERE t.tenant_id = $1 AND t.build_id = $2;
+
+-- name: forget_snapshot
+-- A build that ended with nothing to do has no snapshot.
+UPDATE myria.builds SET snapshot_id = NULL WHERE tenant_id = $1 AND build_id = $2;
 
 -- name: note_attempt
 UPDATE myria.tenants SET attempted_cutoff = greatest(attempted_cutoff, $2) WHERE tenant_id = $1;

@@ -27,9 +27,9 @@ FROM (SELECT a.snapshot_id, row_number() OVER (ORDER BY a.archived_at DESC, a.nu
 WHERE s.tenant_id = $1 AND s.snapshot_id = ranked.snapshot_id AND ranked.rank > $2
   AND s.archived_at < clock_timestamp() - make_interval(secs => $3)
   AND s.snapshot_id NOT IN (
-      SELECT p.parent_snapshot_id FROM myria.active_snapshots a
-      JOIN myria.snapshots p ON p.tenant_id = $1 AND p.snapshot_id = a.snapshot_id
-      WHERE a.tenant_id = $1 AND p.parent_snapshot_id IS NOT NULL
+      SELECT p.snapshot_id FROM myria.active_snapshots a
+      CROSS JOIN LATERAL myria.snapshots_before($1, a.snapshot_id) p
+      WHERE a.tenant_id = $1
       UNION ALL
       SELECT b.parent_snapshot_id FROM myria.builds b
       WHERE b.tenant_id = $1 AND b.finished_at IS NULL AND b.parent_snapshot_id IS NOT NULL)

@@ -73,6 +73,14 @@ RETURNING number;
 UPDATE myria.snapshots SET status = $3
 WHERE tenant_id = $1 AND snapshot_id = $2 AND status IN ('staging', 'held');
 
+-- name: withdraw
+-- A staged snapshot that would show what its parent shows: no root was written under its number.
+DELETE FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $2 AND status = 'staging';
+
+-- name: previous
+-- Where a rollback goes that names no snapshot: the last one before that differs.
+SELECT p.snapshot_id FROM myria.snapshots_before($1, $2) p WHERE p.differs;
+
 -- name: unfreed
 -- Snapshots that will never be served and still own a number.
 SELECT snapshot_id, number, build_id FROM myria.snapshots
