@@ -24,8 +24,8 @@ CODE := core server operator builder_job rebuilds monitoring embedded cli migrat
 PYTEST = $(BIN)/python -u -m pytest -v --durations=15 --timeout=900
 # Workers take tests from each other until none is left; a part of the suite runs in one process unless JOBS says more.
 SPREAD = -n $(or $(JOBS),$(if $(ARGS),0,auto)) --dist worksteal
-# What `make check` leaves out: it needs a control plane, Prometheus, pods or minutes.
-HEAVY := kubernetes install image monitoring drills
+# What `make check` leaves out: it needs a control plane, Prometheus or pods, or drills whole installations.
+HEAVY := kubernetes install image monitoring drills benchmarks/test_parts.py
 # Where one cannot be had, the tests that need it say so and are skipped; CI does not let that pass.
 CONTROL_PLANE = $(BIN)/python scripts/build_control_plane.py >/dev/null || [ -z "$$CI" ]
 PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]

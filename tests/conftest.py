@@ -23,6 +23,7 @@ settings.register_profile("myria", parent=settings(), deadline=None, suppress_he
 settings.load_profile("myria")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Run three processes on two cores: many tests wait for servers, controllers and time-outs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2

@@ -185,13 +185,19 @@ def description(tool: Tool, limits: Limits) -> str:
 
 def input_schema(tool: Tool, limits: Limits) -> Json:
     """Return the JSON Schema of a tool's arguments: closed, without references, null left out, with the limits set."""
-    schema: Json = _tidy(_inline(tool.arguments.model_json_schema()))
+    schema = copy.deepcopy(_arguments_schema(tool.arguments))
     if tool.arguments is inputs.EventInput:
         _limit_event(schema["properties"], limits)
     if tool.arguments is inputs.EventsInput:
         events = schema["properties"]["events"]
         events["maxItems"] = limits.batch_events
         _limit_event(events["items"]["properties"], limits)
+    return schema
+
+
+@lru_cache
+def _arguments_schema(model: type[BaseModel]) -> Json:
+    schema: Json = _tidy(_inline(model.model_json_schema()))
     return schema
 
 
