@@ -337,6 +337,9 @@ class OperatorSettings(Section):
     namespace: str = ""
     """The installation's namespace, the only one in which anything is watched or made. Empty: that of the pod, or of
     the kubeconfig's context."""
+    deployment: str = ""
+    """Name of the operator's own Deployment. Where it was deleted by the time that the operator is told to end, it was
+    uninstalled, and ends the builds that run, so that none publishes afterwards. Empty: they go on."""
     pod_template: str = "/etc/myria/pod-template.yaml"
     """File with the PodTemplate from which every build's pod is made; examples/kubernetes has one."""
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 4

@@ -79,6 +79,10 @@ class Api(Connection):
         async with write("delete_job"):
             await self._delete("jobs", f"{self._jobs}/{name}", uid)
 
+    async def deployment(self, name: str) -> Json | None:
+        """Return a Deployment, None when there is none."""
+        return await self._found("get", "deployments", f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}")
+
     async def pods(self, job: str) -> list[Json]:
         """Return the pods of a Job."""
         return await self._all("pods", f"{self._core}/pods", {"labelSelector": f"job-name={job}"})

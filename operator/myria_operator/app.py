@@ -34,6 +34,7 @@ from myria_operator.queue import Queue
 from myria_operator.reconcile import Reconciler
 from myria_operator.requests import ClusterLoop
 from myria_operator.sweep import sweep
+from myria_operator.uninstalling import OwnDeployment, end_builds
 from myria_operator.watches import Watches
 from myria_rebuilds.connection import configuration
 
@@ -122,6 +123,8 @@ async def operate(settings: Settings, dsn: str) -> None:
         await _schema(database, settings)
         operator = Operator(api, database, settings)
         stack.push_async_callback(operator.metrics.close)
+        deployment = OwnDeployment(api, settings.operator.deployment)
+        stack.push_async_callback(_leave, operator, deployment)
         await stack.enter_async_context(
             liveness(settings.operator.probe_port, operator.idle_s, lambda: {"keys": len(operator.queue)})
         )
@@ -133,6 +136,16 @@ async def operate(settings: Settings, dsn: str) -> None:
             group.create_task(operator.run(), name="work")
             group.create_task(watches.run(), name="watches")
             group.create_task(review(api), name="review")
+            group.create_task(deployment.find(), name="deployment")
+
+
+async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
+    """End what runs when the operator will not come back; a database that is gone too has nothing to end."""
+    if await deployment.is_gone():
+        try:
+            await end_builds(operator.api, operator.ledger, operator.reconciler)
+        except errors.UnavailableError as error:
+            logger.warning("builds were not ended: %s", error.message, extra={"action": "builds_not_ended"})
 
 
 async def _schema(database: Database, settings: Settings) -> None:

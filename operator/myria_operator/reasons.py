@@ -83,12 +83,14 @@ BAD_INPUT: Final = "BadInput"
 """A pod said that no retry can help (podFailurePolicy): its configuration or arguments are wrong."""
 WORKER_LOST: Final = "WorkerLost"
 """The Job ended or went away, and no terminal build says how; what it had done is not published."""
+UNINSTALLED: Final = "Uninstalled"
+"""The operator's Deployment was deleted while the build ran; nothing of it was published."""
 JOB_CONFLICT: Final = "JobConflict"
 """Another object owns a Job of the name that this resource needs."""
 JOB_REFUSED: Final = "JobRefused"
 """The API server refused the Job (quota, admission, an invalid pod template); the message has its answer."""
 
-TRANSIENT: Final = frozenset({WORKER_LOST, JOB_CONFLICT, JOB_REFUSED, PODS_REFUSED, POD_NOT_STARTING})
+TRANSIENT: Final = frozenset({WORKER_LOST, UNINSTALLED, JOB_CONFLICT, JOB_REFUSED, PODS_REFUSED, POD_NOT_STARTING})
 """Ends of a build that say nothing about its events: an automatic build tries the same events again, later each time.
 
 Pods that fail again and again, or never end, may be killed by what they compile; then it takes new events."""

@@ -27,6 +27,7 @@ _MESSAGE: Final = 1024
 INTERRUPTIONS: Final = frozenset(
     {
         reasons.WORKER_LOST,
+        reasons.UNINSTALLED,
         reasons.DEADLINE_EXCEEDED,
         reasons.BACKOFF_LIMIT_EXCEEDED,
         reasons.BAD_INPUT,
@@ -46,6 +47,7 @@ _JOB_FAILURES: Final = {
 
 _ADVICE: Final = {
     reasons.WORKER_LOST: "create another MyriaRebuild to build again",
+    reasons.UNINSTALLED: "create another MyriaRebuild to build again",
     reasons.DEADLINE_EXCEEDED: "give the next one more deadlineSeconds or more parallelism",
     reasons.BACKOFF_LIMIT_EXCEEDED: "the logs of the Job's pods say why they failed",
     reasons.BAD_INPUT: "the logs of the Job's pods say what is wrong with their configuration",

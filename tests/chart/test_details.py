@@ -49,7 +49,6 @@ def test_each_plane_reads_its_own_connection_string_and_no_other() -> None:
         "server": {(secret, "app")},
         "operator": {(secret, "owner"), (secret, "control")},
         "builder": {(secret, "build")},
-        "stop-builds": set(),
         "test": set(),
     }
     operator = rendered("four-dsns").pod("operator")
@@ -116,7 +115,7 @@ def test_migrations_run_before_the_operator_and_grant_where_there_are_roles() ->
     (operator,) = [one for one in rendered("default").of("Deployment") if "operator" in one["metadata"]["name"]]
     assert operator["spec"]["replicas"] == 1
     assert operator["spec"]["strategy"] == {"type": "Recreate"}
-    assert rendered("default").of("Job")[0]["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    assert rendered("default").of("Job") == []
     assert "--grant" in rendered("default").pod("operator").container("migrate")["command"]
     for name in ("minimal", "one-key"):
         assert "--grant" not in rendered(name).pod("operator").container("migrate")["command"]
@@ -185,7 +184,7 @@ def test_as_a_subchart_it_obeys_global_and_its_parents_condition() -> None:
 def test_only_the_control_plane_has_tokens(name: str) -> None:
     """Serving pods, PostgreSQL and `helm test` have none; Services put no variables into any pod."""
     with_token = {pod.component for pod in rendered(name).pods() if pod.spec["automountServiceAccountToken"]}
-    assert with_token <= {"operator", "builder", "logins", "stop-builds"}
+    assert with_token <= {"operator", "builder", "logins"}
     assert all(pod.spec["enableServiceLinks"] is False for pod in rendered(name).pods())
     assert all(one["automountServiceAccountToken"] is False for one in rendered(name).of("ServiceAccount"))
 
@@ -354,7 +353,7 @@ def test_network_policies_cover_every_pod() -> None:
             may_enter = {"server", "trial-db"} | ({"operator"} if name == "everything" else set())
             assert bool(spec["ingress"]) == (component in may_enter)
             ports = {port["port"] for rule in spec["egress"] for port in rule.get("ports", ())}
-            to_api = component in {"operator", "builder", "logins", "stop-builds"}
+            to_api = component in {"operator", "builder", "logins"}
             assert bool(ports & {6443}) == to_api
             assert (443 in ports) == (
                 (to_api and name != "network-policy") or (component == "server" and name == "everything")
@@ -497,19 +496,29 @@ def test_the_policy_is_bound_to_the_namespace_alone() -> None:
     assert NAMESPACE in policy["metadata"]["name"]
 
 
-def test_uninstalling_stops_builds_first() -> None:
-    """A pre-delete hook stops the operator and the builds' Jobs, with rights on nothing else."""
+@pytest.mark.parametrize("name", SETS)
+def test_uninstalling_needs_no_pod(name: str) -> None:
+    """No hook runs before or after an uninstall: one whose image cannot be pulled would keep the release for ever."""
+    hooks = [one["metadata"].get("annotations", {}).get("helm.sh/hook", "") for one in rendered(name).objects]
+    assert {hook for hook in hooks if hook} <= {"test"}
+
+
+def test_the_operator_knows_its_own_deployment() -> None:
+    """It may look for its Deployment alone, so that it can tell an uninstall from a restart."""
     default = rendered("default")
-    (job,) = default.of("Job")
-    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
-    (deployment,) = [one for one in default.of("Deployment") if one["metadata"]["name"].endswith("-operator")]
-    command = default.pod("stop-builds").containers[0]["command"]
-    assert deployment["metadata"]["name"] in command
-    role = default.one("Role", "memory-myria-stop-builds")
-    (deployments,) = [rule for rule in role["rules"] if rule["resources"] == ["deployments"]]
-    assert deployments["resourceNames"] == [deployment["metadata"]["name"]]
-    assert deployments["verbs"] == ["patch"]
-    assert job["spec"]["activeDeadlineSeconds"] > int(command[command.index("--wait") + 1])
+    name = "memory-myria-operator"
+    assert environment_of(default.pod("operator").container("operator"))["MYRIA_OPERATOR_DEPLOYMENT"] == name
+    role = default.one("Role", name)
+    own = {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": [name], "verbs": ["get"]}
+    assert own in role["rules"]
+    off = render({"operator": {"stopBuildsOnUninstall": False}})
+    assert "MYRIA_OPERATOR_DEPLOYMENT" not in environment_of(off.pod("operator").container("operator"))
+    assert "deployments" not in str(off.one("Role", name)["rules"])
+
+
+def test_a_broken_trial_database_can_be_mended() -> None:
+    """Its pod is replaced by an upgrade though it never was ready."""
+    assert rendered("trial").one("StatefulSet", "memory-myria-trial-db")["spec"]["podManagementPolicy"] == "Parallel"
 
 
 def test_the_notes_give_commands_and_warnings_that_fit() -> None:

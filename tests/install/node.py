@@ -15,6 +15,8 @@ says otherwise, no capabilities, no way to gain any, a read-only root, fsGroup.
 What stands in for the image is this Python environment and the project, read-only, with the image's variables; the
 name of the image does not matter, except that `images` may lay further folders over it, for "another version".
 
+An image whose name begins with `missing/` cannot be pulled.
+
 What it does not play: resources, seccomp, lifecycle hooks, sidecars, volumes of other kinds, exec probes; a pod that
 asks for one of the last four does not start, and says why. The back-off between restarts begins at half a second.
 """
@@ -43,6 +45,7 @@ from tests.kubernetes.api import Api, ApiError, Json, insist, path
 from tests.kubernetes.certificates import IN_CLUSTER
 from tests.kubernetes.container_env import NODE, CannotStart, Sources, expand
 from tests.kubernetes.control_plane import ROOT, ControlPlane
+from tests.kubernetes.kubelet import BAD_IMAGE
 from tests.support.guardian import started
 from tests.support.processes import Guardian
 
@@ -292,6 +295,11 @@ class Pod:
             if self._over():
                 return
             self._pause()
+        image = one.spec["image"]
+        if image.startswith(BAD_IMAGE):
+            one.waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
+            one.not_before = time.monotonic() + 1.0
+            return
         try:
             one.start()
         except (CannotStart, ApiError, httpx.TransportError) as error:

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -208,7 +207,7 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
 ) -> None:
     """The second needs crds.enabled=false, and is told so; it goes, in the middle of a build, and the first stays.
 
-    The build that was running leaves no Job and no pod that could still publish.
+    The build that was running is ended by the operator that goes: its pod, frozen until then, publishes nothing.
     """
     connect(node, empty())
     release.install(ONE_SERVER)
@@ -232,10 +231,11 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
         freeze(builder)
         wait_until(lambda: second.place.get("frozen")["status"].get("jobName"), 10, "the Job's name")
 
-        second.uninstall(timeout_s=120)
-        assert second.place.admin.objects("Job", second.place.name) == []
-        assert [log.split("-")[0] for name, log in there.logs() if "stop-builds" in name] == ["deleted frozen"]
-        wait_until(lambda: not there.living(), 30, "the end of all pods")
+        second.uninstall()
+        ended = "SELECT status FROM myria.builds WHERE finished_at IS NOT NULL"
+        wait_until(lambda: [row["status"] for row in rows(database, ended)] == ["failed"], 60, "the end of the build")
+        thaw(builder)
+        wait_until(lambda: not there.living(), 60, "the end of all pods")
         assert rows(database, "SELECT count(*) FROM myria.active_snapshots")[0][0] == 0
         assert second.place.get("frozen")["spec"]["tenant"] == "default"
 
@@ -249,10 +249,70 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
 
 def freeze(pod: Pod) -> None:
     """Stop the process of a pod in the middle of its work: it hears SIGTERM no more, only SIGKILL."""
+    for child in children(pod):
+        os.kill(child, signal.SIGSTOP)
+
+
+def thaw(pod: Pod) -> None:
+    """Let a frozen process go on."""
+    for child in children(pod):
+        os.kill(child, signal.SIGCONT)
+
+
+def children(pod: Pod) -> list[int]:
+    """Return the ids of what runs in a pod."""
     (container,) = pod.main
     assert container.process is not None
-    deadline = time.monotonic() + 10
-    while not (children := Path(f"/proc/{container.process.pid}/task/{container.process.pid}/children").read_text()):
-        assert time.monotonic() < deadline
-    for child in map(int, children.split()):
-        os.kill(child, signal.SIGSTOP)
+    there = Path(f"/proc/{container.process.pid}/task/{container.process.pid}/children")
+    wait_until(there.read_text, 10, "the pod's process")
+    return [int(child) for child in there.read_text().split()]
+
+
+def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: Release, node: Node) -> None:
+    """An upgrade with the right image brings everything up, and an uninstall asks no pod for anything."""
+    trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, **ONE_SERVER}
+    wrong = {"image": {"repository": "missing/myria"}}
+    name = f"{release.fullname}-trial-db"
+    release.install(trial, wrong)
+
+    def pulls() -> bool:
+        found = release.place.admin.objects("Pod", release.place.name, labels="app.kubernetes.io/component=trial-db")
+        statuses = [one for pod in found for one in pod["status"].get("containerStatuses") or []]
+        return any(one["state"].get("waiting", {}).get("reason") == "ImagePullBackOff" for one in statuses)
+
+    wait_until(pulls, 60, "the pod whose image is missing")
+    release.upgrade(trial, wait_s=240)
+    assert release.place.admin.get("StatefulSet", name, release.place.name)["spec"]["podManagementPolicy"] == "Parallel"
+    release.uninstall()
+    wait_until(lambda: not node.living(), 60, "the end of all pods")
+
+    release.install(trial, wrong)
+    release.uninstall()
+    there = release.place.admin.objects("Deployment", release.place.name)
+    assert there == []
+
+
+def test_a_stateful_set_of_an_older_chart_is_kept_and_can_be_replaced(
+    release: Release, node: Node, tmp_path: Path
+) -> None:
+    """Its policy cannot be changed, so an upgrade keeps it; deleted without its pod, as documented, it is made anew."""
+    trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, **ONE_SERVER}
+    place, name = release.place, f"{release.fullname}-trial-db"
+    older = chart_at(tmp_path / "older")
+    template = older / "templates/postgres/trial.yaml"
+    text = template.read_text(encoding="utf-8")
+    template.write_text(text.replace("Parallel{{ end }}", "OrderedReady{{ end }}"), encoding="utf-8")
+    newer, release.chart = release.chart, older
+    release.install(trial, {"image": {"repository": "missing/myria"}})
+
+    def policy() -> str:
+        found: str = place.admin.get("StatefulSet", name, place.name)["spec"]["podManagementPolicy"]
+        return found
+
+    assert policy() == "OrderedReady"
+    wait_until(lambda: place.admin.find("Pod", f"{name}-0", place.name), 60, "the pod")
+    release.upgrade(trial, chart=newer)
+    assert policy() == "OrderedReady"
+    place.kubectl("delete", "statefulset", name, "--cascade=orphan")
+    release.upgrade(trial, chart=newer, wait_s=240)
+    assert policy() == "Parallel"

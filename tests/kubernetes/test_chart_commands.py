@@ -6,19 +6,14 @@ import base64
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import helm_python as helm
 import pytest
 
-from myria_operator.jobs import COMPONENT_LABELS
 from tests.chart.rendering import Json, chart, render
 from tests.kubernetes.api import ApiError
-from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.place import Place
-from tests.kubernetes.proxy import Proxy, Storm
-from tests.support.processes import wait_until
 
 TRIAL = {"postgres": {"mode": "trial"}}
 
@@ -86,59 +81,6 @@ def test_making_logins_cannot_read_secrets(place: Place) -> None:
     assert "create secrets" in refused.stderr
 
 
-def test_stopping_builds_leaves_no_pod_that_could_publish(place: Place, start_kubelet: Callable[..., Kubelet]) -> None:
-    """The operator is scaled to nothing, Jobs of builds and their pods are gone, other Jobs go on."""
-    kubelet = start_kubelet()
-    grant(place, "myria-stop-builds")
-    deployment = next(
-        one
-        for one in render(TRIAL, name="myria", namespace=place.name).of("Deployment")
-        if one["metadata"]["name"] == "myria-operator"
-    )
-    place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(deployment))
-    for name, labels in (("build-1", COMPONENT_LABELS), ("build-2", COMPONENT_LABELS), ("other", {"a": "b"})):
-        place.admin.create(job(name, dict(labels)), place.name)
-    wait_until(lambda: len(kubelet.running()) == 3, 60, "three pods at work")
-    done = myria(place, "myria-stop-builds", "stop-builds", "--deployment", "myria-operator", "--wait", "60")
-    assert done.returncode == 0, done.stderr
-    assert "deleted build-1, build-2" in done.stderr
-    assert [one["metadata"]["name"] for one in place.admin.objects("Job", place.name)] == ["other"]
-
-    def there() -> list[str]:
-        return [one["metadata"]["labels"]["job-name"] for one in place.admin.objects("Pod", place.name)]
-
-    # A pod that has failed cannot publish; it goes a moment later.
-    wait_until(lambda: there() == ["other"], 60, "the end of the pods")
-    replicas = place.kubectl("get", "deployment", "myria-operator", "-o", "jsonpath={.spec.replicas}").stdout
-    assert replicas == "0"
-    again = myria(place, "myria-stop-builds", "stop-builds", "--deployment", "gone", "--wait", "10")
-    assert again.returncode == 6  # its Role names the one Deployment, so it may not ask for another
-
-
-def test_stopping_builds_goes_on_while_the_api_server_stumbles(
-    place: Place, start_kubelet: Callable[..., Kubelet]
-) -> None:
-    """Requests that fail meanwhile are made again within the time given: `helm uninstall` runs this once."""
-    kubelet = start_kubelet()
-    grant(place, "myria-stop-builds")
-    place.admin.create(job("build-1", dict(COMPONENT_LABELS)), place.name)
-    wait_until(kubelet.running, 60, "the pod at work")
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "myria-operator"}}
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "operator", "image": "myria"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
-    place.admin.create({**deployment, "spec": spec}, place.name)
-    proxy = Proxy(place.control_plane)
-    try:
-        proxy.bring(Storm(shares={"503": 0.3, "drop": 0.2}))
-        command = ("stop-builds", "--deployment", "myria-operator", "--wait", "60")
-        done = myria(place, "myria-stop-builds", *command, url=proxy.url)
-    finally:
-        proxy.close()
-    assert done.returncode == 0, done.stderr
-    assert "deleted build-1" in done.stderr
-    assert proxy.done["503"] + proxy.done["drop"] > 0
-
-
 def test_a_second_installation_is_told_about_the_definition(place: Place) -> None:
     """Where the definition is not this release's, installing fails with the value to set, and works with it."""
     with helm.Config(kubeconfig_path=place.kubeconfig(), namespace=place.name) as config:
@@ -171,15 +113,3 @@ def test_the_notes_ask_for_a_secret_only_while_it_is_missing(place: Place) -> No
         after = config.render(chart(), values, name="myria", namespace=place.name)["myria/templates/NOTES.txt"]
     assert "create secret generic myria-postgres" in before
     assert "create secret generic" not in after
-
-
-def job(name: str, labels: dict[str, str]) -> Json:
-    """Return a Job whose pod sleeps."""
-    container = {"name": "builder", "image": "myria", "command": ["sleep", "600"]}
-    pod = {"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [container]}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"template": pod},
-    }

@@ -50,7 +50,7 @@
 {{- if and $v.operator.enabled (eq (int $v.operator.probePort) (int $v.operator.metricsPort)) -}}
 {{- $said = append $said (printf "operator.probePort and operator.metricsPort are both %d: choose two ports" (int $v.operator.probePort)) -}}
 {{- end -}}
-{{- $owned := dict "mcp.host" "server.host" "mcp.port" "server.containerPort" "mcp.allowed_hosts" "server.allowedHosts" "postgres.dsn" "postgres.secret or postgres.dsn" "operator.namespace" "the release's namespace" "operator.pod_template" "builder" "operator.probe_port" "operator.probePort" "operator.metrics_port" "operator.metricsPort" "migrate.wait_s" "migrations.waitSeconds" -}}
+{{- $owned := dict "mcp.host" "server.host" "mcp.port" "server.containerPort" "mcp.allowed_hosts" "server.allowedHosts" "postgres.dsn" "postgres.secret or postgres.dsn" "operator.namespace" "the release's namespace" "operator.pod_template" "builder" "operator.deployment" "operator.stopBuildsOnUninstall" "operator.probe_port" "operator.probePort" "operator.metrics_port" "operator.metricsPort" "migrate.wait_s" "migrations.waitSeconds" -}}
 {{- range $key, $instead := $owned -}}
 {{- $parts := splitList "." $key -}}
 {{- $section := index $v.settings (first $parts) -}}

@@ -1,4 +1,4 @@
-"""`myria smoke`, `make-logins`, `stop-builds` and `trial-postgres`: what the chart's own pods run."""
+"""`myria smoke`, `make-logins` and `trial-postgres`: what the chart's own pods run."""
 
 from __future__ import annotations
 
@@ -94,24 +94,6 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
         else:
             kept = len(wanted) - len(made)
             console.say(f"made {', '.join(made) or 'none'}" + (f"; {kept} were there already" if kept else ""))
-
-    @command(app, "stop-builds", panel=PANEL, examples="myria stop-builds --deployment myria-operator --wait 120")
-    async def stop_builds(
-        options: Options,
-        *,
-        deployment: Annotated[str, typer.Option(metavar="NAME", help="The operator's Deployment.")],
-        wait: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for all pods to end.")] = 120.0,
-        namespace: Namespace = None,
-    ) -> None:
-        """Stop the operator and delete the Jobs of all builds: what `helm uninstall` runs first."""
-        from myria_operator.stopping import stop_builds  # noqa: PLC0415 - needs Kubernetes' client
-
-        settings = options.settings(operator__namespace=namespace)
-        stopped = await stop_builds(deployment, patience_s=wait, namespace=settings.operator.namespace)
-        if options.json:
-            console.write_json({"deleted": stopped})
-        else:
-            console.say(f"deleted {', '.join(stopped)}" if stopped else "no build was running")
 
     @command(
         app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432"

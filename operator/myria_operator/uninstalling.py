@@ -1,0 +1,86 @@
+"""Ending all builds when the operator was uninstalled, so that none publishes afterwards.
+
+An operator that is told to end looks for its own Deployment. Where it is there, this is a restart or an upgrade, and
+builds go on without an operator. Where it is gone, or the operator's rights are, nobody comes back: unfinished builds
+end in the database, which fences their pods off, and these end by themselves. So uninstalling needs no pod of its own,
+and no image that can be pulled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from myria.errors import ClusterRefused, ClusterUnavailable, MyriaError
+from myria_operator import reasons
+from myria_operator.api import Api
+from myria_operator.jobs import SELECTOR
+from myria_operator.ledger import Ledger
+from myria_operator.reconcile import Reconciler
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 10.0
+"""Seconds between two looks for the Deployment until it was seen once."""
+_ATTEMPTS: Final = 5
+"""Looks for the Deployment at the end, one a second, while the API server does not answer."""
+
+
+class OwnDeployment:
+    """The Deployment that the operator's pod belongs to; without a name nothing is ever asked."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api = api
+        self._name = name
+        self._was_seen = False
+
+    async def find(self) -> None:
+        """Return once it was seen: only then its absence means something."""
+        is_told = False
+        while self._name and not self._was_seen:
+            try:
+                self._was_seen = await self._api.deployment(self._name) is not None
+            except (ClusterRefused, ClusterUnavailable) as error:
+                if isinstance(error, ClusterRefused) and not is_told:
+                    logger.warning("builds will not end with me: %s", error.message, extra={"action": "not_its_own"})
+                    is_told = True
+            if self._was_seen:
+                logger.info("belongs to the Deployment %s", self._name, extra={"action": "deployment_seen"})
+            else:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def is_gone(self) -> bool:
+        """Tell whether it was deleted. `helm uninstall` takes the operator's rights away in the same moment."""
+        for _ in range(_ATTEMPTS if self._was_seen else 0):
+            try:
+                found = await self._api.deployment(self._name)
+            except ClusterRefused:
+                return True
+            except ClusterUnavailable:
+                await asyncio.sleep(1.0)
+                continue
+            return found is None or "deletionTimestamp" in found["metadata"]
+        return False
+
+
+async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
+    """End every unfinished build of a resource, delete their Jobs where that is still allowed, return how many.
+
+    Raises:
+        UnavailableError: the database is away; it may have been uninstalled as well.
+    """
+    message = "the installation was removed while it was built"
+    unfinished = [build for build in await ledger.unfinished() if build.uid is not None]
+    for build in unfinished:
+        await ledger.end_build(build.tenant, build.build_id, reasons.UNINSTALLED, message)
+    logger.warning("uninstalled", extra={"action": "uninstalled", "ended": len(unfinished)})
+    # With the rights that are left, if any: pods notice by themselves that their build has ended.
+    with contextlib.suppress(MyriaError):
+        for build in unfinished:
+            if build.name is not None:
+                await reconciler.reconcile(build.name)
+        for job in await api.jobs(SELECTOR):
+            await api.delete_job(job["metadata"]["name"], job["metadata"]["uid"])
+    return len(unfinished)

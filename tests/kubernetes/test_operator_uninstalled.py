@@ -1,0 +1,78 @@
+"""An operator that is told to end: after an uninstall it ends the builds, before an upgrade it leaves them alone."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.api import condition
+from tests.kubernetes.operating import Installation, reason
+from tests.kubernetes.place import OPERATOR
+from tests.support.processes import Spawned, wait_until
+
+
+def start(installation: Installation) -> Spawned:
+    """Start an operator that belongs to a Deployment, and wait until it has seen that."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "operator", "image": "myria"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": OPERATOR}, "spec": spec}
+    installation.place.admin.create(deployment, installation.place.name)
+    operator = installation.start(operator_deployment=OPERATOR)
+    operator.wait_for('"action": "deployment_seen"')
+    return operator
+
+
+def until_let(installation: Installation, folder: Path) -> Path:
+    """Make pods wait for a file before they build; return its path."""
+    gate = folder / "go"
+    waiting = f'until [ -e {gate} ]; do sleep 0.05; done; exec "$@"'
+    installation.kubelet.rewrites = lambda _pod, command: ["/bin/sh", "-c", waiting, "sh", *command]
+    return gate
+
+
+@pytest.mark.parametrize("rights", ["gone", "left"])
+def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp_path: Path, rights: str) -> None:
+    """Its Deployment is gone, and its rights with it: the build ends at once, and its pod publishes nothing."""
+    place = installation.place
+    installation.append(12)
+    gate = until_let(installation, tmp_path)
+    operator = start(installation)
+    place.rebuild("cut-off")
+    wait_until(installation.kubelet.running, 60, "the pod")
+    place.admin.delete("Deployment", OPERATOR, place.name)
+    if rights == "gone":
+        place.admin.delete("RoleBinding", OPERATOR, place.name)
+        wait_until(lambda: not place._may(place.operator, "get", "apps", "deployments"), 60, "the end of its rights")
+    operator.signal(signal.SIGTERM)
+    operator.wait()
+    (build,) = installation.builds()
+    assert build["status"] == "failed"
+    assert '"Uninstalled"' in build["error"]
+    if rights == "left":
+        ended = place.get("cut-off")
+        assert reason(ended) == ("False", "Uninstalled")
+        assert "create another MyriaRebuild" in condition(ended, "Succeeded")["message"]
+        wait_until(lambda: place.jobs_of(ended) == [], 60, "the end of the Job")
+    gate.touch()
+    wait_until(lambda: not installation.kubelet.running(), 120, "the end of the pod")
+    assert installation.active() is None
+    assert [one["status"] for one in installation.builds()] == ["failed"]
+
+
+def test_an_operator_that_is_replaced_leaves_builds_alone(installation: Installation, tmp_path: Path) -> None:
+    """Its Deployment is still there: the build goes on without it, and the next operator writes its end."""
+    place = installation.place
+    installation.append(12)
+    gate = until_let(installation, tmp_path)
+    operator = start(installation)
+    place.rebuild("goes-on")
+    wait_until(installation.kubelet.running, 60, "the pod")
+    operator.signal(signal.SIGTERM)
+    operator.wait()
+    (build,) = installation.builds()
+    assert build["finished_at"] is None
+    gate.touch()
+    installation.start(operator_deployment=OPERATOR)
+    assert reason(place.wait_terminal("goes-on", 120)) == ("True", "BuildPublished")
