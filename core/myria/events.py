@@ -1,10 +1,10 @@
-"""Stored events and what the other layers read out of their opaque payloads (§5)."""
+"""What identifies an event, and what the other layers read out of its opaque payload (§5)."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from myria.canonical import canonical_json, digest
@@ -22,29 +22,6 @@ class TopicHint:
 
     hint: str
     confidence: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One stored event.
-
-    `timestamp` and `ingested_at` are microseconds since 1970-01-01 UTC (negative before it); `participants` are
-    canonical (see `myria.scopes`); `internal` is the effective flag after ingest policy.
-    """
-
-    event_seq: int
-    event_id: str
-    timestamp: int
-    channel: str
-    participants: tuple[str, ...]
-    payload: dict[str, Any]
-    type: str | None = None
-    context_id: str | None = None
-    source_event_key: str | None = None
-    topic_hints: tuple[TopicHint, ...] = ()
-    internal: bool = False
-    ingested_at: int = 0
-    text: str = field(default="", compare=False)
 
 
 def dedupe_key(channel: str, source_event_key: str) -> bytes:

@@ -22,8 +22,8 @@ import asyncpg
 import orjson
 
 from myria import errors
+from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
-from myria.contract.memory import AppendResult
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
 from myria.scopes import scope_key
@@ -58,7 +58,6 @@ class _Row:
     scope_id: int
     dedupe_key: bytes | None
     occurred_at: datetime
-    payload: str
     topic_hints: str
 
 
@@ -180,7 +179,6 @@ class Ingest:
                     scope_id=scope_id,
                     dedupe_key=_dedupe_key(event),
                     occurred_at=to_datetime(event.timestamp),
-                    payload=event.payload_json.decode(),
                     topic_hints=_hints_json(event.topic_hints),
                 )
             )
@@ -314,7 +312,7 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict
                 event.source_event_key,
                 row.dedupe_key,
                 event.internal,
-                row.payload,
+                event.payload_json.decode(),
                 row.topic_hints,
             ),
             strict=True,
@@ -336,7 +334,7 @@ async def _find_duplicates(
         [row.dedupe_key for row in chosen],
         [row.scope_id for row in chosen],
         [row.occurred_at for row in chosen],
-        [row.payload for row in chosen],
+        [row.event.payload_json.decode() for row in chosen],
         [row.event.channel for row in chosen],
         [row.event.type for row in chosen],
         [row.event.context_id for row in chosen],

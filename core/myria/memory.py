@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from myria import errors
+from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
-from myria.contract.memory import AppendResult
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.ingest import Ingest
 from myria.registry import Registry
@@ -19,7 +19,7 @@ from myria.store.options import pool_options
 
 
 class Memory:
-    """The memory of every tenant of one database; implements `myria.contract.memory.MemoryApi`.
+    """The memory of every tenant of one database.
 
     Use as an async context manager. Opening never waits for the database: what cannot be reached yet answers
     `database_unavailable` until it can.

@@ -20,9 +20,9 @@ import orjson
 from myria import errors
 from myria.building.capture import high_water_mark
 from myria.canonical import digest
+from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
-from myria.contract.memory import AppendResult
 from myria.ingest import Ingest
 from myria.jsontext import decode
 from myria.store.clock import to_microseconds, to_rfc3339

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from myria.contract.memory import MemoryApi
+from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import Bodies
 from myria_server.fastpath import FastPath
@@ -54,7 +54,7 @@ class ServerApp:
 
 
 def build_app(
-    memory: MemoryApi,
+    memory: Memory,
     settings: Settings | None = None,
     *,
     tenant: str = "default",

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Generator
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from myria.contract.memory import MemoryApi
 from myria.errors import ConfigurationError, PortInUse
+from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.metrics import ServerMetrics
@@ -151,7 +151,7 @@ class HttpServer:
 
 
 async def serve_http(
-    memory: MemoryApi,
+    memory: Memory,
     settings: Settings | None = None,
     *,
     sock: socket.socket | None = None,

@@ -22,9 +22,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from myria.contract.memory import MemoryApi
 from myria.errors import BodyTooLarge, MyriaError
 from myria.jsonslices import Refused
+from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import Bodies
 from myria_server.envelope import fault
@@ -36,7 +36,7 @@ from myria_server.toolbox import Caller, Toolbox, refusal
 
 
 async def serve_stdio(
-    memory: MemoryApi,
+    memory: Memory,
     settings: Settings | None = None,
     *,
     tenant: str = "default",

@@ -18,7 +18,6 @@ import orjson
 from myria.contract import inputs
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
-from myria.contract.memory import MemoryApi
 from myria.contract.tools import TOOLS, Tool
 from myria.errors import (
     DeadlineExceeded,
@@ -28,6 +27,7 @@ from myria.errors import (
     SourceEventKeyTaken,
     ToolNotEnabled,
 )
+from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import in_steps
 from myria_server.metrics import ServerMetrics
@@ -62,7 +62,7 @@ def refusal(error: MyriaError) -> Outcome:
 class Toolbox:
     """The tools of one server, over one memory."""
 
-    def __init__(self, memory: MemoryApi, settings: Settings, metrics: ServerMetrics) -> None:
+    def __init__(self, memory: Memory, settings: Settings, metrics: ServerMetrics) -> None:
         self.memory = memory
         self.metrics = metrics
         self.limits = limits_of(settings)

@@ -111,7 +111,7 @@ async def _work(database: Database, llm: Any) -> list[str]:
         walker = memory.retrieval.walker
         assert walker is not None
         await walker.settle()
-        texts += [repr(walker.model.meters), repr(walker.model.provider), repr(vars(walker.model.provider))]
+        texts += [repr(vars(walker.model)), repr(walker.model.provider), repr(vars(walker.model.provider))]
         texts.append(repr(memory.settings))
     async with Pool(database.operator_dsn) as pool:
         scrape = text_of(about_memory(await FigureReader(pool).read(), tenant_label=True)).decode()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import pytest
 
 from myria import errors
@@ -72,7 +73,7 @@ async def _append(memory: Memory, tenant: str, rng: random.Random, start: int, c
             event_id=result.event_id,
             participants=frozenset(event.participants),
             internal=event.internal,
-            text=event.payload["text"],
+            text=orjson.loads(event.payload_json)["text"],
         )
         for event, result in zip(new, results, strict=True)
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 
 from myria.contract import answers
+from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
-from myria.contract.memory import AppendResult
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.memory import Memory
 from tests.support.events import TENANT

@@ -69,7 +69,7 @@ def log() -> list[bytes]:
                 "timestamp": to_datetime(one.timestamp).isoformat(),
                 "channel": one.channel,
                 "participants": list(one.participants),
-                "payload": one.payload,
+                "payload": orjson.loads(one.payload_json),
                 "internal": one.internal,
                 "topic_hints": [{"hint": hint.hint, "confidence": hint.confidence} for hint in one.topic_hints],
             }

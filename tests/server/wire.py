@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from myria.contract.memory import MemoryApi
+from myria.memory import Memory
 from myria.settings import Settings
 from myria_server import HttpServer, ServerMetrics, build_app, reserve_port
 
@@ -122,7 +122,7 @@ async def listed(served: Served) -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def serving(
-    memory: MemoryApi, settings: Settings | None = None, *, metrics: ServerMetrics | None = None, **options: Any
+    memory: Memory, settings: Settings | None = None, *, metrics: ServerMetrics | None = None, **options: Any
 ) -> AsyncIterator[Served]:
     """Run a server on a free port for the block."""
     settings = settings or Settings()

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
+from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
-from myria.contract.memory import AppendResult
 from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.ingest import Ingest

@@ -53,14 +53,13 @@ class NewEvent:
     """An event on its way into the log, checked and normalised.
 
     `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
-    canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared; `payload` is the same
-    with the caller's key order. `internal` is the effective flag. Only an import sets `event_id`.
+    canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared; an event that
+    waits for its commit holds nothing else of it. `internal` is the effective flag. Only an import sets `event_id`.
     """
 
     timestamp: int
     channel: str
     participants: tuple[str, ...]
-    payload: dict[str, Any]
     payload_json: bytes
     source_event_key: str | None = None
     context_id: str | None = None
@@ -109,7 +108,6 @@ def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> N
         timestamp=timestamp,
         channel=channel,
         participants=participants,
-        payload=payload,
         payload_json=payload_json,
         source_event_key=source_event_key,
         context_id=context_id,

@@ -249,14 +249,12 @@ class UnitPlanner:
         shape = await self._plans.keep(unit, events, shape, model=model.name, build_id=self._job.build_id)
         await self._plans.note(self._job.build_id, unit, planned=True)
         self._counts["llm_units_planned"] += 1
-        model.meters.used["build"] += 1
         return shape
 
     async def _note_degraded(self, model: LanguageModel, unit: bytes, failure: errors.ModelFailed) -> None:
         kind = kind_of(failure).value
         self.degraded[kind] += 1
         self._counts["llm_units_degraded"] += 1
-        model.meters.degraded["build", kind] += 1
         reason = model.provider.redactor.text(failure.message)[:500]
         await self._plans.note(self._job.build_id, unit, planned=False, reason=reason.replace("\x00", "\ufffd"))
 

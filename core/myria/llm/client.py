@@ -24,7 +24,6 @@ from myria.errors import ModelFailed
 from myria.llm.breaker import Breaker
 from myria.llm.budget import Meter, estimated_tokens
 from myria.llm.failures import PROVIDERS, TRANSIENT, Kind, failed, kind_of
-from myria.llm.meters import Meters
 from myria.llm.secrets import Redactor
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import Completion, Usage, of_status, parse, usage_of
@@ -56,10 +55,9 @@ Observer = Callable[[Attempt], Awaitable[None]]
 class Provider:
     """One OpenAI-compatible endpoint, shared by all workflows of a process."""
 
-    def __init__(self, template: RequestTemplate, settings: LlmSettings, meters: Meters) -> None:
+    def __init__(self, template: RequestTemplate, settings: LlmSettings) -> None:
         self.template = template
         self.redactor: Redactor = template.redactor
-        self.meters = meters
         self._settings = settings
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_pause_s)
         self._places = asyncio.Semaphore(settings.concurrency)
@@ -82,7 +80,6 @@ class Provider:
         self,
         messages: Sequence[Json],
         *,
-        workflow: str,
         meter: Meter,
         observer: Observer,
         extra: Mapping[str, Any],
@@ -99,7 +96,7 @@ class Provider:
         while True:
             number += 1
             try:
-                return await self._admitted(raw, estimate, number, workflow=workflow, meter=meter, observer=observer)
+                return await self._admitted(raw, estimate, number, meter=meter, observer=observer)
             except _RetryLaterError as later:
                 pause = later.pause_s if later.pause_s is not None else self._pause(number)
                 if number > self._settings.retries or pause > min(_LONGEST_PAUSE_S, meter.remaining_s):
@@ -107,7 +104,7 @@ class Provider:
                 await asyncio.sleep(pause)
 
     async def _admitted(
-        self, raw: bytes, estimate: int, number: int, *, workflow: str, meter: Meter, observer: Observer
+        self, raw: bytes, estimate: int, number: int, *, meter: Meter, observer: Observer
     ) -> Completion:
         try:
             async with asyncio.timeout(meter.remaining_s):
@@ -121,14 +118,14 @@ class Provider:
             except ModelFailed:
                 self._breaker.abandoned()
                 raise
-            return await self._observed(raw, estimate, number, workflow=workflow, meter=meter, observer=observer)
+            return await self._observed(raw, estimate, number, meter=meter, observer=observer)
         finally:
             self._places.release()
 
     async def _observed(
-        self, raw: bytes, estimate: int, number: int, *, workflow: str, meter: Meter, observer: Observer
+        self, raw: bytes, estimate: int, number: int, *, meter: Meter, observer: Observer
     ) -> Completion:
-        """Send one request, and tell the breaker, the meters and the observer what became of it."""
+        """Send one request, and tell the breaker, the meter and the observer what became of it."""
         started = time.monotonic()
         exchange = _Exchange()
         completion: Completion | None = None
@@ -146,7 +143,7 @@ class Provider:
             attempt = self._attempt(
                 number, usage, estimate=estimate, exchange=exchange, failure=failure, started=started
             )
-            self._tell(workflow, attempt, failure, meter, len(exchange.body))
+            self._tell(attempt, failure, meter, len(exchange.body))
             await asyncio.shield(observer(attempt))
         if failure is not None:
             if kind_of(failure) in TRANSIENT:
@@ -210,19 +207,11 @@ class Provider:
             latency_ms=round((time.monotonic() - started) * 1000),
         )
 
-    def _tell(self, workflow: str, attempt: Attempt, failure: ModelFailed | None, meter: Meter, size: int) -> None:
+    def _tell(self, attempt: Attempt, failure: ModelFailed | None, meter: Meter, size: int) -> None:
         meter.end_call(tokens=attempt.input_tokens + attempt.output_tokens, cost=attempt.cost, size=size)
-        self.meters.call(
-            workflow,
-            input_tokens=attempt.input_tokens,
-            output_tokens=attempt.output_tokens,
-            cost=attempt.cost,
-            latency_ms=attempt.latency_ms,
-        )
         if failure is None:
             self._breaker.succeeded()
             return
-        self.meters.failures[workflow, attempt.outcome] += 1
         kind = kind_of(failure)
         if kind is Kind.BUDGET_TIME:
             self._breaker.abandoned()

@@ -15,7 +15,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from myria.errors import ModelFailed
-from myria.llm.audit import Recorder, Workflow
+from myria.llm.audit import Recorder
 from myria.llm.budget import Meter
 from myria.llm.client import Attempt, Provider
 from myria.llm.failures import REPAIRABLE, Kind, failed, kind_of
@@ -70,7 +70,6 @@ class Conversation:
         self,
         provider: Provider,
         *,
-        workflow: Workflow,
         structure: Literal["tools", "json_schema"],
         instructions: str,
         tools: Sequence[Tool],
@@ -79,7 +78,6 @@ class Conversation:
         recorder: Recorder,
     ) -> None:
         self._provider = provider
-        self._workflow: Workflow = workflow
         self._as_tools = structure == "tools"
         self._tools = {tool.name: tool for tool in tools}
         self._repairs_left = repairs
@@ -109,7 +107,6 @@ class Conversation:
                 read = [self._read(call) for call in calls]
             except ModelFailed as failure:
                 self._recorder.refused(kind_of(failure).value, failure.message)
-                self._provider.meters.failures[self._workflow, kind_of(failure).value] += 1
                 self.repair(failure)
                 self._hear(completion, calls)
                 self._correct(calls, failure)
@@ -127,7 +124,6 @@ class Conversation:
             raise failure
         self._repairs_left -= 1
         self.repairs += 1
-        self._provider.meters.repairs[self._workflow] += 1
 
     def answer(self, call: Call, result: Any, *, statements: Sequence[str] = ()) -> None:
         """Give a tool's result.
@@ -148,7 +144,6 @@ class Conversation:
         """
         kind = kind_of(failure).value
         self._recorder.tool(call.name, call.text, size=0, statements=(), outcome=kind)
-        self._provider.meters.failures[self._workflow, kind] += 1
         self.repair(failure)
         self._result(call.call_id, call.name, fenced({"refused": failure.message, "details": details}))
 
@@ -163,9 +158,7 @@ class Conversation:
         async def observe(attempt: Attempt) -> None:
             self._recorder.call(round_, attempt, fresh)
 
-        return await self._provider.complete(
-            self._messages, workflow=self._workflow, meter=self._meter, observer=observe, extra=self._extra
-        )
+        return await self._provider.complete(self._messages, meter=self._meter, observer=observe, extra=self._extra)
 
     def _calls(self, completion: Completion) -> tuple[Called, ...]:
         if completion.refused:

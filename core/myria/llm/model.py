@@ -1,4 +1,4 @@
-"""The configured model of one process: its provider, its limits, its counters."""
+"""The configured model of one process: its provider and its limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Limits, Meter
 from myria.llm.client import Provider
 from myria.llm.conversation import Conversation, Tool
-from myria.llm.meters import Meters
 from myria.llm.template import RequestTemplate
 from myria.settings import LlmSettings
 
@@ -21,8 +20,7 @@ class LanguageModel:
 
     def __init__(self, template: RequestTemplate, settings: LlmSettings) -> None:
         self.settings = settings
-        self.meters = Meters()
-        self.provider = Provider(template, settings, self.meters)
+        self.provider = Provider(template, settings)
 
     @classmethod
     def configured(cls, settings: LlmSettings, environ: Mapping[str, str] | None = None) -> LanguageModel | None:
@@ -88,7 +86,6 @@ class LanguageModel:
         """Return a conversation that has not begun."""
         return Conversation(
             self.provider,
-            workflow=origin.workflow,
             structure=self.settings.structure,
             instructions=instructions,
             tools=tools,

@@ -142,10 +142,6 @@ class Walker:
         finally:
             self._write(recorder, start.tenant)
         walked.rounds, walked.calls, walked.tokens = meter.rounds, meter.calls, meter.tokens
-        if walked.reason is None:
-            self.model.meters.used["walk"] += 1
-        else:
-            self.model.meters.degraded["walk", walked.reason] += 1
         return walked
 
     async def _walk(self, start: Start, walked: Walked, origin: Origin, *, meter: Meter, recorder: Recorder) -> None:
