@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "92265800debf295886c6d1842a278d61f5fe503b7e928bf3e22deb9f02444e1a"
+ROOT = "5f30f3dfc6cadf9dc7ec72b1c77b7125fa9a34b72f0b4f5fa358448e3ca58fd2"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 _PARTS_OF_DAY = ("night", "morning", "afternoon", "evening")
 
 
@@ -71,6 +74,29 @@ def span_text(first: int, last: int) -> str:
     if one.year == other.year:
         return f"{one.day} {_MONTHS[one.month - 1]} – {date_text(last)}"
     return f"{date_text(first)} – {date_text(last)}"
+
+
+def period_text(first: int, last: int) -> str:
+    """Return a span of days as a sentence says it: on 8 May 2023, from 8 May to 3 June 2023."""
+    one, other = moment(first), moment(last)
+    if one.date() == other.date():
+        return f"on {date_text(first)}"
+    if one.year != other.year:
+        return f"from {date_text(first)} to {date_text(last)}"
+    start = str(one.day) if one.month == other.month else f"{one.day} {_MONTHS[one.month - 1]}"
+    return f"from {start} to {date_text(last)}"
+
+
+def short_text(name: str, first: int, last: int, year: str) -> str:
+    """Return what `group_text` says in fewer characters, without a year that is known: May, 8 May, 8–11 May."""
+    day = date_text(first) if moment(first).date() == moment(last).date() else None
+    text = group_text(name, first, last) if name in ("year", "month", "week", "day") or day is None else day
+    if year and text != year:
+        text = text.replace(f" {year}", "")
+    for month in _MONTHS:
+        if len(month) > 4:
+            text = text.replace(month, month[:3])
+    return text
 
 
 def group_text(name: str, first: int, last: int) -> str:

@@ -90,7 +90,7 @@ vibe vibes vibrant view visit visited visual vital vivid vulnerable wait waiting
 wants warm watch watched watching wednesday weird welcome went what're whenever who're whoa whole wild
 willing win wise wish wished woah wonder wondered wonderful wonderfully wondering woohoo word words worked
 working works worried worry worse worst worth worthwhile wrap write writing written wrong wrote www xd ya
-yall yay yea yearn yesterday yikes yo young younger yup
+yall yay yea yearn yesterday yikes yo ate eats fave provoking young younger yup
 """
 
 _PLAIN = """

@@ -16,11 +16,11 @@ from myria.planning.describe import (
     KEYWORDS,
     LABEL_CHARACTERS,
     LEAF_SUMMARY_CHARACTERS,
-    PHRASES,
     SPEAKERS,
 )
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
 from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, UNIT_LEVEL, Node, Participants, group_level
+from myria.planning.phrases import PHRASES
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import key_digits
 

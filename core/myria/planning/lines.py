@@ -1,0 +1,77 @@
+"""Text as a label or a summary may hold it: on one line, clipped at a word, put together as a sentence would be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_INVISIBLE = re.compile(
+    "[\x00-\x20\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
+)
+_LETTER_CASE_ENDS = "\u0530"
+"""From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
+
+_FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
+_NOT_LATIN = re.compile("[\u0370-\u1dff\u3005-\U0003ffff]")
+_WITHOUT_SPACES = re.compile("[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+def clean(text: str) -> str:
+    """Return text on one line, without control or directional characters."""
+    return _INVISIBLE.sub(" ", text).strip(" ")
+
+
+def clip(text: str, limit: int) -> str:
+    """Return text of at most `limit` characters, cut at a word where there is one, marked with an ellipsis."""
+    if len(text) <= limit:
+        return text
+    cut = text[: limit - 1]
+    space = cut.rfind(" ", limit * 2 // 3)
+    return (cut[:space] if space > 0 else cut).rstrip(" ,;:") + "…"
+
+
+def capitalised(text: str) -> str:
+    """Return a title with a capital where its first word is all small letters: not `iPhone`, not `v2`."""
+    word = _FIRST_WORD.match(text)
+    first = text[:1]
+    if word and "a" <= first < _LETTER_CASE_ENDS and word.group() == word.group().lower() and len(first.upper()) == 1:
+        return first.upper() + text[1:]
+    return text
+
+
+def lowered(text: str) -> str:
+    """Return text in lower case; scripts whose case may yet change with Python's Unicode tables stay as they are."""
+    return text.lower() if text.isascii() or max(text) < "\u1000" else text
+
+
+def listed(parts: Sequence[str], conjunction: str = "and") -> str:
+    """Return parts as a sentence lists them: `a, b and c`; with commas alone where the script is not Latin's."""
+    if len(parts) < 2:
+        return "".join(parts)
+    if all(_WITHOUT_SPACES.search(part) for part in parts):
+        return "、".join(parts)
+    if conjunction == "and" and all(_NOT_LATIN.search(part) for part in parts):
+        return ", ".join(parts)
+    return f"{', '.join(parts[:-1])} {conjunction} {parts[-1]}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 event`, `2 events`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return names without repeats, in order."""
+    return list(dict.fromkeys(names))
+
+
+def fitting(parts: Sequence[str], room: int) -> list[str]:
+    """Return the leading parts that fit into so many characters when listed, the first one clipped if need be."""
+    if not parts:
+        return []
+    chosen = [clip(parts[0], max(room, 12))]
+    for part in parts[1:]:
+        if len(listed([*chosen, part])) > room:
+            break
+        chosen.append(part)
+    return chosen
