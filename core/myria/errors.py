@@ -228,7 +228,7 @@ class StaleParent(ConflictError):
 
 
 class SnapshotNotHeld(ConflictError):
-    """Only a held snapshot can be published."""
+    """Only a held snapshot can be published or given up."""
 
     code = "snapshot_not_held"
 

@@ -137,6 +137,13 @@ class Memory:
         await self._check_schema_once()
         return await self.registry.publish(tenant, snapshot_id, actor=actor, reason=reason)
 
+    async def discard_snapshot(
+        self, tenant: str, snapshot_id: str, *, actor: str = "mcp", reason: str | None = None
+    ) -> dict[str, Any]:
+        """Give up a held snapshot; see `Registry.discard`."""
+        await self._check_schema_once()
+        return await self.registry.discard(tenant, snapshot_id, actor=actor, reason=reason)
+
     async def rollback(
         self, tenant: str, to: str | None = None, *, actor: str = "mcp", reason: str | None = None
     ) -> dict[str, Any]:

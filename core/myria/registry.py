@@ -7,6 +7,7 @@ the size of the log. A rollback pauses automatic builds, or the next one would b
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +25,8 @@ from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -237,7 +240,9 @@ class Registry:
             active_id = active["snapshot_id"] if active is not None else None
             if active is not None and active_id == snapshot_id:
                 return {"snapshot_id": snapshot_id, "previous_snapshot_id": active["parent_snapshot_id"]}
-            if row["status"] != "held":
+            build = await connection.fetchrow(sql("builds.get"), tenant, row["build_id"])
+            is_superseded = row["archived_at"] is not None and build is not None and build["status"] == "superseded"
+            if row["status"] != "held" and not is_superseded:
                 raise errors.SnapshotNotHeld(
                     f"snapshot {snapshot_id} is {row['status']}, and only a held one can be published",
                     snapshot_id=snapshot_id,
@@ -246,7 +251,7 @@ class Registry:
             is_over = resource is not None and await connection.fetchval(
                 sql("snapshots.is_given_up"), tenant, resource.uid
             )
-            if row["parent_snapshot_id"] != active_id or is_over:
+            if row["parent_snapshot_id"] != active_id or is_over or is_superseded:
                 raise errors.StaleParent(
                     f"snapshot {snapshot_id} was built on {row['parent_snapshot_id'] or 'an empty memory'}, and "
                     f"{active_id or 'none'} is active now; build again",
@@ -339,6 +344,36 @@ class Registry:
             resumed = await connection.fetchval(sql("snapshots.resume"), tenant)
         return {"resumed": resumed is not None}
 
+    async def discard(self, tenant: str, snapshot_id: str, *, actor: str = "admin", reason: str | None = None) -> Json:
+        """Give up a held snapshot for good; return `{"snapshot_id", "build_id"}`.
+
+        The pause of automatic builds that it caused ends; its events are built with the next ones, or by a manual
+        build. Giving it up again changes nothing. `actor` and `reason` go to the log.
+
+        Raises:
+            SnapshotNotFound: no such snapshot is kept.
+            SnapshotNotHeld: it does not wait for a decision.
+        """
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
+            row = await _kept(connection, tenant, snapshot_id)
+            build = await connection.fetchrow(sql("builds.get"), tenant, row["build_id"])
+            is_given_up = row["archived_at"] is not None and build is not None and build["status"] == "aborted"
+            if row["status"] != "held" and not is_given_up:
+                raise errors.SnapshotNotHeld(
+                    f"snapshot {snapshot_id} is {row['status']}, and only a held one can be given up",
+                    snapshot_id=snapshot_id,
+                    status=row["status"],
+                )
+            if not is_given_up:
+                await _give_up_held(connection, tenant, row["build_id"], snapshot_id)
+        logger.info(
+            "a held snapshot was given up: %s",
+            reason or "no reason given",
+            extra={"action": "snapshot_discarded", "tenant": tenant, "snapshot_id": snapshot_id, "actor": actor},
+        )
+        return {"snapshot_id": snapshot_id, "build_id": row["build_id"]}
+
     async def abort(self, tenant: str, build_id: str) -> Json:
         """End a build, or give up the held snapshot of one; return its `{"build_id", "status"}`.
 
@@ -356,16 +391,11 @@ class Registry:
             status = row["status"]
             if status in {"queued", "running", "held"}:
                 if status == "held":
-                    await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted")
+                    await _give_up_held(connection, tenant, build_id, row["snapshot_id"])
                 else:
                     await connection.fetchval(sql("builds.abort"), tenant, build_id)
-                if row["snapshot_id"] is not None:
-                    await connection.execute(
-                        sql("snapshots.discard"),
-                        tenant,
-                        row["snapshot_id"],
-                        "superseded" if status == "held" else "failed",
-                    )
+                    if row["snapshot_id"] is not None:
+                        await connection.execute(sql("snapshots.discard"), tenant, row["snapshot_id"])
                 status = "aborted"
         return {"build_id": build_id, "status": status}
 
@@ -378,6 +408,11 @@ class Registry:
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("snapshots.moves"), tenant, limit)
         return [{**dict(row), "moved_at": _time(row["moved_at"])} for row in rows]
+
+
+async def _give_up_held(connection: Connection, tenant: str, build_id: str, snapshot_id: str) -> None:
+    await connection.execute(sql("builds.end_hold"), tenant, build_id, "aborted")
+    await connection.execute(sql("snapshots.end_held"), tenant, snapshot_id)
 
 
 async def _kept(connection: Connection, tenant: str, snapshot_id: str) -> asyncpg.Record:

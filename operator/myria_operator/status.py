@@ -297,6 +297,10 @@ def _ended(view: View, build: BuildFacts, outcome: Outcome) -> tuple[Condition, 
             return held, _published(FALSE, reasons.PARENT_MOVED, message)
         message = f"set approve: true to publish snapshot {snapshot}, or abort: true to give it up"
         return held, _published(FALSE, reasons.AWAITING_APPROVAL, message)
+    if outcome is Outcome.SUPERSEDED and build.completed and row.error is None:
+        message = "another snapshot was published while it was held; build again"
+        held = _succeeded(TRUE, reasons.HELD, f"snapshot {snapshot} was valid and held")
+        return held, _published(FALSE, reasons.PARENT_MOVED, message)
     if outcome is Outcome.SUPERSEDED:
         message = "another snapshot became active while it was built; create another MyriaRebuild"
         return _succeeded(FALSE, reasons.PARENT_MOVED, message), _published(FALSE, reasons.PARENT_MOVED, message)

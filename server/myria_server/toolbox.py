@@ -186,6 +186,12 @@ class Toolbox:
                 caller.tenant, asked.snapshot_id, actor=caller.actor, reason=asked.reason
             )
 
+        async def discard_snapshot(caller: Caller, arguments: Any) -> Json:
+            asked = inputs.read(inputs.DiscardInput, arguments)
+            return await memory.discard_snapshot(
+                caller.tenant, asked.snapshot_id, actor=caller.actor, reason=asked.reason
+            )
+
         async def rollback(caller: Caller, arguments: Any) -> Json:
             asked = inputs.read(inputs.RollbackInput, arguments)
             return await memory.rollback(caller.tenant, asked.to, actor=caller.actor, reason=asked.reason)
@@ -208,6 +214,7 @@ class Toolbox:
                 get_snapshot_status,
                 trigger_build,
                 publish_snapshot,
+                discard_snapshot,
                 rollback,
                 resume_builds,
             )

@@ -13,7 +13,7 @@ from tests.cli.conftest import Call, call
 from tests.support.postgres import Databases
 
 COMMANDS = (
-    *("up", "demo", "serve", "build", "migrate", "rebuild", "snapshots", "show", "diff", "publish"),
+    *("up", "demo", "serve", "build", "migrate", "rebuild", "snapshots", "show", "diff", "publish", "discard"),
     *("rollback", "resume", "status", "query", "events", "import", "export", "verify", "version", "audit", "replay"),
 )
 
@@ -151,6 +151,20 @@ def test_the_log_can_be_filtered(myria: Call, sample_file: Path) -> None:
         assert "chloé" in row["participants"]
         assert row["timestamp"] >= "2026-03-03"
     assert "sourdough" in myria("events").out + myria("events", "--limit", "40").out
+
+
+def test_a_held_snapshot_is_given_up(myria: Call, sample_file: Path) -> None:
+    """`myria discard` ends a held snapshot and the pause it caused; a rebuild then does what it would have done."""
+    myria("import", sample_file)
+    held = myria("rebuild", "--here", "--hold", "--json").json["snapshot_id"]
+    assert myria("status", "--json").json["paused_reason"] == "held_snapshot"
+    assert myria("discard", held, "--json").json["snapshot_id"] == held
+    assert myria("status", "--json").json["paused"] is False
+    assert myria("publish", held).status == 4
+    assert myria("rebuild", "--here", "--json").json["status"] == "succeeded"
+    again = myria("rebuild", "--here")
+    assert (again.status, "nothing is new since snapshot" in again.err) == (0, True)
+    assert myria("rebuild", "--here", "--force", "--json").json["status"] == "succeeded"
 
 
 def test_snapshots_move_back_and_forth(myria: Call, sample_file: Path, tmp_path: Path) -> None:

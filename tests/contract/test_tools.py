@@ -21,6 +21,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_event": {"event_id": "evt_1", "participants": ["a"]},
     "get_topic": {"topic_id": "top_1", "participants": ["a"]},
     "publish_snapshot": {"snapshot_id": "snp_1"},
+    "discard_snapshot": {"snapshot_id": "snp_1"},
 }
 GOOD["append_events"] = {"events": [GOOD["append_event"]]}
 
@@ -37,7 +38,7 @@ def keys(value: Any) -> set[str]:
 
 
 def test_the_tools_are_those_of_the_design() -> None:
-    """Those of the design in three profiles (§20), and one that ends the pause after a rollback."""
+    """Those of the design in three profiles (§20), and two: for the pause after a rollback, for a held one."""
     assert {(tool.profile, tool.name) for tool in TOOLS} == {
         ("core", "append_event"),
         ("core", "append_events"),
@@ -50,6 +51,7 @@ def test_the_tools_are_those_of_the_design() -> None:
         ("observe", "get_snapshot_status"),
         ("admin", "trigger_build"),
         ("admin", "publish_snapshot"),
+        ("admin", "discard_snapshot"),
         ("admin", "rollback"),
         ("admin", "resume_builds"),
     }

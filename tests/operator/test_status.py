@@ -132,6 +132,15 @@ HELD_BEFORE = {
 
 TABLE: list[tuple[str, View, str, str, Do]] = [
     (
+        "held while another was published",
+        view(
+            build=build("superseded", facts={"completed": True}, hold=True), job=job(complete=True), status=HELD_BEFORE
+        ),
+        "True Held",
+        "False ParentMoved",
+        Do.NOTHING,
+    ),
+    (
         "nothing new",
         view(build=build("nothing_to_do", snapshot_id=None), job=job()),
         "True NothingToDo",

@@ -355,6 +355,7 @@ async def test_hosts_are_told_what_each_tool_may_do(served: Served) -> None:
         "append_events": (False, False, False),
         "trigger_build": (False, False, False),
         "publish_snapshot": (False, True, True),
+        "discard_snapshot": (False, True, True),
         "rollback": (False, True, False),
         "resume_builds": (False, False, True),
     }

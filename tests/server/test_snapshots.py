@@ -86,6 +86,24 @@ async def test_snapshots_are_published_and_taken_back_over_mcp(served: Served, d
     assert status["last_build"]["status"]
 
 
+async def test_a_held_snapshot_is_given_up_over_mcp(served: Served, database: Database) -> None:
+    """After discard_snapshot no held snapshot waits, automatic builds go on, and it can be published no more."""
+    await served.call("append_events", conversation())
+    await build_now(database.builder_dsn, hold=True)
+    held = (await served.call("get_snapshot_status", {})).content["held_snapshot_id"]
+
+    gone = fits(
+        "discard_snapshot", await served.call("discard_snapshot", {"snapshot_id": held, "reason": "bad labels"})
+    )
+
+    assert gone["snapshot_id"] == held
+    status = fits("get_snapshot_status", await served.call("get_snapshot_status", {}))
+    assert (status["held_snapshot_id"], status["paused"]) == (None, False)
+    assert (await served.call("publish_snapshot", {"snapshot_id": held})).content["error"][
+        "code"
+    ] == "snapshot_not_held"
+
+
 async def test_resume_builds_ends_the_pause_of_a_rollback(served: Served, database: Database) -> None:
     """After a rollback automatic builds are paused; the tool ends that, and says whether there was a pause to end."""
     for start in (0, 1):

@@ -60,6 +60,27 @@ def _register_moves(app: typer.Typer) -> None:
 
     @command(
         app,
+        "discard",
+        panel=PANEL,
+        examples="myria discard snap_0193c1… --reason 'labels went wrong'",
+    )
+    async def discard(
+        options: Options,
+        *,
+        snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The held snapshot's id.")],
+        reason: Reason = None,
+    ) -> None:
+        """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+            answer = await memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
+        if options.json:
+            console.write_json(answer)
+        else:
+            console.say(f"gave up {answer['snapshot_id']}; `myria rebuild` builds its events again at once")
+
+    @command(
+        app,
         "rollback",
         panel=PANEL,
         examples="""

@@ -86,7 +86,9 @@ async def collect_garbage(database: Database, tenant: str, retention: RetentionS
         await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))
         await connection.fetch(sql("collect.expire"), tenant, retention.keep_snapshots, retention.min_archived_s)
     async with database.read(tenant) as connection:
-        expired = await connection.fetch(sql("collect.expired"), tenant, retention.keep_failed)
+        expired = await connection.fetch(
+            sql("collect.expired"), tenant, retention.keep_failed, retention.min_archived_s
+        )
     if expired:
         await _sweep_roots(database, tenant, collected)
     for row in expired:

@@ -219,7 +219,8 @@ async def move_pointer(
     """Move the pointer inside a transaction that owns the publish lock, and keep the history; O(1).
 
     `resource` is what asked for it outside; by default that of the build that is published. A publish ends the
-    pause that a rollback began; a rollback begins it (trap 9).
+    pause that a rollback began, and every other held snapshot: they were built on what is no longer active. A rollback
+    begins the pause (trap 9).
 
     Raises:
         StaleParent: the pointer does not stand where the caller thinks.
@@ -243,6 +244,7 @@ async def move_pointer(
     if kind == "rollback":
         await connection.execute(sql("snapshots.pause"), tenant, "rollback")
     else:
+        await connection.execute(sql("snapshots.supersede_held"), tenant, to_id)
         await connection.fetchval(sql("snapshots.resume"), tenant)
 
 

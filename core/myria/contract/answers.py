@@ -317,6 +317,13 @@ class BuildRequested(Answer):
     build_id: str | None = Field(description="null until the build starts")
 
 
+class Discarded(Answer):
+    """discard_snapshot."""
+
+    snapshot_id: str
+    build_id: str
+
+
 class PointerMoved(Answer):
     """publish_snapshot and rollback."""
 

@@ -345,6 +345,13 @@ class PublishInput(Input):
     reason: Reason = Field(default=None, description="Why, for the record")
 
 
+class DiscardInput(Input):
+    """Arguments of discard_snapshot."""
+
+    snapshot_id: Identifier = Field(description="The held snapshot")
+    reason: Reason = Field(default=None, description="Why, for the log")
+
+
 class RollbackInput(Input):
     """Arguments of rollback."""
 

@@ -24,7 +24,7 @@ class Tool:
     """One tool.
 
     `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
-    `changes` tells whether it writes; `replaces`, whether it puts something in the place of what is served, so that a
+    `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
     `arguments` and `answer` are its models.
     """
@@ -151,6 +151,16 @@ TOOLS: tuple[Tool, ...] = (
         profile="admin",
         arguments=inputs.PublishInput,
         answer=answers.PointerMoved,
+        changes=True,
+        replaces=True,
+    ),
+    Tool(
+        name="discard_snapshot",
+        title="Give up a held snapshot",
+        description="Give up a held snapshot for good. Automatic rebuilds no longer wait for it.",
+        profile="admin",
+        arguments=inputs.DiscardInput,
+        answer=answers.Discarded,
         changes=True,
         replaces=True,
     ),

@@ -7,7 +7,8 @@ SELECT DISTINCT x.tenant_id FROM (
     WHERE s.status IN ('archived', 'failed', 'superseded')
 ) x
 WHERE (x.status = 'archived' AND x.rank > $1 AND x.archived_at < clock_timestamp() - make_interval(secs => $2))
-   OR (x.status = 'superseded' AND x.activated_at IS NOT NULL)
+   OR (x.status = 'superseded'
+       AND (x.activated_at IS NOT NULL OR x.archived_at < clock_timestamp() - make_interval(secs => $2)))
    OR (x.status <> 'archived' AND (x.rank > $3 OR x.number IS NOT NULL))
 UNION
 SELECT n.tenant_id FROM myria.tenants n
@@ -100,15 +101,15 @@ EXCEPT
 SELECT unnest(r.blocks) FROM myria.scope_roots r WHERE r.tenant_id = $1 AND r.scope_id = $2;
 
 -- name: expired
--- Snapshots to be removed now that nothing of theirs is left: expired ones, and those without a result beyond what is
--- kept.
+-- Snapshots to be removed now that nothing of theirs is left: expired ones, held ones that ended $3 seconds ago, and
+-- those without a result beyond what is kept.
 SELECT x.snapshot_id, x.build_id, x.number, x.activated_at IS NOT NULL AS was_active FROM (
-    SELECT s.snapshot_id, s.build_id, s.number, s.activated_at,
+    SELECT s.snapshot_id, s.build_id, s.number, s.activated_at, s.archived_at,
            row_number() OVER (PARTITION BY s.activated_at IS NULL ORDER BY s.created_at DESC) AS rank
     FROM myria.snapshots s
     WHERE s.tenant_id = $1 AND s.status IN ('failed', 'superseded')
 ) x
-WHERE x.activated_at IS NOT NULL OR x.rank > $2
+WHERE x.activated_at IS NOT NULL OR x.rank > $2 OR x.archived_at < clock_timestamp() - make_interval(secs => $3)
 ORDER BY x.snapshot_id;
 
 -- name: tasks_of

@@ -69,9 +69,8 @@ WHERE tenant_id = $1 AND snapshot_id = $2 AND status IN ('staging', 'held')
 RETURNING number;
 
 -- name: discard
--- The same, by a role that may only change the status.
-UPDATE myria.snapshots SET status = $3
-WHERE tenant_id = $1 AND snapshot_id = $2 AND status IN ('staging', 'held');
+-- The same of one that is being built, by a role that may only change the status.
+UPDATE myria.snapshots SET status = 'failed' WHERE tenant_id = $1 AND snapshot_id = $2 AND status = 'staging';
 
 -- name: withdraw
 -- A staged snapshot that would show what its parent shows: no root was written under its number.
@@ -80,6 +79,21 @@ DELETE FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $2 AND status
 -- name: previous
 -- Where a rollback goes that names no snapshot: the last one before that differs.
 SELECT p.snapshot_id FROM myria.snapshots_before($1, $2) p WHERE p.differs;
+
+-- name: end_held
+-- A held snapshot is given up; retention removes it after its time, as one that was archived then.
+UPDATE myria.snapshots SET status = 'superseded', archived_at = clock_timestamp()
+WHERE tenant_id = $1 AND snapshot_id = $2 AND status = 'held';
+
+-- name: supersede_held
+-- Another snapshot than $2 was published: what is held was built on one that is no longer active, and never will be.
+WITH ended AS (
+    UPDATE myria.snapshots SET status = 'superseded', archived_at = clock_timestamp()
+    WHERE tenant_id = $1 AND status = 'held' AND snapshot_id <> $2
+    RETURNING build_id
+)
+UPDATE myria.builds b SET status = 'superseded'
+FROM ended e WHERE b.tenant_id = $1 AND b.build_id = e.build_id AND b.status = 'held';
 
 -- name: unfreed
 -- Snapshots that will never be served and still own a number.
