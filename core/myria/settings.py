@@ -289,6 +289,9 @@ class RetrievalSettings(Section):
     content and as text. What does not fit is on the next page; an event that fits on none is shortened."""
     ranking_threads: Annotated[int, Field(ge=1, le=64)] = 2
     """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
+    heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
+    """Heavy reads (thousands of scopes to resolve, or more than 20,000 events to rank) worked on at once; others wait
+    for their turn without a connection, so that appends and small reads go on beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from myria.contract.event import parse_event
 from myria.contract.limits import Limits
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.memory import Memory
+from myria.retrieval import gathering, lanes
 from myria.settings import Settings
 from tests.support.building import build_now
 from tests.support.counts import share
@@ -119,8 +120,13 @@ def _fields(query: Any) -> dict[str, Any]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(LOGS))
-async def test_nothing_outside_the_rule_is_ever_shown(database: Database, seed: int) -> None:
-    """Over both lanes, all read tools, cursors and roots, answers hold exactly what the participants may see."""
+async def test_nothing_outside_the_rule_is_ever_shown(
+    database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over both lanes, all read tools, cursors and roots, answers hold exactly what the participants may see, whether
+    scopes are searched one by one or packed."""
+    monkeypatch.setattr(gathering, "SHARED_FROM", 1 + 8 * (seed % 2))
+    monkeypatch.setattr(lanes, "FEW_SCOPES", 64 * (seed % 2))
     async with Memory(database.server_dsn, Settings()) as memory:
         await _one_log(memory, database, f"t{seed}", random.Random(seed))
 

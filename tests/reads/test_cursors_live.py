@@ -12,6 +12,7 @@ import pytest
 from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.memory import Memory
+from myria.retrieval import gathering, lanes
 from myria.settings import RetrievalSettings, Settings
 from myria.store.locks import lock_key
 from myria.store.queries import sql
@@ -29,6 +30,14 @@ QUERIES: list[Query] = [
     ReferencesQuery(participants=("ana",), query="garden tomato lesson", max_nodes=12),
     ReferencesQuery(participants=("ana",), max_nodes=25, include_internal=True),
 ]
+
+
+@pytest.fixture(autouse=True, params=["alone", "packed"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search scopes one by one, and packed as those of an agent in very many."""
+    if request.param == "packed":
+        monkeypatch.setattr(gathering, "SHARED_FROM", 1)
+        monkeypatch.setattr(lanes, "FEW_SCOPES", 0)
 
 
 class LateCommit:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
 from myria.retrieval.scopes import VisibleScope, VisibleScopes, visible_scopes
+from myria.retrieval.turns import Turn
 from myria.retrieval.visibility import Visibility
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -54,12 +55,19 @@ class Pinned:
 
 
 async def pin(
-    connection: Connection, cache: ByteCache, tenant: str, participants: tuple[str, ...], cursor: Cursor | None
+    connection: Connection,
+    cache: ByteCache,
+    tenant: str,
+    participants: tuple[str, ...],
+    cursor: Cursor | None,
+    *,
+    turn: Turn,
 ) -> Pinned:
     """Return the view of a request, or that of the cursor's first page.
 
     Raises:
         CursorExpired: the cursor's snapshot is no longer kept.
+        HeavyRead: very many scopes must be resolved, and this read has no turn.
     """
     row = await connection.fetchrow(sql("retrieval.pin"), tenant)
     if row is None:
@@ -90,6 +98,6 @@ async def pin(
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
         visible=await visible_scopes(
-            connection, cache, tenant, participants, snapshot_id, is_active=snapshot_id == active
+            connection, cache, tenant, participants, snapshot_id, is_active=snapshot_id == active, turn=turn
         ),
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from myria.index.block import Ints
 from myria.retrieval.cache import ByteCache
+from myria.retrieval.turns import Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -78,11 +79,15 @@ async def visible_scopes(
     snapshot_id: str | None,
     *,
     is_active: bool,
+    turn: Turn,
 ) -> VisibleScopes:
     """Return the visible scopes with their roots in a snapshot.
 
     Args:
         is_active: the snapshot is the active one: only then the set is kept.
+
+    Raises:
+        HeavyRead: very many scopes must be resolved, and this read has no turn.
     """
     key = (tenant, "visible", participants)
     known: VisibleScopes | None = cache.get(key)
@@ -91,12 +96,14 @@ async def visible_scopes(
         if row is None:
             raise AssertionError("somebody always asks")
         driver, memberships = row["participant"], row["memberships"]
+        turn.weigh(scopes=memberships)
         scopes = await _beyond(connection, tenant, participants, snapshot_id, driver, known=[])
     else:
         driver = known.driver
         memberships = await connection.fetchval(sql("retrieval.memberships"), tenant, driver)
         if known.snapshot_id == snapshot_id and memberships <= known.memberships:
             return known
+        turn.weigh(scopes=len(known) if known.snapshot_id != snapshot_id else memberships - known.memberships)
         scopes = list(known.scopes)
         if known.snapshot_id != snapshot_id:
             changed = await _changed(connection, tenant, known, snapshot_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Filters, Hit, Key, Ranking, rank
 from myria.retrieval.scopes import VisibleScope
+from myria.retrieval.turns import Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -92,6 +93,7 @@ class Search:
         *,
         limit: int,
         cursor: Cursor | None,
+        turn: Turn,
         root: str | None = None,
     ) -> Found:
         """Return the best `limit` hits of a query, after the cursor, and below `root` where it is given.
@@ -99,17 +101,21 @@ class Search:
         Raises:
             TopicNotFound: `root` is not visible in this snapshot.
             CursorExpired: the cursor's snapshot is gone.
+            HeavyRead: there is much to do, and this read has no turn.
         """
-        pinned = await pin(connection, self._cache, tenant, query.participants, cursor)
+        pinned = await pin(connection, self._cache, tenant, query.participants, cursor, turn=turn)
         if root is None:
             scopes = pinned.scopes
             owners, corpora = await self._corpora(connection, pinned, include_internal=query.include_internal)
         else:
             scope, corpus = await self._subtree(connection, pinned, root)
             scopes, owners, corpora = (scope,), (scope,), (corpus,)
+        events = sum([len(view) for corpus in corpora for view, _ in corpus.parts()])
+        turn.weigh(events=events)
         clock = pinned.clock if cursor is None or cursor.newest is None else cursor.newest
         after = None if cursor is None else _key(cursor)
-        ranking = await self._ranked(query, corpora, limit=limit + 1, after=after, clock=clock)
+        ranked = self._ranking(query, corpora, limit=limit + 1, after=after, clock=clock)
+        ranking = ranked() if events <= RANKED_IN_PLACE else await self._off_loop(ranked)
         return Found(
             pinned=pinned,
             scopes=scopes,
@@ -215,10 +221,11 @@ class Search:
         corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
         return scope, corpus
 
-    async def _ranked(
+    def _ranking(
         self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None, clock: int
-    ) -> Ranking:
-        ranked = partial(
+    ) -> Callable[[], Ranking]:
+        """Return what ranks everything in corpora."""
+        return partial(
             rank,
             Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
             corpora,
@@ -234,8 +241,8 @@ class Search:
             after=after,
             clock=clock,
         )
-        if sum(len(view) for corpus in corpora for view, _ in corpus.parts()) <= RANKED_IN_PLACE:
-            return ranked()
+
+    async def _off_loop(self, ranked: Callable[[], Ranking]) -> Ranking:
         return await asyncio.get_running_loop().run_in_executor(self._threads, ranked)
 
 

@@ -29,6 +29,7 @@ from myria.retrieval.pinned import pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Found, Query, Search, no_topic
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
+from myria.retrieval.turns import Turn, Turns
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
 from myria.scopes import visible
 from myria.settings import Settings
@@ -38,7 +39,7 @@ from myria.store.queries import sql
 
 if TYPE_CHECKING:
     from myria.llm.inspection import ShownEvent
-    from myria.llm.walker import Walked, Walker
+    from myria.llm.walker import Start, Walked, Walker
 
 Json = dict[str, Any]
 
@@ -68,6 +69,7 @@ class Retrieval:
         gatherer = Gatherer(self.cache, self._threads)
         self._paths = Paths(self.cache, gatherer)
         self._search = Search(self.cache, gatherer, Lanes(self.cache), self._paths, self._threads)
+        self.turns = Turns(database, at_once=settings.retrieval.heavy_reads)
         self._secret: bytes | None = None
 
     async def close(self) -> None:
@@ -83,16 +85,18 @@ class Retrieval:
             CursorInvalid, CursorExpired: ask again without the cursor.
             UnavailableError: retry.
         """
-        async with self._database.read(tenant) as connection:
-            cursor = await self._cursor(connection, tenant, query)
-            found = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor)
-            page = _Events(found, _looked_for(query), with_payload=True)
-            assembly = Assembly(self._room(found, query), topics={}, asked_by=query.participants)
-            async for hits in page.read(connection):
-                if not all(assembly.take(page.leafward(hit)) for hit in hits):
-                    break
-            answer = assembly.finish()
-            return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
+        return await self.turns.read((tenant, query.participants), partial(self._event_nodes, tenant, query))
+
+    async def _event_nodes(self, tenant: str, query: EventNodesQuery, connection: Connection, turn: Turn) -> Json:
+        cursor = await self._cursor(connection, tenant, query)
+        found = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
+        page = _Events(found, _looked_for(query), with_payload=True)
+        assembly = Assembly(self._room(found, query), topics={}, asked_by=query.participants)
+        async for hits in page.read(connection):
+            if not all(assembly.take(page.leafward(hit)) for hit in hits):
+                break
+        answer = assembly.finish()
+        return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
 
     async def query_references(self, tenant: str, query: ReferencesQuery) -> Json:
         """Return topics with references to matching events, and matching fresh events, under one root.
@@ -102,21 +106,28 @@ class Retrieval:
             CursorInvalid, CursorExpired: ask again without the cursor.
             UnavailableError: retry.
         """
-        start = wider = None
-        async with self._database.read(tenant) as connection:
-            cursor = await self._cursor(connection, tenant, query)
-            page = await self._page(connection, tenant, query, limit=query.max_nodes, cursor=cursor)
-            answer = await self._answer(connection, tenant, query, found=page.found, answer=page.answer, cursor=cursor)
-            if self._walks(query):
-                limit = query.max_nodes + _FURTHER
-                wider = await self._page(connection, tenant, query, limit=limit, cursor=None, whole=True)
-                start = start_of(tenant, query, page, wider, _looked_for(query))
+        answer, page, wider, start = await self.turns.read(
+            (tenant, query.participants), partial(self._references, tenant, query)
+        )
         if start is not None and wider is not None and self.walker is not None:
             walked = await self.walker.walk(start)
             return await self._walked(tenant, query, answer, page=page, wider=wider, walked=walked)
         if query.mode == "llm" and self.walker is None:
             return {**answer, "degraded": True, "degraded_reason": "not_configured"}
         return answer
+
+    async def _references(
+        self, tenant: str, query: ReferencesQuery, connection: Connection, turn: Turn
+    ) -> tuple[Json, Page, Page | None, Start | None]:
+        """Return the deterministic answer with its page and, where a model looks further, what it starts from."""
+        cursor = await self._cursor(connection, tenant, query)
+        page = await self._page(connection, tenant, query, limit=query.max_nodes, cursor=cursor, turn=turn)
+        answer = await self._answer(connection, tenant, query, found=page.found, answer=page.answer, cursor=cursor)
+        if not self._walks(query):
+            return answer, page, None, None
+        limit = query.max_nodes + _FURTHER
+        wider = await self._page(connection, tenant, query, limit=limit, cursor=None, turn=turn, whole=True)
+        return answer, page, wider, start_of(tenant, query, page, wider, _looked_for(query))
 
     def _walks(self, query: ReferencesQuery) -> bool:
         """Tell whether a model looks further: it needs words to go by, and room; a cursor continues the ranking."""
@@ -132,10 +143,13 @@ class Retrieval:
         *,
         limit: int,
         cursor: Cursor | None,
+        turn: Turn,
         whole: bool = False,
     ) -> Page:
         """Return the deterministic answer of the best `limit` hits; with `whole`, also the hits that have no room."""
-        found = await self._search.find(connection, tenant, query, limit=limit, cursor=cursor, root=query.root)
+        found = await self._search.find(
+            connection, tenant, query, limit=limit, cursor=cursor, turn=turn, root=query.root
+        )
         paths = [await self._search.path(connection, found, hit) for hit in found.hits]
         scopes = [found.scope(hit) for hit in found.hits]
         topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
@@ -248,25 +262,29 @@ class Retrieval:
         Raises:
             TopicNotFound: no such topic for these participants in the active snapshot.
         """
-        async with self._database.read(tenant) as connection:
-            pinned = await pin(connection, self.cache, tenant, participants, None)
-            row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
-            if row is None or not visible(participants, row["participants"]):
-                raise no_topic(topic_id)
-            scope = pinned.scope(row["scope_id"])
-            path = None if scope is None else await self._paths.locate(connection, tenant, scope, row["anchor_seq"])
-            if scope is None or path is None:
-                raise no_topic(topic_id)
-            on_path = {record["rendering_id"]: record for record in await renderings(connection, tenant, path)}
-            place = next((at for at, one in enumerate(path) if on_path[one]["topic_id"] == topic_id), None)
-            merged_into = None
-            if place is None:
-                levels = [on_path[one]["level"] for one in path]
-                place = next((at for at, level in enumerate(levels) if level <= row["level"]), len(path) - 1)
-                merged_into = on_path[path[place]]["topic_id"]
-            found = on_path[path[place]]
-            children = await connection.fetch(sql("retrieval.children"), tenant, path[place])
-            newest = await connection.fetchval(sql("retrieval.newest_moment"), tenant, pinned.visible.ids.tolist())
+        return await self.turns.read((tenant, participants), partial(self._topic, tenant, topic_id, participants))
+
+    async def _topic(
+        self, tenant: str, topic_id: str, participants: tuple[str, ...], connection: Connection, turn: Turn
+    ) -> Json:
+        pinned = await pin(connection, self.cache, tenant, participants, None, turn=turn)
+        row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
+        if row is None or not visible(participants, row["participants"]):
+            raise no_topic(topic_id)
+        scope = pinned.scope(row["scope_id"])
+        path = None if scope is None else await self._paths.locate(connection, tenant, scope, row["anchor_seq"])
+        if scope is None or path is None:
+            raise no_topic(topic_id)
+        on_path = {record["rendering_id"]: record for record in await renderings(connection, tenant, path)}
+        place = next((at for at, one in enumerate(path) if on_path[one]["topic_id"] == topic_id), None)
+        merged_into = None
+        if place is None:
+            levels = [on_path[one]["level"] for one in path]
+            place = next((at for at, level in enumerate(levels) if level <= row["level"]), len(path) - 1)
+            merged_into = on_path[path[place]]["topic_id"]
+        found = on_path[path[place]]
+        children = await connection.fetch(sql("retrieval.children"), tenant, path[place])
+        newest = await connection.fetchval(sql("retrieval.newest_moment"), tenant, pinned.visible.ids.tolist())
         topic = topic_node(found, scope.participants)
         node_type = topic.pop("kind")
         topic["topic_id"] = topic_id

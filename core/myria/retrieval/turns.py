@@ -1,0 +1,118 @@
+"""Turns: heavy reads go a few at a time, so that they cannot starve appends and small reads of CPU and connections.
+
+A read is heavy when it must resolve very many scopes or rank very many events. Who asked for one before is known, and
+waits for a turn before taking a connection; one that turns out to be heavy gives its connection back, waits, and begins
+again: what it has read by then is cached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+from myria import errors
+from myria.store.database import Connection, Database
+
+HEAVY_SCOPES: Final = 1_000
+"""New scopes to resolve beyond which a read is heavy."""
+
+HEAVY_EVENTS: Final = 20_000
+"""Events to rank beyond which a read is heavy: up to there ranking takes a few milliseconds."""
+
+MOST_WAITING: Final = 128
+"""Heavy reads that may wait for a turn; further ones are refused."""
+
+PATIENCE_S: Final = 10.0
+"""Seconds that a heavy read waits for its turn before it is refused."""
+
+_KNOWN = 10_000
+
+T = TypeVar("T")
+Asker = tuple[str, tuple[str, ...]]
+"""A tenant, and who asks."""
+
+
+class HeavyRead(Exception):
+    """This read is heavy and has no turn."""
+
+
+class Turn:
+    """What one read knows of its own weight."""
+
+    def __init__(self, *, held: bool) -> None:
+        self.held = held
+        self.was_heavy = False
+
+    def weigh(self, *, scopes: int = 0, events: int = 0) -> None:
+        """Say what is about to be done.
+
+        Raises:
+            HeavyRead: it is too much without a turn.
+        """
+        if scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
+            self.was_heavy = True
+            if not self.held:
+                raise HeavyRead
+
+
+class Turns:
+    """Lets heavy reads begin, at most `at_once` of them, in the order in which they came."""
+
+    def __init__(self, database: Database, *, at_once: int, patience: float = PATIENCE_S) -> None:
+        self._database = database
+        self._free = asyncio.Semaphore(at_once)
+        self._patience = patience
+        self._waiting = 0
+        self._heavy: OrderedDict[Asker, None] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """How many heavy reads wait for their turn."""
+        return self._waiting
+
+    async def read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]]) -> T:
+        """Return what `work` reads in one transaction; it may be begun twice.
+
+        Raises:
+            Overloaded: it is heavy, and its turn did not come in time, or too many wait already.
+        """
+        if asker not in self._heavy:
+            try:
+                return await self._read(asker, work, Turn(held=False))
+            except HeavyRead:
+                self._note(asker)
+        async with self._turn():
+            turn = Turn(held=True)
+            answer = await self._read(asker, work, turn)
+            if not turn.was_heavy:
+                self._heavy.pop(asker, None)
+            return answer
+
+    async def _read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], turn: Turn) -> T:
+        async with self._database.read(asker[0]) as connection:
+            return await work(connection, turn)
+
+    def _note(self, asker: Asker) -> None:
+        self._heavy[asker] = None
+        if len(self._heavy) > _KNOWN:
+            self._heavy.popitem(last=False)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._waiting >= MOST_WAITING:
+            raise errors.Overloaded("too many heavy reads wait for their turn; slow down and retry")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise errors.Overloaded("other heavy reads took too long; retry, or raise retrieval.heavy_reads") from error
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()

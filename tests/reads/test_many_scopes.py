@@ -1,0 +1,236 @@
+"""An agent in very many scopes: the answers of single scopes, and once warm no work per scope."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myria import errors
+from myria.contract.event import NewEvent
+from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.index import Doc, Pack, decode, pack
+from myria.memory import Memory
+from myria.retrieval import gathering, lanes, turns
+from myria.settings import RetrievalSettings, Settings
+from tests.reads.asking import Query, append, ask, events_of
+from tests.support.building import build_now
+from tests.support.events import TENANT, event
+from tests.support.postgres import Database
+
+WORDS = ("garden", "tomato", "bridge", "river", "bread", "piano", "train", "doctor", "kitten", "harbour")
+AGENT = "agent"
+
+
+def _events(rng: random.Random, scopes: range, each: int, *, internal: float = 0.0) -> list[NewEvent]:
+    """Return events of scopes of the agent and a person, some with a third, in an order of their own."""
+    made = []
+    for number in scopes:
+        people = (AGENT, f"user {number}", "carla") if number % 5 == 0 else (AGENT, f"user {number}")
+        made += [
+            event(
+                rng.randint(0, 40_000) * 30,
+                " ".join(rng.choices(WORDS, k=4)),
+                participants=people,
+                internal=rng.random() < internal,
+                channel=rng.choice(("chat", "mail")),
+            )
+            for _ in range(each)
+        ]
+    rng.shuffle(made)
+    return made
+
+
+@contextmanager
+def _counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Count statements, the blocks that are decoded or packed, and the events that are analysed."""
+    work: Counter[str] = Counter()
+    connection_class: Any = asyncpg.Connection
+    execute = connection_class._do_execute
+    of_payload = Doc.of_payload.__func__  # type: ignore[attr-defined]
+
+    async def executing(self: Any, query: str, *rest: Any, **named: Any) -> Any:
+        work["statements"] += 1
+        return await execute(self, query, *rest, **named)
+
+    def decoding(raw: bytes) -> Any:
+        work["decoded"] += 1
+        return decode(raw)
+
+    def packing(blocks: Any) -> Any:
+        work["packed"] += 1
+        return pack(blocks)
+
+    def analysing(cls: Any, *rest: Any, **named: Any) -> Doc:
+        work["analysed"] += 1
+        made: Doc = of_payload(cls, *rest, **named)
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncpg.Connection, "_do_execute", executing)
+        patched.setattr(gathering, "decode", decoding)
+        patched.setattr(gathering, "pack", packing)
+        patched.setattr(Doc, "of_payload", classmethod(analysing))
+        yield work
+
+
+async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times as many scopes cost the same statements and nothing else, with a tail over many scopes too; what is
+    new costs what it is."""
+    questions: list[Query] = [
+        EventNodesQuery(participants=(AGENT,), query="garden piano", limit=5),
+        ReferencesQuery(participants=(AGENT,), query="garden piano", max_nodes=9),
+    ]
+    taken = []
+    for scopes in (70, 280):
+        tenant = f"t{scopes}"
+        rng = random.Random(scopes)
+        async with Memory(database.server_dsn, Settings()) as memory:
+            for at in range(2):
+                part = _events(rng, range(scopes), 2)
+                for start in range(0, len(part), 100):
+                    await memory.append_events(tenant, part[start : start + 100])
+                if at == 0:
+                    await build_now(database.builder_dsn, tenant=tenant)
+            with _counted(monkeypatch) as cold:
+                for query in questions:
+                    await ask(memory, query, tenant=tenant)
+            assert cold["decoded"] == 0
+            assert cold["packed"] <= 2
+            assert cold["analysed"] == 2 * scopes
+            with _counted(monkeypatch) as warm:
+                for query in questions:
+                    await ask(memory, query, tenant=tenant)
+            assert set(warm) == {"statements"}
+            await memory.append_events(tenant, _events(rng, range(scopes + 1, scopes + 2), 1))
+            with _counted(monkeypatch) as topped_up:
+                for query in questions:
+                    await ask(memory, query, tenant=tenant)
+            assert topped_up["analysed"] == 1
+            assert topped_up["decoded"] == topped_up["packed"] == 0
+            taken.append((cold["statements"], warm["statements"], topped_up["statements"]))
+    assert taken[0][1:] == taken[1][1:]
+    assert taken[1][0] <= taken[0][0] + 1  # blocks are read by the page
+
+
+async def test_a_publish_costs_what_it_changed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a build that changed three scopes of sixty, three blocks are read, and the answer is that of a fresh
+    process; so it is after a rollback."""
+    rng = random.Random(3)
+    query = EventNodesQuery(participants=(AGENT,), query="river bread", limit=200)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await append(memory, _events(rng, range(60), 3))
+        await build_now(database.builder_dsn)
+        await ask(memory, query)
+        await append(memory, _events(rng, range(7, 10), 2))
+        await build_now(database.builder_dsn)
+        read: list[int] = []
+
+        def packing(blocks: list[tuple[int, bytes]]) -> Pack:
+            read.append(len(blocks))
+            return pack(blocks)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(gathering, "pack", packing)
+            after = await ask(memory, query)
+        assert read == [3]
+        assert after == await _fresh(database, query)
+        await memory.rollback(TENANT, None)
+        assert await ask(memory, query) == await _fresh(database, query)
+
+
+async def _fresh(database: Database, query: Query) -> Any:
+    async with Memory(database.server_dsn, Settings()) as memory:
+        return await ask(memory, query)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_shared_scopes_answer_as_single_ones(
+    database: Database, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Whatever was appended, built and rolled back before: packed or one by one, answers have the same bytes."""
+    rng = random.Random(seed)
+    async with (
+        Memory(database.server_dsn, Settings()) as packed,
+        Memory(database.server_dsn, Settings()) as single,
+    ):
+        cursors: list[tuple[Query, Any]] = []
+        for step in range(7):
+            first = rng.randint(0, 12)
+            await append(packed, _events(rng, range(first, first + rng.randint(1, 14)), 2, internal=0.2))
+            if rng.random() < 0.6:
+                await build_now(database.builder_dsn)
+            elif step > 3 and rng.random() < 0.4:
+                await packed.rollback(TENANT, None)
+            asked = [_query(rng) for _ in range(5)]
+            for query in [*asked, *[replace(query, cursor=cursor) for query, cursor in cursors[-4:]]]:
+                answers = []
+                for memory, shared_from, few in ((packed, 1, 0), (single, 10**9, 10**9)):
+                    monkeypatch.setattr(gathering, "SHARED_FROM", shared_from)
+                    monkeypatch.setattr(lanes, "FEW_SCOPES", few)
+                    answers.append(await ask(memory, query))
+                if query.cursor is None and answers[0]["next_cursor"]:
+                    cursors.append((query, answers[0]["next_cursor"]))
+                assert _comparable(answers[0]) == _comparable(answers[1])
+        assert len(cursors) > 5
+
+
+def _query(rng: random.Random) -> Query:
+    common: dict[str, Any] = {
+        "participants": rng.choice(((AGENT,), (AGENT, "carla"), (AGENT, "user 3"), ("carla",))),
+        "query": rng.choice((None, " ".join(rng.sample(WORDS, 2)), "what did user 3 say about bread")),
+        "include_internal": rng.random() < 0.3,
+        "channel": rng.choice((None, None, "mail")),
+    }
+    if rng.random() < 0.5:
+        return EventNodesQuery(**common, limit=rng.randint(1, 12))
+    return ReferencesQuery(**common, max_nodes=rng.randint(3, 20))
+
+
+def _comparable(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer without its cursor, which names the transactions of its moment."""
+    return {**answer, "next_cursor": answer["next_cursor"] is not None}
+
+
+async def test_heavy_reads_take_turns_and_small_ones_do_not_wait(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight heavy reads at once hold one connection in all, however long they take; a small read passes them, and a
+    heavy one that cannot wait any longer is refused with the coded error."""
+    monkeypatch.setattr(turns, "HEAVY_SCOPES", 20)
+    rng = random.Random(1)
+    settings = replace(Settings(), retrieval=RetrievalSettings(heavy_reads=1))
+    async with Memory(database.server_dsn, settings) as memory:
+        await append(memory, _events(rng, range(40), 2))
+        await build_now(database.builder_dsn)
+        held = asyncio.Event()
+        gather = gathering.Gatherer.gather
+
+        async def holding(self: Any, connection: Any, pinned: Any) -> Any:
+            if len(pinned.visible) > 20:
+                await held.wait()
+            return await gather(self, connection, pinned)
+
+        monkeypatch.setattr(gathering.Gatherer, "gather", holding)
+        heavy = [
+            asyncio.create_task(ask(memory, EventNodesQuery(participants=(AGENT,), query=word))) for word in WORDS[:8]
+        ]
+        while memory.retrieval.turns.waiting < 7:
+            await asyncio.sleep(0.01)
+        assert memory.database.in_use == 1
+        small = await ask(memory, EventNodesQuery(participants=(AGENT, "user 3"), query="garden"))
+        assert small["counts"]["events"] <= 2
+        monkeypatch.setattr(turns, "MOST_WAITING", 7)
+        with pytest.raises(errors.Overloaded):
+            await memory.query_event_nodes(TENANT, EventNodesQuery(participants=(AGENT,), query="piano"))
+        held.set()
+        answers = await asyncio.gather(*heavy)
+        assert all(list(events_of(answer)) for answer in answers)
+        assert memory.retrieval.turns.waiting == 0
