@@ -115,11 +115,15 @@ def topic_lines(node: TreeNode, branches: Branches, *, summaries: bool, has_chil
 
 
 def answer_lines(
-    answer: Mapping[str, Any], *, summaries: bool = True, marked: frozenset[str] = frozenset()
+    answer: Mapping[str, Any],
+    *,
+    summaries: bool = True,
+    scores: bool = False,
+    marked: frozenset[str] = frozenset(),
 ) -> Iterator[Line]:
-    """Yield the lines of an answer's tree: topics with spans and scores, events with their snippets.
+    """Yield the lines of an answer's tree: topics with their spans, events with their snippets.
 
-    Events whose source_event_key is `marked` carry a star.
+    Events whose source_event_key is `marked` carry a star. With `scores`, each node says how it was ranked.
     """
     stack: list[tuple[Mapping[str, Any], Branches, Any]] = [(answer["root"], Branches(), None)]
     while stack:
@@ -127,7 +131,9 @@ def answer_lines(
         children: Sequence[Mapping[str, Any]] = node.get("children") or ()
         star = node.get("source_event_key") in marked
         who = [] if scope == node["participants"] else node["participants"]
-        yield from _node_lines(node, branches, who, summaries=summaries, has_children=bool(children), star=star)
+        yield from _node_lines(
+            node, branches, who, summaries=summaries, scores=scores, has_children=bool(children), star=star
+        )
         scope = None if node["kind"] == "root" else node["participants"]
         last = len(children) - 1
         stack += [(child, branches.below(last=at == last), scope) for at, child in reversed(list(enumerate(children)))]
@@ -140,7 +146,14 @@ def answer_lines(
 
 
 def _node_lines(
-    node: Mapping[str, Any], branches: Branches, who: Sequence[str], *, summaries: bool, has_children: bool, star: bool
+    node: Mapping[str, Any],
+    branches: Branches,
+    who: Sequence[str],
+    *,
+    summaries: bool,
+    scores: bool,
+    has_children: bool,
+    star: bool,
 ) -> Iterator[Line]:
     kind = node["kind"]
     if kind == "root":
@@ -148,19 +161,19 @@ def _node_lines(
         text.append("  for " + shown(", ".join(who)), style="not bold dim")
     elif kind in ("internal_topic", "leaf_topic"):
         text = Text(one_line(node["label"], LABEL_CHARACTERS), style="bold cyan")
-        text.append("  " + shown(_topic_note(node, who)), style="not bold default dim")
+        text.append("  " + shown(_topic_note(node, who, scores=scores)), style="not bold default dim")
     else:
         text = Text("★ " if star else "", style="bold yellow")
         text.append(_event_head(node), style="not bold default dim")
         text.append(one_line(_event_text(node), SNIPPET_CHARACTERS), style="not bold default")
-        text.append("  " + _event_note(node, who), style="not bold default dim")
+        text.append("  " + _event_note(node, who, scores=scores), style="not bold default dim")
     yield branches.line(text, has_children=has_children)
     if summaries and kind in ("internal_topic", "leaf_topic") and node.get("summary"):
         summary = one_line(node["summary"], SUMMARY_CHARACTERS)
         yield branches.further(Text(summary, style="dim italic"), has_children=has_children)
 
 
-def _topic_note(node: Mapping[str, Any], who: Sequence[str]) -> str:
+def _topic_note(node: Mapping[str, Any], who: Sequence[str], *, scores: bool) -> str:
     parts = []
     counts = node.get("counts") or {}
     events = counts.get("events", node.get("events"))
@@ -171,7 +184,7 @@ def _topic_note(node: Mapping[str, Any], who: Sequence[str]) -> str:
         parts.append(first[:10] if first[:10] == last[:10] else f"{first[:10]} – {last[:10]}")
     if who:
         parts.append(", ".join(who))
-    if node.get("score"):
+    if scores and node.get("score"):
         parts.append(f"score {node['score']}")
     return " · ".join(parts)
 
@@ -195,8 +208,8 @@ def payload_text(payload: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else json.dumps(payload, ensure_ascii=False)
 
 
-def _event_note(node: Mapping[str, Any], who: Sequence[str]) -> str:
-    parts = [f"score {node['score']}"] if node.get("score") else []
+def _event_note(node: Mapping[str, Any], who: Sequence[str], *, scores: bool) -> str:
+    parts = [f"score {node['score']}"] if scores and node.get("score") else []
     parts.append(one_line(str(node.get("source_event_key") or node["event_id"]), 60))
     if who:
         parts.append(shown(", ".join(who)))

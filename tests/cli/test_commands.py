@@ -41,7 +41,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
 
 
 def test_import_rebuild_and_query_show_the_answer_as_a_tree(myria: Call, sample_file: Path) -> None:
-    """From a file to a drawn answer: events carry scores, and only what the asker may see is there."""
+    """From a file to a drawn answer, with scores only when asked, and only what the asker may see is there."""
     imported = myria("import", sample_file)
     assert imported.status == 0
     assert "60 imported, 0 already there, 0 refused of 60 lines" in imported.err
@@ -50,7 +50,8 @@ def test_import_rebuild_and_query_show_the_answer_as_a_tree(myria: Call, sample_
     drawn = myria("query", "sourdough oven", "--as", "chloé")
     assert drawn.status == 0
     assert "└─" in drawn.out
-    assert "score" in drawn.out
+    assert "score" not in drawn.out
+    assert "score" in myria("query", "sourdough oven", "--as", "chloé", "--scores").out
     assert "snapshot snap_" in drawn.out
     answer = myria("query", "sourdough oven", "--as", "chloé", "--json").json
     assert answer["root"]["kind"] == "root"

@@ -94,6 +94,9 @@ myria query "soak test" --as jonas --json | jq .root
         payload: Annotated[
             bool, typer.Option("--payload", help="Whole payloads instead of snippets.", rich_help_panel=_SHAPE)
         ] = False,
+        scores: Annotated[
+            bool, typer.Option("--scores", help="Show how high each node was ranked.", rich_help_panel=_SHAPE)
+        ] = False,
         mode: Annotated[
             str | None,
             typer.Option(
@@ -106,7 +109,7 @@ myria query "soak test" --as jonas --json | jq .root
             str | None, typer.Option(help="next_cursor of the answer before.", rich_help_panel=_SHAPE)
         ] = None,
     ) -> None:
-        """Ask the memory as somebody, and see the tree of the answer with its scores."""
+        """Ask the memory as somebody, and see the tree of the answer."""
         if not as_:
             raise InvalidArgument("say who asks: --as NAME (repeat it for several)", field="participants")
         arguments: dict[str, Any] = {
@@ -146,7 +149,7 @@ myria query "soak test" --as jonas --json | jq .root
         if options.json:
             console.write_json(answer)
             return
-        draw(answer_lines(answer), console.out())
+        draw(answer_lines(answer, scores=scores), console.out())
         if answer.get("next_cursor"):
             console.say(f"--cursor {answer['next_cursor']}", "dim")
 
