@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import appends, builds, locomo, reads
+from benchmarks import appends, builds, hostile, locomo, reads
 from benchmarks.options import common, parser, run
 from myria_cli import console
 
-PARTS = (appends.PART, reads.PART, builds.PART, locomo.PART)
+PARTS = (appends.PART, reads.PART, builds.PART, hostile.PART, locomo.PART)
 
 
 def main() -> None:
@@ -37,6 +37,7 @@ def main() -> None:
         builds.PART: lambda: builds.measure(
             shared, rounds=5 if full else 2, one_scope=builds.ONE_SCOPE if full else builds.SMALL_ONE_SCOPE
         ),
+        hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
         locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }
 

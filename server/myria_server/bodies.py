@@ -18,7 +18,7 @@ from myria import jsontext
 from myria.errors import MyriaError, Overloaded
 from myria.jsonslices import SLICE, JsonBounds, Refused, decode
 
-STEP_S = 0.005
+STEP_S = 0.002
 """Seconds of work after which the event loop gets its turn."""
 
 BIG_AT_ONCE = 2

@@ -69,3 +69,11 @@ def test_locomo(work_dir: Path) -> None:
                 questions.write(orjson.dumps(question, option=orjson.OPT_APPEND_NEWLINE))
     report = run_part("locomo", work_dir, "--data", str(data))
     assert report["query_event_nodes"]["all"]["R@5"] == 1.0  # type: ignore[index]
+
+
+def test_hostile(work_dir: Path) -> None:
+    """Every hostile body is refused with a code, and the server's loop and memory are measured."""
+    report = run_part("hostile", work_dir, "--bodies", "6")
+    checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
+    assert checks["answers without a code"]["value"] == 0
+    assert report["loop"]["ticks"] > 0  # type: ignore[index]
