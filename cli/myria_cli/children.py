@@ -54,7 +54,10 @@ def stop_with_parent() -> None:
 
 
 class Child:
-    """One child process. `environment` is added to ours; `descriptors` are inherited."""
+    """One child process.
+
+    `environment` is added to ours; `descriptors` are inherited; `output` is the descriptor its standard output goes to.
+    """
 
     def __init__(
         self,
@@ -64,11 +67,13 @@ class Child:
         environment: Mapping[str, str],
         without: Sequence[str] = (),
         descriptors: Sequence[int] = (),
+        output: int | None = None,
     ) -> None:
         self.name = name
         self._command = list(command)
         self._environment = {key: value for key, value in os.environ.items() if key not in without} | dict(environment)
         self._descriptors = tuple(descriptors)
+        self._output = output
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -82,6 +87,7 @@ class Child:
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
+            stdout=self._output,
             env=self._environment,
             pass_fds=self._descriptors,
             start_new_session=True,

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from myria.triggers import ControlLoop
 from myria_cli.children import WITH_PARENT, Child, command_line, keep_running
 from myria_cli.options import Options
 from myria_cli.place import Place
+from myria_embedded.locks import FileLock
 from myria_monitoring.exposition import about_memory
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.port import scraped
@@ -34,6 +36,9 @@ from myria_monitoring.port import scraped
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3
 """Times the server may end before it was ever ready; then something is wrong that a restart does not mend."""
+
+ATTENDANCE_POLL_S = 2.0
+"""Seconds between two looks whether the data folder's builds are left to this process."""
 
 BUILDER_PATIENCE_S = 5.0
 """Seconds a builder gets to stop; what it did not finish is done again from its leases."""
@@ -107,6 +112,7 @@ async def household(
             await _wait_ready(address, early, failed)
             ready.set()
             begin(control.run(), "control")
+            begin(_attend(place), "attendance")
             yield Household(url=f"{address}/mcp", server=server, failed=failed)
         finally:
             # The control loop first: it must not start what would have to be stopped.
@@ -114,6 +120,54 @@ async def household(
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             failed.cancel()
+
+
+@asynccontextmanager
+async def built_beside(options: Options, settings: Settings, place: Place) -> AsyncIterator[None]:
+    """Run triggers, queue and builders of a data folder for the block, while no other process of this machine does.
+
+    A `myria up` that begins later runs its own beside; two are as good as one. Nothing is done for a --dsn: whose
+    builds those are is not known here.
+    """
+
+    async def build(data_dir: Path) -> None:
+        async with Database(place.control, pool_options(settings, size=4)) as database, _attendance(data_dir):
+            await ControlLoop(database, settings, launch=_Launcher(options, place, verbose=False)).run()
+
+    if place.embedded is None:
+        yield
+        return
+    building = asyncio.create_task(build(place.embedded.data_dir), name="control")
+    building.add_done_callback(_note_end)
+    try:
+        yield
+    finally:
+        building.cancel()
+        await asyncio.gather(building, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _attendance(data_dir: Path) -> AsyncIterator[None]:
+    """Wait until nobody else builds for the data folder, and be the one who does for the block."""
+    lock = FileLock(data_dir / "control.lock")
+    while not lock.try_acquire():  # noqa: ASYNC110 - another process has it
+        await asyncio.sleep(ATTENDANCE_POLL_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+async def _attend(place: Place) -> None:
+    if place.embedded is not None:
+        async with _attendance(place.embedded.data_dir):
+            await asyncio.Event().wait()
+    await asyncio.Event().wait()
+
+
+def _note_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        _log.error("nothing is built any more", exc_info=problem, extra={"action": "control_failed"})
 
 
 def url_of(sock: socket.socket) -> str:
@@ -136,6 +190,7 @@ class _Launcher:
             command_line("build", "--tenant", tenant, "--build", build_id, WITH_PARENT),
             environment=_environment(self._options, self._place.building, verbose=self._verbose),
             without=_OURS,
+            output=2,  # standard output may be a client's
         )
         await child.start()
         try:

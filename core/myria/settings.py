@@ -99,6 +99,9 @@ class McpSettings(Section):
     ready_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time for which /readyz goes on saying yes when the database goes away, in seconds. Callers get a retryable error
     meanwhile; without it a short failover would take every process out of service at once."""
+    stdio_builds: bool = True
+    """Whether `myria serve --stdio` on a data folder also runs triggers and builds while nobody else does, so that a
+    host that starts nothing else has topics."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time that open requests get to finish once nothing new is accepted, in seconds; open streams end then."""
 

@@ -29,7 +29,7 @@ from myria.store.waiting import until_current
 from myria_builder import build as work_on
 from myria_cli import console, logs
 from myria_cli.children import stop_with_parent
-from myria_cli.local import Household, household, url_of
+from myria_cli.local import Household, built_beside, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
 
@@ -163,7 +163,9 @@ myria serve --stdio
     ) -> None:
         """Run the serving plane alone: MCP over Streamable HTTP (at /mcp), or over standard input and output.
 
-        Builds are the other planes' work: `myria up` runs them all. After SIGTERM /readyz fails and serving goes on for
+        Builds are the other planes' work: `myria up` runs them all. With --stdio they run in this process too when the
+        memory is the data folder's and no `myria up` attends to it (mcp.stdio_builds); with --dsn somebody else must
+        build: `myria up --dsn`, an operator, or `myria rebuild`. After SIGTERM /readyz fails and serving goes on for
         mcp.linger_s; then it ends with status 0.
         """
         if with_parent:
@@ -185,6 +187,8 @@ myria serve --stdio
             for name, pool in memory.pools.items():
                 metrics.watch_pool(name, pool.figures)
             if sock is None:
+                if settings.mcp.stdio_builds:
+                    await stack.enter_async_context(built_beside(options, settings, place))
                 await serve_stdio(memory, settings, tenant=options.tenant)
                 return
             if descriptor is None:
