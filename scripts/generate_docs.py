@@ -93,6 +93,12 @@ has the whole, which is as large as an append may make it. One that fits not eve
 very small, is skipped: `skipped` has the number and the ids of such matches, at most 50 in an answer. So who follows
 `next_cursor` comes past every match exactly once, whatever the bounds.
 
+
+Names (participants, channel, source_event_key, context_id, type) must not hold characters that nobody sees, such as
+zero-width spaces, joiners and marks of writing direction: names that look alike are alike. Participants are compared in
+Unicode's composed form (NFC), without white space around them; the other names are kept and compared exactly as given.
+A payload is kept as PostgreSQL's `jsonb`: the order of keys is not, -0.0 becomes 0, and 1e2 becomes 100.
+
 Errors are listed in [errors.md](errors.md). The complete schemas, of answers too, come with `tools/list`.
 """
 

@@ -117,7 +117,7 @@ class UnknownField(InputError):
 
 
 class InvalidParticipants(InputError):
-    """Participants must be 1..64 unique names of 1..200 characters without control characters."""
+    """Participants must be 1..64 unique names of 1..200 characters, without control or invisible characters."""
 
     code = "invalid_participants"
 
@@ -129,7 +129,7 @@ class InvalidTimestamp(InputError):
 
 
 class InvalidText(InputError):
-    """Text holds a character that cannot be stored (NUL, lone surrogate) or is too long."""
+    """Text is too long or holds what cannot be stored (NUL, lone surrogate), or a name holds an invisible character."""
 
     code = "invalid_text"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from myria.canonical import canonical_json
 from myria.errors import InvalidParticipants
+from myria.names import described, unseen_character
 
 MAX_PARTICIPANTS = 64
 MAX_PARTICIPANT_CHARACTERS = 200
@@ -19,7 +20,8 @@ def canonical_participants(names: Any, *, field: str = "participants") -> tuple[
 
     Raises:
         InvalidParticipants: not a list of 1..64 texts of 1..200 characters without control characters,
-            lone surrogates or NUL. Duplicates after normalisation collapse into one.
+            lone surrogates, NUL, or characters that nobody sees (`myria.names`). Duplicates after normalisation
+            collapse into one.
     """
     if not isinstance(names, list | tuple):
         raise InvalidParticipants(f"{field} must be a list of names", field=field)
@@ -62,6 +64,14 @@ def _canonical_name(name: Any, field: str) -> str:
             f"{field} is longer than {MAX_PARTICIPANT_CHARACTERS} characters",
             field=field,
             limit=MAX_PARTICIPANT_CHARACTERS,
+        )
+    if (position := unseen_character(name)) is not None:
+        raise InvalidParticipants(
+            f"{field} holds {described(name[position])} at position {position}, which nobody sees; remove it, or names "
+            "that look alike would be different participants",
+            field=field,
+            code_point=f"U+{ord(name[position]):04X}",
+            position=position,
         )
     canonical = unicodedata.normalize("NFC", name).strip()
     if not canonical:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -17,8 +18,9 @@ from myria.contract.event import NewEvent, parse_event, parse_events
 from myria.contract.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
 from myria.contract.inputs import EventInput, read
 from myria.contract.limits import Limits, limits_of
-from myria.errors import InvalidText, InvalidTimestamp, MyriaError
+from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError
 from myria.events import TopicHint
+from myria.ids import new_id
 from myria.settings import Settings
 
 LIMITS = Limits()
@@ -209,7 +211,68 @@ def test_the_limit_of_the_future_can_be_switched_off(off: str) -> None:
 
 def test_only_an_import_may_name_event_ids() -> None:
     """The line of an export brings its event_id back."""
-    assert parse_event(event(event_id="evt_1"), LIMITS, importing=True).event_id == "evt_1"
+    exported = "evt_" + "0123456789abcdef" * 2
+    assert parse_event(event(event_id=exported), LIMITS, importing=True).event_id == exported
+    assert re.fullmatch(r"evt_[0-9a-f]{32}", new_id("evt"))
+
+
+@pytest.mark.parametrize(
+    "event_id",
+    ["evt_1", "1" * 36, "evt_" + "A" * 32, "evt_" + "0" * 33, "evt_" + "0" * 31 + "\u200b", " evt_" + "0" * 32, "", 7],
+)
+def test_an_imported_event_id_looks_like_ours(event_id: Any) -> None:
+    """Ids sort by time and have one shape, wherever they come from: evt_ and 32 hexadecimal digits."""
+    with pytest.raises(InvalidArgument) as caught:
+        parse_event(event(event_id=event_id), LIMITS, importing=True)
+    assert caught.value.details["field"] == "event_id"
+
+
+UNSEEN = {
+    "ZERO WIDTH SPACE": "\u200b",
+    "ZERO WIDTH NON-JOINER": "\u200c",
+    "ZERO WIDTH JOINER": "\u200d",
+    "RIGHT-TO-LEFT OVERRIDE": "\u202e",
+    "LEFT-TO-RIGHT MARK": "\u200e",
+    "POP DIRECTIONAL ISOLATE": "\u2069",
+    "WORD JOINER": "\u2060",
+    "ZERO WIDTH NO-BREAK SPACE": "\ufeff",
+    "SOFT HYPHEN": "\u00ad",
+    "COMBINING GRAPHEME JOINER": "\u034f",
+    "HANGUL FILLER": "\u3164",
+    "VARIATION SELECTOR-16": "\ufe0f",
+    "TAG LATIN SMALL LETTER A": "\U000e0061",
+}
+
+
+@pytest.mark.parametrize("named", UNSEEN)
+@pytest.mark.parametrize("field", ["participants", "channel", "source_event_key", "context_id", "type"])
+def test_names_hold_no_character_that_nobody_sees(field: str, named: str) -> None:
+    """Names that look alike are alike: the refusal tells the character, its code point and its place."""
+    character = UNSEEN[named]
+    for position, name in ((2, f"an{character}na"), (0, f"{character}anna"), (4, f"anna{character}")):
+        refused = refusal(event(**{field: [name] if field == "participants" else name}))
+        assert refused.code == ("invalid_participants" if field == "participants" else "invalid_text")
+        assert refused.details == {
+            "field": "participants[0]" if field == "participants" else field,
+            "code_point": f"U+{ord(character):04X}",
+            "position": position,
+        }
+        assert named in refused.message
+
+
+def test_names_of_every_script_are_taken() -> None:
+    """Only what cannot be seen is refused, and texts of payloads keep everything."""
+    names = ["Zoë", "安娜", "아나", "Анна", "آنا", "अनीता", "அனிதா", "Ana María", "😀", "e\u0301ric", "Ωmega-7"]
+    parsed = parse_event(event(participants=names, channel="दिल्ली", payload={"text": "a\u200bb \u202e"}), LIMITS)
+    assert len(parsed.participants) == len(names)
+    assert parsed.payload["text"] == "a\u200bb \u202e"
+
+
+def test_spellings_of_a_participant_are_one_and_of_other_names_are_not() -> None:
+    """Participants are compared in NFC; a channel or a key is what its bytes are."""
+    composed, decomposed = "Zo\u00eb", "Zoe\u0308"
+    assert parse_event(event(participants=[composed, decomposed]), LIMITS).participants == (composed,)
+    assert parse_event(event(channel=decomposed), LIMITS).channel == decomposed
 
 
 def test_a_batch_names_the_index_of_what_it_refuses() -> None:

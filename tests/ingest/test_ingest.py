@@ -19,6 +19,8 @@ from myria.store.database import PoolOptions
 from myria.store.locks import lock_key
 from tests.support.postgres import Database
 
+ONE, TWO = (f"evt_{number:032x}" for number in (1, 2))
+
 
 def event(
     key: str | None = None, *, text: str = "hello", who: tuple[str, ...] = ("ann", "bob"), **more: Any
@@ -218,17 +220,17 @@ async def test_an_import_keeps_ids_and_refuses_other_content(database: Database)
     """An import restores event_id, takes an identical repeat as done, and refuses the id with other content."""
     async with Pool(database.server_dsn) as pool:
         ingest = Ingest(pool)
-        original = event("k", event_id="evt_one")
+        original = event("k", event_id=ONE)
         (first,) = await ingest.import_events("default", [original])
         (again,) = await ingest.import_events("default", [original])
 
-        assert first.event_id == "evt_one"
+        assert first.event_id == ONE
         assert again.deduplicated
         for changed in (
-            event("k", event_id="evt_one", text="other"),
-            event("k2", event_id="evt_one"),
-            event("k", event_id="evt_two"),
-            event("k", event_id="evt_one", type="note"),
+            event("k", event_id=ONE, text="other"),
+            event("k2", event_id=ONE),
+            event("k", event_id=TWO),
+            event("k", event_id=ONE, type="note"),
         ):
             with pytest.raises(errors.EventIdConflict):
                 await ingest.import_events("default", [changed])
@@ -238,14 +240,12 @@ async def test_an_import_may_repeat_a_line_but_not_change_it(database: Database)
     """Within one import the same event twice is one event, and one event_id with two contents is refused whole."""
     async with Pool(database.server_dsn) as pool:
         ingest = Ingest(pool)
-        one, again = await ingest.import_events("default", [event("k", event_id="evt_one")] * 2)
-        assert one.event_id == again.event_id == "evt_one"
+        one, again = await ingest.import_events("default", [event("k", event_id=ONE)] * 2)
+        assert one.event_id == again.event_id == ONE
         with pytest.raises(errors.EventIdConflict):
-            await ingest.import_events(
-                "default", [event("a", event_id="evt_two"), event("b", event_id="evt_two", text="other")]
-            )
+            await ingest.import_events("default", [event("a", event_id=TWO), event("b", event_id=TWO, text="other")])
 
-        assert [row["event_id"] for row in await stored(pool)] == ["evt_one"]
+        assert [row["event_id"] for row in await stored(pool)] == [ONE]
 
 
 async def test_tenants_do_not_see_each_other(database: Database) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from myria.contract.queries import ReferencesQuery
+from myria.errors import InternalError
+from myria.llm.inspection import InspectLeafRefs, Inspector, InspectSubtree, Mask, Shown, ShownTopic
 from myria.memory import Memory
 from myria.settings import Settings
 from tests.llm.conftest import Configuring, Starting
@@ -18,9 +20,10 @@ from tests.llm.provider import Answer, Asked, calling
 from tests.llm.test_building import with_model
 from tests.llm.test_walking import at_random, seen
 from tests.support import builds
+from tests.support.building import build_now
 from tests.support.counts import share
 from tests.support.events import TENANT, append, event
-from tests.support.postgres import Databases
+from tests.support.postgres import Database, Databases
 
 NAMES = ("ann", "bob", "carol", "dan", "eve")
 ROUNDS = share(200)
@@ -46,6 +49,44 @@ def curious(seed: int) -> Any:
         return calling(asked, ("submit_plan", plan(data)))
 
     return script
+
+
+async def test_a_row_outside_the_mask_is_never_shown(database: Database) -> None:
+    """Whatever a statement gives, each row is compared with the mask once more: topics, references and events alike."""
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await memory.append_events(TENANT, [event(at, f"beans {at}", participants=("ann", "bob")) for at in range(6)])
+        await build_now(database.builder_dsn)
+        async with memory.database.read(TENANT) as connection:
+            leaf = await connection.fetchrow(
+                "SELECT rendering_id, scope_id, topic_id FROM myria.renderings WHERE node_type = 'leaf_topic'"
+            )
+            event_seq = await connection.fetchval("SELECT min(event_seq) FROM myria.events")
+        assert leaf is not None
+        scope = leaf["scope_id"]
+        right = Mask(participants=("ann",), scopes={scope: ("ann", "bob")}, cutoff=2**60)
+        masks = {
+            "right": right,
+            "the scope of others": replace(right, scopes={scope: ("ann", "carol")}),
+            "not who asked": replace(right, participants=("carol",)),
+            "not the one scope of a build": replace(right, exact=True),
+        }
+        for name, mask in masks.items():
+            shown = Shown()
+            inspector = Inspector(memory.database, TENANT, mask, shown, most_bytes=10_000)
+            path = (leaf["rendering_id"],)
+            alias = shown.topic(ShownTopic(scope_id=scope, path=path, topic_id=leaf["topic_id"], is_leaf=True))
+            answers = []
+            for look in (
+                inspector.describe([path]),
+                inspector.run(InspectSubtree(root=alias)),
+                inspector.run(InspectLeafRefs(root=alias)),
+                inspector.events([event_seq]),
+            ):
+                try:
+                    answers.append(await look)
+                except InternalError:
+                    assert name != "right"
+            assert len(answers) == (4 if name == "right" else 0), name
 
 
 @pytest.mark.soak

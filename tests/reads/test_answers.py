@@ -422,7 +422,7 @@ async def _import(memory: Memory, minutes: dict[str, int]) -> None:
     events = []
     for name, minute in minutes.items():
         one = {
-            "event_id": f"evt_{name}",
+            "event_id": f"evt_{name.encode().hex():0>32}",
             "timestamp": f"2026-01-01T{minute // 60:02d}:{minute % 60:02d}:00Z",
             "channel": "test",
             "participants": list(ANA_BEN),

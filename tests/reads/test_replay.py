@@ -65,7 +65,7 @@ def log() -> list[bytes]:
     for number, crowd in enumerate(CROWDS):
         for at, one in enumerate(conversation(90, seed=number, participants=crowd, internal_share=0.05)):
             line: dict[str, Any] = {
-                "event_id": f"evt_{number}{at:05}",
+                "event_id": f"evt_{number:012x}{at:020x}",
                 "timestamp": to_datetime(one.timestamp).isoformat(),
                 "channel": one.channel,
                 "participants": list(one.participants),

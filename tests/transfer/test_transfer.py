@@ -73,7 +73,7 @@ async def test_importing_twice_adds_nothing(database: postgres.Database) -> None
     """Lines with an event_id, with a key, and with neither are all recognised the second time."""
     text = lines(
         [
-            {**LINE, "event_id": "evt_1"},
+            {**LINE, "event_id": "evt_" + "1" * 32},
             {**LINE, "source_event_key": "k1"},
             LINE,
             LINE,
@@ -137,12 +137,12 @@ async def test_a_named_extra_field_is_dropped_instead(database: postgres.Databas
 
 async def test_an_event_id_with_other_content_is_refused_alone(database: postgres.Database) -> None:
     """The lines around a conflicting event_id go in; the stored event is not changed."""
-    await bring_in(database.server_dsn, lines([{**LINE, "event_id": "evt_1"}]))
+    await bring_in(database.server_dsn, lines([{**LINE, "event_id": "evt_" + "1" * 32}]))
     before = await take_out(database.server_dsn)
-    changed = {**LINE, "event_id": "evt_1", "payload": {"text": "forged"}}
+    changed = {**LINE, "event_id": "evt_" + "1" * 32, "payload": {"text": "forged"}}
     count, refused = await bring_in(
         database.server_dsn,
-        lines([{**LINE, "event_id": "evt_0"}, changed, {**LINE, "event_id": "evt_2"}]),
+        lines([{**LINE, "event_id": "evt_" + "0" * 32}, changed, {**LINE, "event_id": "evt_" + "2" * 32}]),
     )
     assert [(one.line, one.code) for one in refused] == [(2, "event_id_conflict")]
     assert count.imported == 2

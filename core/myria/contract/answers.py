@@ -195,7 +195,6 @@ class TopicRecord(TopicBody):
     node_type: Literal["internal_topic", "leaf_topic"]
     parent_topic_id: str | None = None
     children: list[str] = []
-    context_id: str | None = None
     merged_into: str | None = None
 
 

@@ -4,7 +4,8 @@ This is the hottest path of the service, so it is written by hand; `contract.inp
 model for JSON Schema, and a test holds the two together.
 
 Optional fields may be null, which is as good as absent. Empty text is refused: an empty source_event_key would
-quietly switch idempotency off. Texts other than participants are stored exactly as given.
+quietly switch idempotency off. Texts other than participants are stored exactly as given; names must not hold
+characters that nobody sees (`myria.names`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from typing import Any
 
 import orjson
 
-from myria.contract.fields import check_flag, check_text, parse_hints, parse_timestamp, refuse_unknown, required
+from myria.contract.fields import (
+    check_event_id,
+    check_flag,
+    check_name,
+    parse_hints,
+    parse_timestamp,
+    refuse_unknown,
+    required,
+)
 from myria.contract.limits import (
     MAX_CHANNEL,
     MAX_CONTEXT_ID,
     MAX_HINT,
-    MAX_ID,
     MAX_SOURCE_EVENT_KEY,
     MAX_TOPIC_HINTS,
     MAX_TYPE,
@@ -91,19 +99,19 @@ def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> N
     timestamp = parse_timestamp(at)
     if limits.future_seconds:
         _refuse_future(timestamp, limits.future_seconds)
-    check_text(channel, "channel", MAX_CHANNEL)
+    check_name(channel, "channel", MAX_CHANNEL)
     participants = canonical_participants(names)
     payload_json = _payload_json(payload, limits)
     source_event_key, context_id, kind = get("source_event_key"), get("context_id"), get("type")
     if source_event_key is not None:
-        check_text(source_event_key, "source_event_key", MAX_SOURCE_EVENT_KEY)
+        check_name(source_event_key, "source_event_key", MAX_SOURCE_EVENT_KEY)
     if context_id is not None:
-        check_text(context_id, "context_id", MAX_CONTEXT_ID)
+        check_name(context_id, "context_id", MAX_CONTEXT_ID)
     if kind is not None:
-        check_text(kind, "type", MAX_TYPE)
+        check_name(kind, "type", MAX_TYPE)
     hints, flag, event_id = get("topic_hints"), get("internal"), get("event_id")
     if event_id is not None:
-        check_text(event_id, "event_id", MAX_ID)
+        check_event_id(event_id)
     return NewEvent(
         timestamp=timestamp,
         channel=channel,

@@ -10,6 +10,7 @@ from typing import Any
 
 from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError, UnknownField
 from myria.events import TopicHint
+from myria.names import described, unseen_character
 
 MIN_TIMESTAMP = -62_135_596_800_000_000
 """0001-01-01T00:00:00Z in microseconds since 1970."""
@@ -22,6 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _RFC3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
+_EVENT_ID = re.compile(r"evt_[0-9a-f]{32}")
 _HINT_FIELDS = frozenset({"hint", "confidence"})
 _OTHER_NAMES = {
     "limit": "max_nodes",
@@ -124,6 +126,41 @@ def check_text(value: Any, field: str, limit: int) -> str:
         except UnicodeEncodeError as error:
             raise InvalidText(f"{field} holds a lone surrogate; send valid Unicode", field=field) from error
     return value
+
+
+def check_name(value: Any, field: str, limit: int) -> str:
+    """Return a text that names something: as `check_text`, and without characters that nobody sees.
+
+    It is kept exactly as given, not normalised: two spellings of one name are two names.
+
+    Raises:
+        InvalidArgument, InvalidText: the detail `code_point` names the character, `position` its place (from 0).
+    """
+    name = check_text(value, field, limit)
+    if not name.isascii() and (position := unseen_character(name)) is not None:
+        raise InvalidText(
+            f"{field} holds {described(name[position])} at position {position}, which nobody sees; remove it, or names "
+            "that look alike would be different ones",
+            field=field,
+            code_point=f"U+{ord(name[position]):04X}",
+            position=position,
+        )
+    return name
+
+
+def check_event_id(value: Any) -> str:
+    """Return an event_id such as an export writes: `evt_`, and 32 hexadecimal digits that begin with a time.
+
+    Raises:
+        InvalidArgument: anything else.
+    """
+    if type(value) is str and _EVENT_ID.fullmatch(value):
+        return value
+    raise InvalidArgument(
+        "event_id must be evt_ and 32 hexadecimal digits in lower case, as an export writes it; leave it out, and give "
+        "an id of your own as source_event_key",
+        field="event_id",
+    )
 
 
 def check_flag(value: Any, field: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
-from myria.contract.fields import check_text, parse_hints, parse_timestamp, unknown_field
+from myria.contract.fields import check_name, check_text, parse_hints, parse_timestamp, unknown_field
 from myria.contract.limits import (
     DEFAULT_LIMIT,
     DEFAULT_NODES,
@@ -56,8 +56,12 @@ def _optional_text(limit: int) -> _Checked:
     return lambda value, info: check_text(value, _name(info), limit) if value not in (None, "") else None
 
 
-def _nullable_text(limit: int) -> _Checked:
-    return lambda value, info: None if value is None else check_text(value, _name(info), limit)
+def _name_text(limit: int) -> _Checked:
+    return lambda value, info: check_name(value, _name(info), limit)
+
+
+def _nullable_name(limit: int) -> _Checked:
+    return lambda value, info: None if value is None else check_name(value, _name(info), limit)
 
 
 def _filled_schema(limit: int) -> WithJsonSchema:
@@ -183,7 +187,7 @@ class EventInput(Input):
     timestamp: Annotated[int, BeforeValidator(_event_moment), _MOMENT_SCHEMA] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
     )
-    channel: Annotated[str, BeforeValidator(_text(MAX_CHANNEL)), _filled_schema(MAX_CHANNEL)] = Field(
+    channel: Annotated[str, BeforeValidator(_name_text(MAX_CHANNEL)), _filled_schema(MAX_CHANNEL)] = Field(
         description="Where it came from, e.g. telegram or planner-agent"
     )
     participants: Participants = Field(
@@ -194,15 +198,15 @@ class EventInput(Input):
         "payload.speaker says who spoke"
     )
     source_event_key: Annotated[
-        str | None, BeforeValidator(_nullable_text(MAX_SOURCE_EVENT_KEY)), _filled_schema(MAX_SOURCE_EVENT_KEY)
+        str | None, BeforeValidator(_nullable_name(MAX_SOURCE_EVENT_KEY)), _filled_schema(MAX_SOURCE_EVENT_KEY)
     ] = Field(
         default=None,
         description="Your own id of the event. A repeat with the same channel and key is stored once",
     )
     context_id: Annotated[
-        str | None, BeforeValidator(_nullable_text(MAX_CONTEXT_ID)), _filled_schema(MAX_CONTEXT_ID)
+        str | None, BeforeValidator(_nullable_name(MAX_CONTEXT_ID)), _filled_schema(MAX_CONTEXT_ID)
     ] = Field(default=None, description="A hint: which conversation or thread")
-    type: Annotated[str | None, BeforeValidator(_nullable_text(MAX_TYPE)), _filled_schema(MAX_TYPE)] = Field(
+    type: Annotated[str | None, BeforeValidator(_nullable_name(MAX_TYPE)), _filled_schema(MAX_TYPE)] = Field(
         default=None, description="A hint: message, tool_result, task_update, topic_marker, ..."
     )
     topic_hints: Annotated[

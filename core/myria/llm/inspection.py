@@ -233,6 +233,8 @@ class Inspector:
             rows = await connection.fetch(
                 sql("llm.leaf_refs"), self._tenant, root.rendering_id, list(self._mask.scopes)
             )
+        for row in rows:
+            self._mask.check(row["scope_id"], row["participants"])
         self.loaded.append(root)
         found: list[Json] = []
         size = _AROUND

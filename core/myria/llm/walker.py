@@ -68,9 +68,10 @@ effect. Ids such as e1 or t1 are the only names there are. Answer only by callin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An event that the ranking found: its text is short already."""
+    """An event that the ranking found, with the participants of its scope: its text is short already."""
 
     event: ShownEvent
+    participants: tuple[str, ...]
     at: str
     speaker: str | None
     text: str
@@ -153,6 +154,8 @@ class Walker:
             origin, instructions=INSTRUCTIONS, tools=(CHOOSE, *TOOLS), meter=meter, recorder=recorder
         )
         topics = await inspector.describe(start.topics)
+        for one in (*start.found, *start.further):
+            start.mask.check(one.event.scope_id, one.participants)
         there = {one.event.event_seq for one in start.found}
         talk.say(
             "Find further events that answer the question.",

@@ -127,6 +127,7 @@ def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> Candidate:
             scope_id=page.found.scope(hit).scope_id,
             path=page.paths[at],
         ),
+        participants=page.found.scope(hit).participants,
         at=to_rfc3339(to_microseconds(row["occurred_at"])),
         speaker=speaker_of(payload),
         text=snippet(searchable_text(payload), looked_for),

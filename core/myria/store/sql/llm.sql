@@ -36,8 +36,9 @@ ORDER BY wanted.position;
 
 -- name: leaf_refs
 -- The references of one leaf, in their order; only of the scopes in force.
-SELECT ref.event_seq, ref.position, e.event_id, e.occurred_at, e.channel, e.type
+SELECT ref.event_seq, ref.position, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, s.participants
 FROM myria.renderings r
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
 JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
 CROSS JOIN LATERAL unnest(n.event_seqs) WITH ORDINALITY AS ref (event_seq, position)
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = ref.event_seq AND e.scope_id = r.scope_id
