@@ -140,6 +140,8 @@ def answer_lines(
     notes = [f"snapshot {answer.get('snapshot_id') or 'none yet (all events are fresh)'}"]
     if answer.get("truncated"):
         notes.append("there is more")
+    if skipped := answer.get("skipped"):
+        notes.append(f"{count(skipped['count'], 'event')} too large to show (their ids: --json)")
     if answer.get("degraded"):
         notes.append(f"degraded: {answer.get('degraded_reason')}")
     yield Line("", "", Text(shown(" · ".join(notes)), style="dim"))

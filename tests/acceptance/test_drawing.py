@@ -26,6 +26,14 @@ def test_no_line_is_wider_than_the_terminal() -> None:
                 assert cell_len(part.plain) <= 80
 
 
+def test_events_without_room_are_told() -> None:
+    """The last line says how many events had no room in the answer."""
+    root = {"kind": "root", "participants": ["a"], "children": []}
+    answer = {"root": root, "truncated": True, "skipped": {"count": 2, "event_ids": ["evt_1", "evt_2"]}}
+    *_, last = answer_lines(answer)
+    assert "2 events too large to show" in last.text.plain
+
+
 def test_the_year_1_has_four_digits() -> None:
     """Spans of time look alike in every year."""
     year_1 = -62_135_596_800_000_000

@@ -155,7 +155,7 @@ class Retrieval:
         topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
         if query.root is not None:
             paths = [_downward(path, topics, query.root) for path in paths]
-        events = _Events(found, _looked_for(query), with_payload=query.include_payload)
+        events = _Events(found, _looked_for(query), with_payload=query.include_payload, keeps=whole)
         room = self._room(found, query)
         assembly = Assembly(room, topics=topics, asked_by=query.participants)
         hits: list[Leafward] = []
@@ -401,10 +401,14 @@ def _counts(answer: Assembled) -> Json:
 
 
 class _Events:
-    """The events of the hits of one answer, read some at a time: payloads may be large, and not all are shown."""
+    """The events of the hits of one answer, read some at a time: payloads may be large, and not all are shown.
 
-    def __init__(self, found: Found, looked_for: frozenset[str], *, with_payload: bool) -> None:
+    `rows` are those read last, or with `keeps` all.
+    """
+
+    def __init__(self, found: Found, looked_for: frozenset[str], *, with_payload: bool, keeps: bool = False) -> None:
         self.rows: dict[int, asyncpg.Record] = {}
+        self._keeps = keeps
         self._found = found
         self._looked_for = looked_for
         self._with_payload = with_payload
@@ -417,6 +421,8 @@ class _Events:
             scopes = sorted({found.scope(hit).scope_id for hit in hits})
             wanted = [hit.event_seq for hit in hits]
             rows = await connection.fetch(sql("events.by_seqs"), found.pinned.tenant, wanted, scopes)
+            if not self._keeps:
+                self.rows.clear()
             self.rows.update((row["event_seq"], row) for row in rows)
             yield hits
 
