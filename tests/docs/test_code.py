@@ -1,0 +1,115 @@
+"""The code that the pages print: it is read by the program it is for, and what needs no cluster runs as printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from myria_embedded.account import server_account
+from myria_embedded.find import find_binaries
+from tests.docs.test_pages import NAMES, blocks, text_of
+from tests.support.postgres import Database, Databases
+from tests.support.processes import Spawner, free_port
+from tests.support.skips import missing
+
+PROGRAMS = Path(sys.executable).parent
+"""Where `myria` is."""
+
+
+def run(script: str, folder: Path, **environment: str) -> str:
+    """Run a block as a person would who pastes it into a shell; return what it prints."""
+    done = subprocess.run(
+        ["/bin/sh", "-eu", "-c", script],
+        cwd=folder,
+        env={**os.environ, "PATH": os.pathsep.join([str(PROGRAMS), os.environ["PATH"]]), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def block(page: str, words: str) -> str:
+    """Return the one shell block of a page that holds some words."""
+    (found,) = [text for text in blocks(text_of(page), "sh") if words in text]
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shell_blocks_are_shell(name: str) -> None:
+    """The shell reads each block to its end: no quote is left open, no line continues into nothing."""
+    for text in blocks(text_of(name), "sh", "bash"):
+        done = subprocess.run(["/bin/sh", "-n"], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + text
+        assert not text.endswith("\\\n"), text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_is_json_and_python_is_python(name: str) -> None:
+    """Each block can be read."""
+    for text in blocks(text_of(name), "json"):
+        json.loads(text)
+    for text in blocks(text_of(name), "python", "py"):
+        compile(text, name, "exec")
+
+
+def test_the_first_calls_of_the_readme_work(database: Database, spawn: Spawner, tmp_path: Path) -> None:
+    """Pasted into a shell they append an event and find it again."""
+    if shutil.which("curl") is None:
+        missing("curl, which README.md uses, is not installed")
+    port = free_port()
+    server = spawn.python("-m", "myria_cli.main", "serve", "--dsn", database.server_dsn, "--port", str(port))
+    server.wait_for(f":{port}")
+    script = block("README.md", "call() {").replace("127.0.0.1:8321", f"127.0.0.1:{port}")
+
+    appended, answer = (json.loads(line)["result"] for line in run(script, tmp_path).splitlines())
+
+    assert not appended["isError"], appended
+    (found,) = [node for node in _nodes(answer["structuredContent"]["root"]) if "event_id" in node]
+    assert found["event_id"] == appended["structuredContent"]["event_id"]
+
+
+def test_a_memory_moves_as_the_page_on_backups_says(
+    database: Database, databases: Databases, spawn: Spawner, tmp_path: Path
+) -> None:
+    """Dumped and restored, then exported and imported, every event is there and indexed."""
+    line = {
+        "timestamp": "2026-03-19T20:00:00Z",
+        "channel": "notes",
+        "participants": ["ada"],
+        "payload": {"text": "key"},
+    }
+    (tmp_path / "one.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    restored = databases.create_empty()
+    with databases.fresh() as other:
+        names = {
+            "OWNER_DSN": database.tcp.owner,
+            "OPERATOR_DSN": restored.tcp.operator,
+            "OTHER_OWNER_DSN": other.tcp.owner,
+            "PATH": os.pathsep.join(
+                [str(PROGRAMS), str(find_binaries(server_account(tmp_path)).folder), os.environ["PATH"]]
+            ),
+        }
+        run('myria import one.jsonl --dsn "$OWNER_DSN"', tmp_path, **names)
+
+        run(block("docs/backup.md", "pg_dump"), tmp_path, **names)
+        run(block("docs/backup.md", "pg_restore"), tmp_path, **{**names, "OWNER_DSN": restored.tcp.owner})
+        run(block("docs/backup.md", "myria export"), tmp_path, **names)
+
+        for dsn in (restored.tcp.owner, other.tcp.owner):
+            exported = run('myria export --dsn "$DSN"', tmp_path, DSN=dsn)
+            assert [json.loads(text)["payload"] for text in exported.splitlines()] == [{"text": "x"}]
+    databases.drop(restored)
+
+
+def _nodes(node: dict[str, object]) -> list[dict[str, object]]:
+    children: list[dict[str, object]] = node.get("children", [])  # type: ignore[assignment]
+    return [node, *(deeper for child in children for deeper in _nodes(child))]
