@@ -75,7 +75,7 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
                 await asyncio.to_thread(ended_within, builder, delay)
             finally:
                 builder.send_signal(signal.SIGKILL)
-                builder.wait(10)
+                builder.wait(60)
             if builder.returncode == 0:
                 break
             kills += 1

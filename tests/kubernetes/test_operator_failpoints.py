@@ -105,7 +105,7 @@ async def test_a_resource_deleted_during_a_look_ends_its_build_as_aborted(
 
     monkeypatch.setattr(Api, "job", hesitate)
     async with operator(installation, monkeypatch):
-        await asyncio.wait_for(slow.wait(), 30)
+        await asyncio.wait_for(slow.wait(), 180)
         await asyncio.to_thread(place.admin.delete, "MyriaRebuild", "one", place.name)
         await until(lambda: not place.admin.objects("Job", place.name))
         release.set()

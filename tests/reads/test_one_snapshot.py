@@ -242,7 +242,7 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
 
 
 async def _until(memory: Memory, *, tail: int, active: bool) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(180):
         while True:
             status = await memory.get_snapshot_status(TENANT)
             if status["tail_events"] == tail and (status["active_snapshot_id"] is not None) == active:

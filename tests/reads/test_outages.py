@@ -40,7 +40,7 @@ IMPATIENT = replace(
     mcp=McpSettings(append_deadline_s=1.0, request_deadline_s=1.0, ready_grace_s=0),
     postgres=PostgresSettings(pool_size=2, connect_timeout_s=0.5),
 )
-PATIENT = replace(Settings(), mcp=McpSettings(append_deadline_s=60, request_deadline_s=60, ready_grace_s=0))
+PATIENT = replace(Settings(), mcp=McpSettings(append_deadline_s=600, request_deadline_s=600, ready_grace_s=0))
 
 
 async def _refused(served: Served, *, codes: set[str]) -> None:
@@ -150,7 +150,7 @@ async def test_a_database_that_restarts_between_appends(own_postgres: OwnPostgre
             before = len(acknowledged)
             await (own_postgres.stop() if how == "restart" else own_postgres.kill())
             await own_postgres.start()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(600):
                 while len(acknowledged) < before + 50:
                     await asyncio.sleep(0.02)
         stop.set()

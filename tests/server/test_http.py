@@ -69,7 +69,7 @@ async def test_serving_ends_when_told(memory: Memory) -> None:
     assert b'{"status":"ok"}' in await reader.read()
     writer.close()
     stop.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 120)
     reserve_port("127.0.0.1", port).close()
 
 

@@ -130,7 +130,7 @@ async def _work(number: int, port: int, load: Load) -> None:
         )
         began = time.monotonic()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await caller.call(tool, arguments)
             load.outcomes[tool] += 1
         except Exception as error:  # noqa: BLE001 - whatever it is, the client saw it

@@ -28,7 +28,7 @@ async def talk(memory: Memory, *lines: Any, settings: Settings | None = None) ->
     """Send lines, end the input, and return all answers by id."""
     sent = b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
     out = io.BytesIO()
-    await asyncio.wait_for(serve_stdio(memory, settings, stdin=io.BytesIO(sent), stdout=out), 20)
+    await asyncio.wait_for(serve_stdio(memory, settings, stdin=io.BytesIO(sent), stdout=out), 120)
     answers = [json.loads(line) for line in out.getvalue().splitlines()]
     return {answer["id"]: answer for answer in answers}
 

@@ -109,7 +109,7 @@ class Served:
                 writer.write(piece)
                 await writer.drain()
         with contextlib.suppress(ConnectionError):
-            return await asyncio.wait_for(reader.read(), 20)
+            return await asyncio.wait_for(reader.read(), 120)
         return b""
 
 
