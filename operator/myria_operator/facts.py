@@ -53,8 +53,8 @@ class Rebuild:
 
     @property
     def tenant(self) -> str:
-        """The tenant it is about."""
-        return str(self.spec.get("tenant", ""))
+        """The tenant it is about; an older definition has no default for it."""
+        return str(self.spec.get("tenant", "default"))
 
     @property
     def trigger(self) -> str:
@@ -82,6 +82,11 @@ class Rebuild:
             if one.get("type") == kind:
                 return one  # type: ignore[no-any-return]
         return {}
+
+    @property
+    def author(self) -> str | None:
+        """Who asked for it, as they called themselves; a tenant that was filled in has no manager of its own."""
+        return self.manager_of("tenant") or self.manager_of()
 
     def manager_of(self, *path: str) -> str | None:
         """Return who last wrote a field of the spec, as they called themselves; see managedFields."""

@@ -131,7 +131,7 @@ class Ledger:
     async def ask(self, rebuild: Rebuild) -> None:
         """Write a resource's request, once."""
         build = rebuild.build
-        manager = rebuild.manager_of("tenant")
+        manager = rebuild.author
         async with write("ask"), self._database.write(ALL_TENANTS) as connection:
             await connection.execute(
                 sql("rebuilds.ask"),
@@ -181,7 +181,7 @@ class Ledger:
                 f"MyriaRebuild {rebuild.name}",
                 rebuild.name,
                 rebuild.uid,
-                rebuild.manager_of("tenant"),
+                rebuild.author,
             )
 
     async def take_up(self, tenant: str) -> None:

@@ -235,13 +235,13 @@ def environment_of(container: Json) -> dict[str, str]:
 
 
 def test_the_settings_file_is_what_was_given() -> None:
-    """`settings` reaches every pod as one file, and the program reads it."""
+    """`settings` reaches every pod of the program as one file, and the program reads it."""
     (held,) = [one for one in rendered("everything").of("ConfigMap") if "myria.yaml" in one["data"]]
     given = yaml.safe_load(held["data"]["myria.yaml"])
     assert given["retrieval"] == {"cache_bytes": 536870912}
     assert given["builder"]["auto_publish"] is False
     for pod in rendered("everything").pods():
-        for container in pod.containers:
+        for container in pod.containers if pod.component != "trial-db" else ():
             path = environment(pod, container["name"])["MYRIA_CONFIG"]
             mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
             assert mounts[path.rpartition("/")[0]] == "settings"
@@ -325,12 +325,12 @@ def test_recreating_needs_no_more_than_saying_so() -> None:
     assert objects.one("Deployment", "memory-myria")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_helm_test_leaves_nothing_behind() -> None:
-    """The pod of `helm test` is a hook that goes when it has passed, so that an uninstall finds nothing of it."""
+def test_helm_test_keeps_its_pod_for_its_logs() -> None:
+    """The pod of `helm test` goes when the next one comes: Helm 3.14 and 4 ask for its logs after its end."""
     (pod,) = rendered("default").of("Pod")
     annotations = pod["metadata"]["annotations"]
     assert annotations["helm.sh/hook"] == "test"
-    assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+    assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation"
 
 
 def test_pods_spread_over_nodes_and_zones() -> None:
@@ -537,3 +537,41 @@ def test_the_notes_give_commands_and_warnings_that_fit() -> None:
     assert "myriarebuilds" not in notes["no-operator"]
     assert "delete pvc,secret" in notes["trial"]
     assert "gone with the pod" in notes["trial-without-volume"]
+
+
+def test_settings_do_not_restart_the_trial_database() -> None:
+    """Its pod is the same with and without settings: it reads none, and its restart is an outage."""
+    trial = {"postgres": {"mode": "trial"}}
+    changed = {**trial, "settings": {"builder": {"workers": 2}}}
+    assert render(trial).pod("trial-db") == render(changed).pod("trial-db")
+    assert render(trial).pod("server") != render(changed).pod("server")
+
+
+def test_the_charts_jobs_go_after_a_day() -> None:
+    """An ended Job does not stay for ever, unless somebody wants it to."""
+    for values in ({"postgres": {"mode": "trial"}}, {"operator": {"enabled": False}}):
+        (job,) = render(values).of("Job")
+        assert job["spec"]["ttlSecondsAfterFinished"] == 86400
+        (kept,) = render({**values, "jobs": {"ttlSecondsAfterFinished": None}}).of("Job")
+        assert "ttlSecondsAfterFinished" not in kept["spec"]
+
+
+def test_replicas_are_named_only_where_the_values_do() -> None:
+    """null leaves the field to others, as an autoscaler does; the budget stays."""
+    named = render().one("Deployment", "memory-myria")
+    assert named["spec"]["replicas"] == 2
+    assert named["metadata"]["annotations"] == {"myria.dev/replicas": "2"}
+    left = render({"server": {"replicas": None}})
+    assert "replicas" not in left.one("Deployment", "memory-myria")["spec"]
+    assert "annotations" not in left.one("Deployment", "memory-myria")["metadata"]
+    assert len(left.of("PodDisruptionBudget")) == 1
+
+
+@pytest.mark.parametrize("kind", ["serviceMonitor", "podMonitor"])
+def test_monitors_behind_a_policy_without_scrapers_warn(kind: str) -> None:
+    """Prometheus could not reach what it is told to scrape; once its pods are named, it can."""
+    values: Json = {"networkPolicy": {"enabled": True}, "monitoring": {kind: {"enabled": True}}}
+    warning = "name its pods in networkPolicy.scrapers"
+    assert warning in render(values).notes
+    values["networkPolicy"]["scrapers"] = [{"namespaceSelector": {}}]
+    assert warning not in render(values).notes

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import helm_python as helm
 import pytest
 
-from tests.chart.rendering import Json, chart, render
+from tests.chart.rendering import Json, Rendered, chart, render
+from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError
-from tests.kubernetes.place import Place
+from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.place import Place, kubectl_program
+from tests.support.processes import wait_until
 
 TRIAL = {"postgres": {"mode": "trial"}}
 
@@ -113,3 +119,120 @@ def test_the_notes_ask_for_a_secret_only_while_it_is_missing(place: Place) -> No
         after = config.render(chart(), values, name="myria", namespace=place.name)["myria/templates/NOTES.txt"]
     assert "create secret generic myria-postgres" in before
     assert "create secret generic" not in after
+
+
+def commands(notes: str) -> list[str]:
+    """Return the commands in the notes as they are printed: indented lines, with those that they are continued on."""
+    found: list[str] = []
+    for line in notes.splitlines():
+        if found and found[-1].endswith("\\"):
+            found[-1] += "\n" + line
+        elif line.startswith("  ") and line[2:3].isalpha():
+            found.append(line)
+    return found
+
+
+def test_the_notes_commands_run_as_they_are_printed(place: Place) -> None:
+    """Each command of the notes with kubectl is pasted into a shell: what it makes is there."""
+    values = {"crds": {"enabled": False}, "server": {"replicas": 0}}
+    with helm.Config(kubeconfig_path=place.kubeconfig(), namespace=place.name) as config:
+        files = config.render(chart(), values, name="myria", namespace=place.name)
+    rendered = Rendered(files)
+    for kind, name in (("Deployment", "myria"), ("Service", "myria")):
+        place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(rendered.one(kind, name)))
+    environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig()), "HOME": str(Path.home())}
+    environment["PATH"] = f"{Path(kubectl_program()).parent}{os.pathsep}{os.environ['PATH']}"
+    ran: list[str] = []
+    for command in commands(rendered.notes):
+        if command.startswith("  helm ") or " port-forward " in command:
+            continue  # no Helm program here, and no kubelet to forward to; both are looked at below
+        shell = subprocess.Popen(
+            ["sh", "-c", command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        if command.endswith("--watch"):
+            assert shell.stdout is not None
+            assert "NAME" in shell.stdout.readline(), command
+            os.killpg(shell.pid, signal.SIGTERM)
+            shell.communicate()
+        else:
+            printed, _ = shell.communicate()
+            assert shell.returncode == 0, f"{command}\n{printed}"
+        ran.append(command)
+    assert len(ran) == 5
+    assert place.admin.find("Secret", "myria-postgres", place.name) is not None
+    made = {one["metadata"]["generateName"]: one["spec"] for one in place.rebuilds()}
+    assert made == {
+        "manual-": {"tenant": "default"},
+        "back-": {"tenant": "default", "rollback": {"to": "previous"}},
+    }
+    (forward,) = [one for one in commands(rendered.notes) if " port-forward " in one]
+    assert f"port-forward service/myria {rendered.one('Service', 'myria')['spec']['ports'][0]['port']}:" in forward
+
+
+def test_an_upgrade_leaves_the_number_of_pods_to_whoever_scales(place: Place) -> None:
+    """`kubectl scale` is kept, a changed value counts, and an autoscaler that comes finds the number as it was."""
+
+    def deployment(**values: Json) -> Json:
+        with helm.Config(kubeconfig_path=place.kubeconfig(), namespace=place.name) as config:
+            given = {"crds": {"enabled": False}, **values}
+            files = config.render(chart(), given, name="myria", namespace=place.name)
+        return Rendered(files).one("Deployment", "myria")
+
+    first = deployment()
+    assert first["spec"]["replicas"] == 2
+    place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(first))
+    place.kubectl("scale", "deployment/myria", "--replicas=5")
+    assert deployment()["spec"]["replicas"] == 5
+    assert deployment(server={"replicas": 3})["spec"]["replicas"] == 3
+    assert deployment(autoscaling={"enabled": True})["spec"]["replicas"] == 5
+    assert "replicas" not in deployment(server={"replicas": None})["spec"]
+
+
+def test_rebuilds_are_listed_by_category_and_short_name(place: Place) -> None:
+    """`kubectl get myria` and `kubectl get mrb` list them; EVENTS shows what was new, and the tenant has a default."""
+    made = {"apiVersion": "myria.dev/v1alpha1", "kind": "MyriaRebuild", "metadata": {"name": "one"}, "spec": {}}
+    place.kubectl("create", "-f", "-", stdin=json.dumps(made))
+    status = {"counts": {"events": 5120, "events_new": 17}}
+    place.admin.patch("MyriaRebuild", "one", {"status": status}, place.name, subresource="status")
+    for name in ("myria", "mrb"):
+        header, row = place.kubectl("get", name).stdout.splitlines()
+        assert "EVENTS" in header
+        assert row.split()[:3] == ["one", "default", "17"], (header, row)
+
+
+def test_the_nightly_example_makes_a_rebuild_each_time(place: Place, start_kubelet: Callable[..., Kubelet]) -> None:
+    """Its Job runs kubectl with the rights of the example alone, and each run makes another MyriaRebuild."""
+    objects = manifests.read(manifests.EXAMPLES / "nightly.yaml")
+    for one in objects:
+        if one["kind"] != "CronJob":
+            place.admin.apply(manifests.bound(one, place.name), place.name)
+    (held,) = [one["data"]["rebuild.yaml"] for one in objects if one["kind"] == "ConfigMap"]
+    (cron,) = [one for one in objects if one["kind"] == "CronJob"]
+    kubelet = start_kubelet()
+
+    def mounted(_pod: Json, command: list[str]) -> list[str]:
+        """Let the file of the ConfigMap be where the node has it."""
+        return ["sh", "-c", f"{' '.join(command[:-1])} --filename=- <<'END'\n{held}\nEND\n"]
+
+    kubelet.rewrites = mounted
+    for name in ("first", "second"):
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": cron["spec"]["jobTemplate"]["spec"],
+        }
+        place.admin.create(job, place.name)
+    wait_until(lambda: len(place.rebuilds()) == 2, 60, "two rebuilds")
+    for one in place.rebuilds():
+        assert one["metadata"]["name"].startswith("nightly-")
+        assert one["spec"] == {"tenant": "default", "reason": "Every night", "build": {"full": True}}
+    api = place.control_plane.api(place.token("myria-nightly"))
+    with pytest.raises(ApiError, match="forbidden"):
+        api.get("MyriaRebuild", place.rebuilds()[0]["metadata"]["name"], place.name)
+    api.close()

@@ -54,7 +54,7 @@ OTHER: Spec = {
 
 
 IDENTITY, BUILD, ROLLBACK, ABORT, APPROVE = (rule.message for rule in rules.TRANSITION_RULES)
-(NO_APPROVAL,) = (rule.message for rule in rules.SPEC_RULES)
+EXCLUSIVE, NO_APPROVAL = (rule.message for rule in rules.SPEC_RULES)
 
 
 def spec(**fields: Any) -> Spec:
@@ -64,6 +64,8 @@ def spec(**fields: Any) -> Spec:
 
 GOOD: dict[str, Spec] = {
     "a tenant is enough": spec(),
+    "no tenant": {"trigger": "Manual"},
+    "nothing": {},
     "everything": spec(trigger="Manual", reason="because", suspend=False, abort=False, approve=False, build=FULL),
     "an empty build": spec(build={}),
     "rollback to the previous": spec(rollback={"to": "previous"}),
@@ -83,7 +85,6 @@ GOOD: dict[str, Spec] = {
 }
 BAD: dict[str, Spec] = {
     "both build and rollback": spec(build={}, rollback={"to": "previous"}),
-    "no tenant": {"trigger": "Manual"},
     "an empty tenant": {"tenant": ""},
     "a tenant too long": {"tenant": "a" * 64},
     "a tenant with a slash": {"tenant": "a/b"},
@@ -221,27 +222,29 @@ def test_changes_are_judged_alike_by_cel_and_by_the_operator(change: str, spec_s
 @pytest.mark.parametrize("case", GOOD)
 def test_good_specs_break_no_rule(case: str, spec_schema: Json) -> None:
     """A new resource that is fine is fine for CEL and for the operator, and may stay as it is."""
-    assert refusals_in_cel(spec_schema, None, GOOD[case]) == rules.violations(None, GOOD[case]) == []
-    assert refusals_in_cel(spec_schema, GOOD[case], GOOD[case]) == rules.violations(GOOD[case], GOOD[case]) == []
+    good = {"tenant": "default", **GOOD[case]}  # the API server fills the default in first
+    assert refusals_in_cel(spec_schema, None, good) == rules.violations(None, good) == []
+    assert refusals_in_cel(spec_schema, good, good) == rules.violations(good, good) == []
 
 
-def test_the_operator_refuses_build_beside_rollback() -> None:
-    """What every API server refuses by structure the operator refuses as well, with words."""
-    assert rules.violations(None, spec(build={}, rollback={"to": "previous"})) == [rules.EXCLUSIVE]
+def test_build_beside_rollback_is_refused_with_a_sentence(spec_schema: Json) -> None:
+    """What every API server refuses by structure is refused in CEL and by the operator as well, with words."""
+    assert refusals_in_cel(spec_schema, None, spec(build={}, rollback={"to": "previous"})) == [EXCLUSIVE]
+    assert rules.violations(None, spec(build={}, rollback={"to": "previous"})) == [EXCLUSIVE]
 
 
 @pytest.mark.parametrize("case", [*GOOD, *BAD])
 def test_the_schema_decides_by_structure(case: str, spec_schema: Json) -> None:
     """Bounds, names and exclusivity are in the schema: it accepts the good specs and refuses the bad ones."""
     validator = jsonschema.Draft202012Validator(spec_schema)
-    assert validator.is_valid(GOOD.get(case) or BAD[case]) == (case in GOOD)
+    assert validator.is_valid({**GOOD, **BAD}[case]) == (case in GOOD)
 
 
 @pytest.mark.parametrize("case", GOOD)
 def test_the_api_server_accepts(case: str, place: Place) -> None:
     """A real API server accepts the good specs, and drops nothing of them."""
     created = place.admin.create(rebuild("case") | {"spec": GOOD[case]}, place.name, dry_run=True)
-    assert created["spec"] == GOOD[case]
+    assert created["spec"] == {"tenant": "default", **GOOD[case]}
     assert "status" not in created
 
 
@@ -353,10 +356,10 @@ def test_the_definition_is_valid_for_newer_versions(version: str, shipped: Json)
 
 
 def test_everything_is_bounded_and_described(shipped: Json) -> None:
-    """Every string, list, map and number has bounds, every field a description, and nothing a default."""
+    """Every string, list, map and number has bounds, every field a description, and only the tenant a default."""
     schema = manifests.schema(shipped)
     for where, one in walk(schema):
-        assert "default" not in one, where
+        assert ("default" in one) == (where == ".spec.tenant"), where
         if where != ".metadata" and not where.endswith("[]"):
             assert one.get("description", "").endswith("."), where
         if one.get("type") == "string":
@@ -371,9 +374,9 @@ def test_everything_is_bounded_and_described(shipped: Json) -> None:
 
 
 def test_the_rules_in_cel_are_few_simple_and_helpful(spec_schema: Json) -> None:
-    """At most six rules, on spec alone, with has(), ==, !, and, or; each message says what to do."""
+    """At most seven rules, on spec alone, with has(), ==, !, and, or; each message says what to do."""
     found = spec_schema["x-kubernetes-validations"]
-    assert len(found) <= 6
+    assert len(found) <= 7
     for rule in found:
         assert not re.sub(r"has\(|\)|\(|==|&&|\|\||!|(self|oldSelf)(\.[A-Za-z]+)+|\s", "", rule["rule"])
         assert re.search("; (create|abort|roll back|leave)", rule["message"])

@@ -159,7 +159,7 @@ def finished(place: Place) -> Place:
         previousSnapshotID="snap_0",
         jobName="good-abc",
         cutoff=99,
-        counts={"events": 42},
+        counts={"events": 5120, "events_new": 42},
         durationSeconds=7,
     )
     report(

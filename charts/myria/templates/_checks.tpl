@@ -23,7 +23,7 @@
 {{- if and $v.podDisruptionBudget.enabled (not (kindIs "invalid" $v.podDisruptionBudget.minAvailable)) (not (kindIs "invalid" $v.podDisruptionBudget.maxUnavailable)) -}}
 {{- $said = append $said "podDisruptionBudget takes one of minAvailable and maxUnavailable: set the other to null" -}}
 {{- end -}}
-{{- $replicas := int (ternary $v.autoscaling.minReplicas $v.server.replicas $v.autoscaling.enabled) -}}
+{{- $replicas := int (include "myria.expectedReplicas" .) -}}
 {{- with $v.podDisruptionBudget -}}
 {{- if and .enabled (not (kindIs "string" .minAvailable)) (ge (int .minAvailable) $replicas) (gt $replicas 1) -}}
 {{- $said = append $said (printf "podDisruptionBudget.minAvailable (%d) lets none of %d serving pods go, so no node could be drained" (int .minAvailable) $replicas) -}}

@@ -198,3 +198,14 @@ migrate: myria_owner
 {{- $profiles := default (list "core" "observe" "admin") $mcp.profiles -}}
 {{- if and .Values.operator.enabled (has "admin" $profiles) (ne (toString $builder.allow_manual_trigger) "false") -}}true{{- end -}}
 {{- end -}}
+
+{{/* How many serving pods there are at least, as far as the values tell; two where they leave it open. */}}
+{{- define "myria.expectedReplicas" -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- .Values.autoscaling.minReplicas | int -}}
+{{- else if kindIs "invalid" .Values.server.replicas -}}
+2
+{{- else -}}
+{{- .Values.server.replicas | int -}}
+{{- end -}}
+{{- end -}}

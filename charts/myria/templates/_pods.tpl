@@ -79,7 +79,7 @@ env:
     value: /tmp
   - name: USER
     value: myria
-  {{- if $root.Values.settings }}
+  {{- if and $root.Values.settings (not .withoutSettings) }}
   - name: MYRIA_CONFIG
     value: /etc/myria/settings/myria.yaml
   {{- end }}
@@ -99,7 +99,7 @@ resources:
 volumeMounts:
   - name: tmp
     mountPath: /tmp
-  {{- if $root.Values.settings }}
+  {{- if and $root.Values.settings (not .withoutSettings) }}
   - name: settings
     mountPath: /etc/myria/settings
     readOnly: true
@@ -119,7 +119,7 @@ volumes:
   - name: tmp
     emptyDir:
       sizeLimit: 256Mi
-  {{- if $root.Values.settings }}
+  {{- if and $root.Values.settings (not .withoutSettings) }}
   - name: settings
     configMap:
       name: {{ include "myria.fullname" $root }}-settings
