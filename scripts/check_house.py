@@ -5,6 +5,8 @@
 - Tests live under tests/ alone.
 - The version is the same in pyproject.toml and CHANGELOG.md's newest entry.
 - What the code imports is declared in pyproject.toml, and what is declared there is explained in docs/dependencies.md.
+- Every SQL statement, and every name that a package defines for others, is used by the product (`UNUSED` says why not).
+- No two classes of the packages have one name.
 - Links between the pages of the documentation lead somewhere.
 """
 
@@ -36,6 +38,15 @@ OURS = {
     "myria_migrations",
 }
 
+UNUSED = {
+    "WRITES": "tests stop the operator at each of these fail-points",
+    "capture_signals": "uvicorn calls it",
+    "in_use": "tests watch a pool by it",
+    "parse_events": "tests read a whole batch by it",
+    "unfenced": "tests play the model's part and read its prompts",
+}
+"""Names that nothing in the product, its scripts or its benchmarks uses, with the reason why they stay."""
+
 
 def main() -> int:
     """Return the exit status."""
@@ -45,6 +56,9 @@ def main() -> int:
         *version_breaches(),
         *import_breaches(),
         *explanation_breaches(),
+        *statement_breaches(),
+        *name_breaches(),
+        *class_breaches(),
         *link_breaches(),
     ]
     for breach in breaches:
@@ -93,6 +107,68 @@ def explanation_breaches() -> Iterator[str]:
     for name in sorted({*declared_names()}):
         if not re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", page):
             yield f"docs/dependencies.md: does not explain {name}"
+
+
+def statement_breaches() -> Iterator[str]:
+    """Yield SQL statements that no program refers to."""
+    programs = "".join(path.read_text(encoding="utf-8") for path in product_files())
+    for path in sorted(file for plane in PLANES if plane != "migrations" for file in (ROOT / plane).rglob("*.sql")):
+        for name in re.findall(r"^-- name: ([a-z0-9_]+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+            if f'"{path.stem}.{name}"' not in programs:
+                yield f"{path.relative_to(ROOT)}: nothing executes {path.stem}.{name}"
+
+
+def name_breaches() -> Iterator[str]:
+    """Yield functions, classes, methods and constants that nothing but a test uses, and exemptions that are over."""
+    defined: dict[str, Path] = {}
+    used: set[str] = set()
+    for path in [*product_files(), *(ROOT / "scripts").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                used.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                used.add(node.attr)
+            elif isinstance(node, ast.ImportFrom):
+                used.update(alias.name for alias in node.names if alias.asname not in {None, alias.name})
+        if path.relative_to(ROOT).parts[0] in PLANES:
+            defined |= dict.fromkeys(definitions(tree), path)
+    for name in sorted(defined.keys() - used - UNUSED.keys()):
+        yield f"{defined[name].relative_to(ROOT)}: nothing uses {name}"
+    for name in sorted(UNUSED.keys() - (defined.keys() - used)):
+        yield f"scripts/check_house.py: {name} is used or gone, and needs no exemption"
+
+
+def definitions(tree: ast.Module) -> Iterator[str]:
+    """Yield the functions, classes, methods and constants of a module; a decorator that registers is a use."""
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for node in [*tree.body, *(member for found in classes for member in found.body)]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            passive = {"property", "cached_property", "staticmethod", "classmethod", "dataclass", "contextmanager"}
+            names = {ast.unparse(decorator).split("(")[0].split(".")[-1] for decorator in node.decorator_list}
+            if names <= passive and not node.name.startswith("__"):
+                yield node.name
+    for node in tree.body:
+        for target in getattr(node, "targets", [getattr(node, "target", None)]):
+            if isinstance(target, ast.Name) and not target.id.startswith("__"):
+                yield target.id
+
+
+def class_breaches() -> Iterator[str]:
+    """Yield names that stand for two classes."""
+    homes: dict[str, list[str]] = {}
+    for path in product_files():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    for name, paths in sorted(homes.items()):
+        if len(paths) > 1:
+            yield f"{' and '.join(paths)}: two classes named {name}"
+
+
+def product_files() -> list[Path]:
+    """Return the Python files of the packages."""
+    return sorted(path for plane in PLANES for path in (ROOT / plane).rglob("*.py"))
 
 
 def link_breaches() -> Iterator[str]:

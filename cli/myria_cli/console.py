@@ -109,7 +109,7 @@ def _cell(value: object) -> str:
     return shown(str(value))
 
 
-class Meter(Protocol):
+class ProgressMeter(Protocol):
     """How far a piece of work has come."""
 
     def advance(self, done: int, total: int | None = None, what: str | None = None) -> None:
@@ -118,7 +118,7 @@ class Meter(Protocol):
 
 
 @contextmanager
-def meter(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Meter]:
+def meter(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[ProgressMeter]:
     """Show progress for the block on standard error: a bar on a terminal, else a line every five seconds."""
     if quiet:
         yield _Silence()

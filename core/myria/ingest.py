@@ -44,12 +44,6 @@ _RETRIED = (
     errors.DeadlineExceeded,
 )
 
-_REFUSED_CONTENT = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:

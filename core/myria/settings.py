@@ -576,16 +576,6 @@ class Settings(Section):
         made: dict[str, Any] = {name: SECTIONS[name](**fields) for name, fields in sections.items()}
         return cls(**made)
 
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return every value as JSON types, with the password-bearing `postgres.dsn` replaced by `***`."""
-        out = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS}
-        if out["postgres"]["dsn"] is not None:
-            out["postgres"]["dsn"] = "***"
-        return {
-            name: {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
-            for name, fields in out.items()
-        }
-
     @staticmethod
     def describe() -> list[SettingDescription]:
         """Return one description per setting, in the order they are written."""

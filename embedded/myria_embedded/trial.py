@@ -33,7 +33,7 @@ host all all all scram-sha-256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
+class TrialLogin:
     """Role, password and database of a connection string."""
 
     role: str
@@ -41,7 +41,7 @@ class Login:
     database: str
 
     @classmethod
-    def of(cls, dsn: str, name: str) -> Login:
+    def of(cls, dsn: str, name: str) -> TrialLogin:
         """Take a connection string apart; `name` is what it is called in the error.
 
         Raises:
@@ -67,7 +67,7 @@ class Login:
 
 @asynccontextmanager
 async def trial_server(
-    data_dir: Path, port: int, *, owner: Login, others: Sequence[Login], progress: Progress
+    data_dir: Path, port: int, *, owner: TrialLogin, others: Sequence[TrialLogin], progress: Progress
 ) -> AsyncIterator[EmbeddedPostgres]:
     """Run a server of `data_dir` on every address, with a database of `owner` and the roles of all logins.
 

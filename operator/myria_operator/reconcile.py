@@ -20,7 +20,7 @@ from myria_operator.facts import MANAGER, REQUEST_LABEL, Job, Rebuild, Situation
 from myria_operator.jobs import STOP_DEADLINE_S, PodTemplate, manifest, pods_of, suspension
 from myria_operator.ledger import Ledger
 from myria_operator.naming import event_name, job_name
-from myria_operator.status import View
+from myria_operator.status import RebuildView
 from myria_operator.steps import Do, Step, next_step
 from myria_rebuilds.resource import API_VERSION, KIND, PLURAL, Json
 
@@ -175,7 +175,7 @@ class Reconciler:
             return _DEFINITION_S
         return Rebuild.from_object(written)
 
-    async def _look(self, rebuild: Rebuild, installation: str) -> View:
+    async def _look(self, rebuild: Rebuild, installation: str) -> RebuildView:
         job = None
         if rebuild.rollback_to is None and rebuild.status.get("jobName"):
             found = await self._api.job(job_name(rebuild.name, rebuild.uid))
@@ -195,7 +195,7 @@ class Reconciler:
         waits = rebuild.condition(reasons.SUCCEEDED).get("reason") in _WITHOUT_POD
         if waits and job is not None and not job.finished and build is not None and not build.alive:
             pod_problem = await self._pod_problem(job)
-        return View(
+        return RebuildView(
             rebuild=rebuild,
             installation=installation,
             situation=situation,
@@ -280,7 +280,9 @@ class Reconciler:
             trouble = reasons.DATABASE_UNAVAILABLE, f"the operator cannot reach the database and goes on later: {error}"
         if status.settled(rebuild) or status.awaits_approval(rebuild):
             return
-        view = View(rebuild=rebuild, installation=installation, situation=Situation(tenant_known=True), trouble=trouble)
+        view = RebuildView(
+            rebuild=rebuild, installation=installation, situation=Situation(tenant_known=True), trouble=trouble
+        )
         derived = status.derive(view)
         shown = rebuild.condition(reasons.SUCCEEDED)
         if (shown.get("status"), shown.get("reason")) == (derived.succeeded.status, derived.succeeded.reason):
@@ -290,7 +292,7 @@ class Reconciler:
         except (ClusterRefused, ClusterUnavailable) as second:
             logger.info("trouble could not be told: %s", second.message, extra={"action": "status_not_written"})
 
-    async def _do(self, step: Step, view: View) -> float | None:
+    async def _do(self, step: Step, view: RebuildView) -> float | None:
         rebuild, build, job, ledger = view.rebuild, view.build, view.job, self._ledger
         suspended = rebuild.wants("suspend")
         if step.do is Do.DELETE:
@@ -335,7 +337,7 @@ class Reconciler:
             await ledger.publish(rebuild, build)
         return _MORE
 
-    async def _make_job(self, view: View) -> float | None:
+    async def _make_job(self, view: RebuildView) -> float | None:
         rebuild, build = view.rebuild, view.build
         if build is None:
             return None
@@ -352,7 +354,7 @@ class Reconciler:
             await self._api.delete_job(made.name, made.uid)
         return _MORE
 
-    async def _job_refused(self, view: View, wanted: Json, error: ClusterRefused) -> float | None:
+    async def _job_refused(self, view: RebuildView, wanted: Json, error: ClusterRefused) -> float | None:
         build, name = view.build, wanted["metadata"]["name"]
         if build is None:
             return None
@@ -375,7 +377,7 @@ class Reconciler:
         await self._ledger.end_build(build.tenant, build.row.build_id, reasons.JOB_REFUSED, error.message)
         return _MORE
 
-    async def _change_job(self, view: View, job: Job) -> None:
+    async def _change_job(self, view: RebuildView, job: Job) -> None:
         rebuild, build = view.rebuild, view.build
         if build is None:
             return
@@ -394,7 +396,7 @@ class Reconciler:
             again = suspension(suspend=True, pods=0, understood=False)
             await self._api.change_job(job.name, again)
 
-    async def _pods_again(self, view: View) -> int:
+    async def _pods_again(self, view: RebuildView) -> int:
         found = await self._api.job(job_name(view.rebuild.name, view.rebuild.uid))
         return int((found or {}).get("spec", {}).get("completions") or 1)
 
@@ -503,7 +505,7 @@ def _needs_attention(rebuild: Rebuild) -> bool:
     return bool(rebuild.status.get("jobName")) and rebuild.condition(reasons.SUCCEEDED).get("status") == status.FALSE
 
 
-def _again(view: View) -> float | None:
+def _again(view: RebuildView) -> float | None:
     """Return when to look again although nothing is to be done now."""
     if status.settled(view.rebuild) or view.build is None or view.build.outcome is not None:
         return None

@@ -61,7 +61,7 @@ _ADVICE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class RebuildView:
     """All that is looked at to decide what a resource is and what is done next.
 
     The Job was read before the database: a Job that is complete has its build's end in `build`. `trouble` is a reason
@@ -118,7 +118,7 @@ def awaits_approval(rebuild: Rebuild) -> bool:
     return rebuild.condition(reasons.PUBLISHED).get("reason") == reasons.AWAITING_APPROVAL
 
 
-def derive(view: View) -> Derived:
+def derive(view: RebuildView) -> Derived:
     """Return what the status should say."""
     rebuild = view.rebuild
     fields: Json = {"observedGeneration": rebuild.generation, "installationID": view.installation}
@@ -175,7 +175,7 @@ def job_failure(job: Job) -> tuple[str, str]:
     return reason, f"the Job {job.name} failed: {job.failed_message or job.failed_reason or 'no reason given'}"
 
 
-def pods_overdue(view: View) -> tuple[str, str] | None:
+def pods_overdue(view: RebuildView) -> tuple[str, str] | None:
     """Return reason and message of a build to give up: something keeps its pods from working, for too long by now."""
     build = view.build
     if view.pod_problem is None or build is None or build.podless_s is None or view.rebuild.wants("suspend"):
@@ -186,7 +186,7 @@ def pods_overdue(view: View) -> tuple[str, str] | None:
     return reason, f"given up after {build.podless_s:.0f} s without a pod at work: {problem}"
 
 
-def wants_job(view: View) -> bool:
+def wants_job(view: RebuildView) -> bool:
     """Tell whether the resource's build is to have a Job now: it is its turn, and nothing keeps it."""
     return (
         view.build is not None
@@ -201,7 +201,7 @@ def wants_job(view: View) -> bool:
 _Parts = tuple[Json, Condition, Condition]
 
 
-def _build(view: View) -> _Parts:
+def _build(view: RebuildView) -> _Parts:
     rebuild, situation, build = view.rebuild, view.situation, view.build
     if build is not None:
         fields = status_fields(build)
@@ -240,7 +240,7 @@ def _build(view: View) -> _Parts:
     return {}, _succeeded(UNKNOWN, reasons.QUEUED, message), pending
 
 
-def _unfinished(view: View, build: BuildFacts) -> Condition:
+def _unfinished(view: RebuildView, build: BuildFacts) -> Condition:
     rebuild, job = view.rebuild, view.job
     if rebuild.wants("abort"):
         return _succeeded(UNKNOWN, reasons.ABORTING, "the build is about to be ended")
@@ -274,7 +274,7 @@ def _names(situation: Situation) -> str:
     return ", ".join(situation.ahead_names) + (f" and {more} more" if more > 0 else "")
 
 
-def _ended(view: View, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
+def _ended(view: RebuildView, build: BuildFacts, outcome: Outcome) -> tuple[Condition, Condition]:
     row = build.row
     snapshot = row.snapshot_id or "none"
     if outcome is Outcome.SUCCEEDED:
@@ -326,7 +326,7 @@ def _failure(error: Mapping[str, Any]) -> tuple[str, str]:
     return reasons.BUILD_FAILED, f"{error.get('code', 'internal_error')}: {message}"
 
 
-def _rollback(view: View) -> _Parts:
+def _rollback(view: RebuildView) -> _Parts:
     rebuild, situation = view.rebuild, view.situation
     fields: Json = {}
     if situation.moved_to is not None:
@@ -368,7 +368,7 @@ def _rollback(view: View) -> _Parts:
     return fields, _succeeded(UNKNOWN, reasons.PENDING, f"about to go back to snapshot {target.snapshot_id}"), pending
 
 
-def _problem(view: View) -> tuple[str, str] | None:
+def _problem(view: RebuildView) -> tuple[str, str] | None:
     """Return why nothing can be done for a resource, if so."""
     broken = rules.violations(None, view.rebuild.spec)
     if broken:
@@ -379,7 +379,7 @@ def _problem(view: View) -> tuple[str, str] | None:
     return None
 
 
-def _suspended(view: View, succeeded: Condition) -> Condition:
+def _suspended(view: RebuildView, succeeded: Condition) -> Condition:
     wanted = view.rebuild.wants("suspend") and succeeded.status == UNKNOWN
     has_pods = view.job is not None and not view.job.finished and (not view.job.halted or view.job.active > 0)
     if wanted and not has_pods:

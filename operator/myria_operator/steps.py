@@ -11,7 +11,7 @@ from typing import Final
 
 from myria.building.model import Outcome
 from myria_operator import reasons
-from myria_operator.status import View, job_failure, pods_overdue, settled, wants_job
+from myria_operator.status import RebuildView, job_failure, pods_overdue, settled, wants_job
 
 
 class Do(StrEnum):
@@ -57,7 +57,7 @@ _FINE: Final = frozenset({Outcome.SUCCEEDED, Outcome.HELD, Outcome.NOTHING_TO_DO
 """Ends after which the pods end by themselves."""
 
 
-def next_step(view: View, succeeded: str) -> Step:
+def next_step(view: RebuildView, succeeded: str) -> Step:
     """Return what is next, once the status that was derived from the same view is written.
 
     Args:
@@ -123,7 +123,7 @@ def next_step(view: View, succeeded: str) -> Step:
     return NOTHING
 
 
-def _rollback(view: View, succeeded: str) -> Step:
+def _rollback(view: RebuildView, succeeded: str) -> Step:
     rebuild, situation = view.rebuild, view.situation
     if succeeded != "Unknown":
         is_open = situation.tenant_known and situation.moved_to is None and not situation.closed
@@ -132,7 +132,7 @@ def _rollback(view: View, succeeded: str) -> Step:
     return Step(do=Do.ROLL_BACK) if has_target and not rebuild.wants("suspend") else NOTHING
 
 
-def _before_the_build(view: View, succeeded: str) -> Step:
+def _before_the_build(view: RebuildView, succeeded: str) -> Step:
     rebuild, situation = view.rebuild, view.situation
     if succeeded != "Unknown":
         return Step(do=Do.CLOSE_REQUEST) if situation.request_id is not None and not situation.closed else NOTHING
@@ -145,6 +145,6 @@ def _before_the_build(view: View, succeeded: str) -> Step:
     return Step(do=Do.TAKE_UP)
 
 
-def _deadline_differs(view: View) -> bool:
+def _deadline_differs(view: RebuildView) -> bool:
     wanted = view.rebuild.build.get("deadlineSeconds")
     return wanted is not None and view.job is not None and view.job.deadline_s != wanted

@@ -19,7 +19,7 @@ from mcp_types import methods
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from myria_server.toolbox import Outcome, Toolbox
+from myria_server.toolbox import CallResult, Toolbox
 
 VERSION_KEY = mcp_types.PROTOCOL_VERSION_META_KEY
 _CLIENT_KEY = mcp_types.CLIENT_INFO_META_KEY
@@ -94,11 +94,11 @@ class FastPath:
             return None
         return PlainCall(request_id, name, arguments, modern=False)
 
-    def render(self, call: PlainCall, outcome: Outcome) -> bytes:
+    def render(self, call: PlainCall, outcome: CallResult) -> bytes:
         """Return the JSON-RPC response to a plain call."""
         return self.response(call.request_id, outcome, modern=call.modern)
 
-    def response(self, request_id: int | str, outcome: Outcome, *, modern: bool) -> bytes:
+    def response(self, request_id: int | str, outcome: CallResult, *, modern: bool) -> bytes:
         """Return the JSON-RPC response that carries a tool's outcome, as text and as structured content."""
         return b"".join(
             (

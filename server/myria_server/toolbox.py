@@ -47,16 +47,16 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallResult:
     """What a call answered: the structured content as JSON text in UTF-8."""
 
     body: bytes
     is_error: bool = False
 
 
-def refusal(error: MyriaError) -> Outcome:
+def refusal(error: MyriaError) -> CallResult:
     """Return the outcome of a refused call."""
-    return Outcome(orjson.dumps({"error": error.to_json()}, default=str), is_error=True)
+    return CallResult(orjson.dumps({"error": error.to_json()}, default=str), is_error=True)
 
 
 class Toolbox:
@@ -96,7 +96,7 @@ class Toolbox:
         close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
         return close[0] if close else None
 
-    async def call(self, name: str, arguments: Any, caller: Caller) -> Outcome:
+    async def call(self, name: str, arguments: Any, caller: Caller) -> CallResult:
         """Run a known tool; every failure becomes an outcome."""
         tool, handler, deadline, offered = self._runs[name]
         metrics = self.metrics
@@ -112,7 +112,7 @@ class Toolbox:
                 answer = await handler(caller, arguments)
             if answer.get("degraded"):
                 metrics.answered_degraded(tool.name, answer.get("degraded_reason"))
-            return Outcome(orjson.dumps(answer))
+            return CallResult(orjson.dumps(answer))
         except MyriaError as error:
             code = error.code
             return refusal(error)

@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from myria_embedded.trial import Login
+from myria_embedded.trial import TrialLogin
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawned, Spawner, free_port
@@ -136,7 +136,7 @@ def test_the_trial_refuses_connection_strings_it_cannot_serve(dsn: str, monkeypa
 
 def test_passwords_are_read_as_urls_write_them() -> None:
     """Percent signs stand for what they encode."""
-    assert Login.of("postgresql://a%40b:p%2Fq@host:5432/d%20e", "X") == Login(
+    assert TrialLogin.of("postgresql://a%40b:p%2Fq@host:5432/d%20e", "X") == TrialLogin(
         role="a@b", password="p/q", database="d e"
     )
 

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from myria.errors import ModelFailed
-from myria.llm.budget import Limits, Meter
+from myria.llm.budget import Budget, Meter
 from myria.llm.client import Attempt
 from myria.llm.client import Provider as Client
 from myria.llm.failures import Kind
@@ -23,7 +23,7 @@ from myria.settings import LlmSettings
 from tests.llm.conftest import KEY, Configuring, Starting
 from tests.llm.provider import Answer, Asked, completion
 
-PLENTY = Limits(rounds=100, calls=100, tokens=10**7, bytes=10**8, seconds=60, cost=10**9)
+PLENTY = Budget(rounds=100, calls=100, tokens=10**7, bytes=10**8, seconds=60, cost=10**9)
 SAYING = [{"role": "user", "content": "hello"}]
 
 
@@ -224,9 +224,9 @@ async def test_the_budget_is_asked_before_each_attempt(provide: Starting, config
             ({"bytes": 0}, Kind.BUDGET_BYTES),
         ):
             fields = {name: getattr(PLENTY, name) for name in PLENTY.__slots__} | limits
-            assert await asking.kind(Meter(Limits(**fields))) == kind
+            assert await asking.kind(Meter(Budget(**fields))) == kind
         assert not provider.asked
-        once = Meter(Limits(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=9, cost=50))
+        once = Meter(Budget(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=9, cost=50))
         await asking.ask(once)
         assert await asking.kind(once) == Kind.BUDGET_COST
     assert len(provider.asked) == 1
@@ -235,7 +235,7 @@ async def test_the_budget_is_asked_before_each_attempt(provide: Starting, config
 async def test_time_left_bounds_a_call(provide: Starting, configured: Configuring) -> None:
     """A hanging provider costs what the workflow has left, not the call's own deadline; then nothing is sent."""
     provider = provide(lambda _: Answer(hang=True))
-    meter = Meter(Limits(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=0.3, cost=10**6))
+    meter = Meter(Budget(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=0.3, cost=10**6))
     async with Asking(configured(provider, call_timeout_s=3600, retries=5)) as asking:
         assert await asking.kind(meter) in {"timeout", Kind.BUDGET_TIME}
         assert await asking.kind(meter) in {Kind.BUDGET_TIME, Kind.BUSY}
@@ -271,7 +271,7 @@ async def test_few_requests_at_once(provide: Starting, configured: Configuring) 
         while len(provider.asked) < 2:
             await asyncio.sleep(0.01)
         assert len(provider.asked) == 2
-        hasty = Meter(Limits(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=0.05, cost=10**6))
+        hasty = Meter(Budget(rounds=9, calls=9, tokens=10**6, bytes=10**6, seconds=0.05, cost=10**6))
         assert await asking.kind(hasty) == "busy"
         await asyncio.gather(*asks)
         assert time.monotonic() - started >= 0.6

@@ -118,7 +118,7 @@ async def _work(database: Database, llm: Any) -> list[str]:
     assert "myria_llm_calls_total" in scrape
     texts.append(scrape)
     model = LanguageModel.configured(llm)
-    texts += [repr(model), repr(llm), json.dumps(settings.to_dict())]
+    texts += [repr(model), repr(llm), repr(settings)]
     connection = await asyncpg.connect(database.superuser_dsn)
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'myria'")
     for table in tables:

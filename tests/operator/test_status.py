@@ -15,7 +15,7 @@ from myria_operator import reasons
 from myria_operator.facts import Job, Rebuild, Situation, Target
 from myria_operator.naming import job_name
 from myria_operator.reconcile import refused_pods
-from myria_operator.status import View, derive, settled, transitions, with_times
+from myria_operator.status import RebuildView, derive, settled, transitions, with_times
 from myria_operator.steps import Do, next_step
 from myria_rebuilds.report import BuildFacts, pod_fields, status_fields
 
@@ -99,14 +99,14 @@ def job(**fields: Any) -> Job:
     return Job(**{**values, **fields})
 
 
-def view(spec: dict[str, Any] | None = None, *, status: dict[str, Any] | None = None, **fields: Any) -> View:
+def view(spec: dict[str, Any] | None = None, *, status: dict[str, Any] | None = None, **fields: Any) -> RebuildView:
     """A view; by default of a known tenant whose request waits."""
     values: dict[str, Any] = {
         "rebuild": rebuild(spec, status),
         "installation": INSTALLATION,
         "situation": Situation(tenant_known=True, request_id="req_1"),
     }
-    return View(**{**values, **fields})
+    return RebuildView(**{**values, **fields})
 
 
 def situation(**fields: Any) -> Situation:
@@ -130,7 +130,7 @@ HELD_BEFORE = {
     ],
 }
 
-TABLE: list[tuple[str, View, str, str, Do]] = [
+TABLE: list[tuple[str, RebuildView, str, str, Do]] = [
     (
         "held while another was published",
         view(
@@ -520,7 +520,7 @@ TABLE: list[tuple[str, View, str, str, Do]] = [
 @pytest.mark.parametrize(
     ("looked", "succeeded", "published", "do"), [one[1:] for one in TABLE], ids=[one[0] for one in TABLE]
 )
-def test_each_situation(looked: View, succeeded: str, published: str, do: Do) -> None:
+def test_each_situation(looked: RebuildView, succeeded: str, published: str, do: Do) -> None:
     """Summary, publication and the next step follow from what is seen alone."""
     derived = derive(looked)
     found = {one.kind: f"{one.status} {one.reason}" for one in derived.conditions}
@@ -531,7 +531,7 @@ def test_each_situation(looked: View, succeeded: str, published: str, do: Do) ->
 
 
 @pytest.mark.parametrize("looked", [one[1] for one in TABLE], ids=[one[0] for one in TABLE])
-def test_what_was_written_is_derived_again(looked: View) -> None:
+def test_what_was_written_is_derived_again(looked: RebuildView) -> None:
     """A status that was written is no difference: the operator comes to rest."""
     written = with_times(derive(looked), looked.rebuild, NOW)
     again = dataclasses.replace(looked, rebuild=rebuild(dict(looked.rebuild.spec), written))
@@ -540,7 +540,7 @@ def test_what_was_written_is_derived_again(looked: View) -> None:
 
 
 @pytest.mark.parametrize("looked", [one[1] for one in TABLE], ids=[one[0] for one in TABLE])
-def test_an_end_is_an_end(looked: View) -> None:
+def test_an_end_is_an_end(looked: RebuildView) -> None:
     """Once a resource has ended for good, nothing that becomes of Job, build or tenant changes it."""
     written = with_times(derive(looked), looked.rebuild, NOW)
     ended = rebuild(dict(looked.rebuild.spec), written)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.planning.memory import MemoryEvents, MemoryTree
 from myria.planning.model import Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import changed_units, plan_scope, plan_unit, split_units
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
+from tests.support.trees import MemoryEvents, MemoryTree
 
 
 async def incremental(

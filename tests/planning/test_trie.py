@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.errors import InternalError
-from myria.planning.memory import MemoryTree
 from myria.planning.model import (
     KEY_DIGITS,
     Node,
@@ -24,6 +23,7 @@ from myria.planning.model import (
 from myria.planning.scope import plan_unit
 from myria.planning.trie import assemble, key_digits
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of
+from tests.support.trees import MemoryTree
 
 DAY = 24 * 60 * MINUTE
 

@@ -75,7 +75,7 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
                     console.say(f"asked for a build ({asked['request_id']}); `myria status` tells how it goes")
                 return 0
             if here:
-                await stack.enter_async_context(_Worker(options, settings, place))
+                await stack.enter_async_context(_BuildProcess(options, settings, place))
             build = await _ended(memory.registry, options, asked["request_id"], patient=here)
         if options.json:
             console.write_json(build)
@@ -84,7 +84,7 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
         return Outcome(build["status"]).exit_status
 
 
-class _Worker:
+class _BuildProcess:
     """Takes up builds in this process for the length of a block."""
 
     def __init__(self, options: Options, settings: Settings, place: Place) -> None:

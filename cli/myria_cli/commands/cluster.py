@@ -14,7 +14,7 @@ from myria.errors import ConfigurationError, InvalidArgument
 from myria_cli import console, logs
 from myria_cli.options import Options, command
 from myria_cli.place import data_dir_of
-from myria_embedded.trial import Login, trial_server
+from myria_embedded.trial import TrialLogin, trial_server
 
 PANEL = "On Kubernetes"
 PLANES = ("SERVER", "OPERATOR", "BUILDER")
@@ -78,11 +78,14 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
 
         A Secret that is there already is left as it is.
         """
-        from myria_operator.logins import DatabaseAddress, make_logins  # noqa: PLC0415 - needs Kubernetes' client
-        from myria_operator.logins import Login as RoleLogin  # noqa: PLC0415
+        from myria_operator.logins import (  # noqa: PLC0415 - needs Kubernetes' client
+            DatabaseAddress,
+            Login,
+            make_logins,
+        )
 
         settings = options.settings(operator__namespace=namespace)
-        wanted = [RoleLogin(secret=secret, role=role) for secret, role in map(_pair, logins)]
+        wanted = [Login(secret=secret, role=role) for secret, role in map(_pair, logins)]
         made = await make_logins(
             wanted,
             DatabaseAddress(host=host, port=port, database=database),
@@ -131,8 +134,8 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _login(variable: str) -> Login:
+def _login(variable: str) -> TrialLogin:
     dsn = os.environ.get(variable)
     if not dsn:
         raise ConfigurationError(f"{variable} is not set; it holds the connection string of a role", field=variable)
-    return Login.of(dsn, variable)
+    return TrialLogin.of(dsn, variable)

@@ -53,9 +53,9 @@ def unit_planner(
     """Return who shapes the units of a task; None where neither a model nor one of its plans can have a say."""
     if model is None and not task.has_plans:
         return None
-    from myria.llm.builder import Job, UnitPlanner  # noqa: PLC0415 - only where a model is asked
+    from myria.llm.builder import ScopeTask, UnitPlanner  # noqa: PLC0415 - only where a model is asked
 
-    job = Job(
+    job = ScopeTask(
         tenant=build.tenant,
         build_id=build.build_id,
         cutoff=build.cutoff,

@@ -205,7 +205,7 @@ class TopicAnswer(Answer):
     topic: TopicRecord
 
 
-class Violation(Answer):
+class BrokenRule(Answer):
     """A validation rule that a snapshot broke (§12)."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
@@ -229,7 +229,7 @@ class Snapshot(Answer):
     summarizer_version: str | int | None
     merge_policy_version: str | int | None
     validation: Literal["pending", "passed", "failed"]
-    violations: list[Violation]
+    violations: list[BrokenRule]
     counts: dict[str, int]
     created_at: str
     completed_at: str | None
@@ -345,7 +345,7 @@ class Failure(Answer):
     details: dict[str, Any]
 
 
-class Refused(Answer):
+class Refusal(Answer):
     """The structured content of a refusal."""
 
     error: Failure

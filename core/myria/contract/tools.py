@@ -230,7 +230,7 @@ def output_schema(tool: Tool) -> Json:
 @lru_cache
 def _output_schema(model: type[BaseModel]) -> Json:
     answer = _plain(model.model_json_schema())
-    refusal = _plain(answers.Refused.model_json_schema())
+    refusal = _plain(answers.Refusal.model_json_schema())
     definitions = {**refusal.pop("$defs"), **answer.pop("$defs", {})}
     schema: Json = {"type": "object", "anyOf": [answer, refusal]}
     if "RootNode" in definitions:

@@ -14,7 +14,7 @@ CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Budget:
     """The most that one workflow (a build task, a walk) may use; money in millionths of a US dollar.
 
     `rounds` None: its turns are bounded otherwise (a task's by its calls, and unit by unit).
@@ -35,7 +35,7 @@ class Meter:
     showed; `tokens` are input and output together.
     """
 
-    def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: Budget, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self._clock = clock
         self._started = clock()

@@ -19,7 +19,7 @@ from pydantic import Field
 from myria import errors
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
-from myria.llm.conversation import Arguments, Call, Conversation, Tool
+from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
 from myria.llm.failures import Kind, failed, kind_of
 from myria.llm.fencing import escaped
 from myria.llm.inspection import TOOLS, Inspector, Mask, Shown, ShownEvent, ShownTopic
@@ -96,12 +96,12 @@ class SubmitGroups(Arguments):
     rests_on: _RESTS_ON
 
 
-SUBMIT_PLAN = Tool(
+SUBMIT_PLAN = ModelTool(
     name="submit_plan",
     description="Submit the plan: every event in exactly one leaf.",
     arguments=SubmitPlan,
 )
-SUBMIT_GROUPS = Tool(
+SUBMIT_GROUPS = ModelTool(
     name="submit_groups",
     description="Submit which leaves share a parent, and what the whole conversation is about.",
     arguments=SubmitGroups,
@@ -125,7 +125,7 @@ belong together under a common parent, if any, and what the whole conversation i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ScopeTask:
     """The build task whose units are planned: one exact participant set, up to the build's cutoff."""
 
     tenant: str
@@ -146,7 +146,7 @@ class UnitPlanner:
     def __init__(
         self,
         database: Database,
-        job: Job,
+        job: ScopeTask,
         settings: PlannerSettings,
         *,
         model: LanguageModel | None,
@@ -274,7 +274,7 @@ class _Asking:
     def __init__(
         self,
         database: Database,
-        job: Job,
+        job: ScopeTask,
         settings: PlannerSettings,
         *,
         model: LanguageModel,
@@ -451,7 +451,7 @@ class _Asking:
             return
         talk.answer(call, found.result, statements=found.statements)
 
-    def _conversation(self, instructions: str, tools: Sequence[Tool]) -> Conversation:
+    def _conversation(self, instructions: str, tools: Sequence[ModelTool]) -> Conversation:
         return self._model.conversation(
             self._origin, instructions=instructions, tools=tools, meter=self._meter, recorder=self._recorder
         )

@@ -38,7 +38,7 @@ class Arguments(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class ModelTool:
     """One thing the model may do."""
 
     name: str
@@ -72,7 +72,7 @@ class Conversation:
         *,
         structure: Literal["tools", "json_schema"],
         instructions: str,
-        tools: Sequence[Tool],
+        tools: Sequence[ModelTool],
         repairs: int,
         meter: Meter,
         recorder: Recorder,

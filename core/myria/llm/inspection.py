@@ -17,7 +17,7 @@ from pydantic import Field
 
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
-from myria.llm.conversation import Arguments, Tool
+from myria.llm.conversation import Arguments, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
 from myria.store.clock import to_microseconds, to_rfc3339
@@ -65,17 +65,17 @@ class FetchEvents(Arguments):
     max_bytes: Annotated[int, Field(ge=64, le=1024 * 1024)] = Field(default=4096, description="Bound on the result")
 
 
-INSPECT_SUBTREE = Tool(
+INSPECT_SUBTREE = ModelTool(
     name="inspect_subtree",
     description="Show the topics below a topic, parents first, in order of time: labels and short summaries.",
     arguments=InspectSubtree,
 )
-INSPECT_LEAF_REFS = Tool(
+INSPECT_LEAF_REFS = ModelTool(
     name="inspect_leaf_refs",
     description="List the events of a leaf topic in order of time, without their text.",
     arguments=InspectLeafRefs,
 )
-FETCH_EVENTS = Tool(
+FETCH_EVENTS = ModelTool(
     name="fetch_events",
     description="Show the text of events.",
     arguments=FetchEvents,

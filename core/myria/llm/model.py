@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from myria.llm.audit import Origin, Recorder
-from myria.llm.budget import Limits, Meter
+from myria.llm.budget import Budget, Meter
 from myria.llm.client import Provider
-from myria.llm.conversation import Conversation, Tool
+from myria.llm.conversation import Conversation, ModelTool
 from myria.llm.template import RequestTemplate
 from myria.settings import LlmSettings
 
@@ -46,7 +46,7 @@ class LanguageModel:
         """Return the meter of one build task."""
         settings = self.settings
         return Meter(
-            Limits(
+            Budget(
                 rounds=None,
                 calls=settings.task_calls,
                 tokens=settings.task_tokens,
@@ -60,7 +60,7 @@ class LanguageModel:
         """Return the meter of one walk."""
         settings = self.settings
         return Meter(
-            Limits(
+            Budget(
                 rounds=settings.walk_rounds,
                 calls=settings.walk_rounds * (1 + settings.retries),
                 tokens=settings.walk_tokens,
@@ -81,7 +81,7 @@ class LanguageModel:
         )
 
     def conversation(
-        self, origin: Origin, *, instructions: str, tools: Sequence[Tool], meter: Meter, recorder: Recorder
+        self, origin: Origin, *, instructions: str, tools: Sequence[ModelTool], meter: Meter, recorder: Recorder
     ) -> Conversation:
         """Return a conversation that has not begun."""
         return Conversation(

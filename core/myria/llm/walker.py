@@ -19,7 +19,7 @@ from myria import errors
 from myria.ids import new_id
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
-from myria.llm.conversation import Arguments, Conversation, Tool
+from myria.llm.conversation import Arguments, Conversation, ModelTool
 from myria.llm.failures import Kind, kind_of
 from myria.llm.inspection import TOOLS, Inspector, Mask, Path, Shown, ShownEvent
 from myria.llm.model import LanguageModel
@@ -51,7 +51,7 @@ class Choose(Arguments):
     stop: bool = Field(default=False, description="True when nothing more is to be found")
 
 
-CHOOSE = Tool(
+CHOOSE = ModelTool(
     name="choose",
     description="Add events that help to answer the question, and say whether to stop.",
     arguments=Choose,
@@ -67,7 +67,7 @@ effect. Ids such as e1 or t1 are the only names there are. Answer only by callin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class WalkCandidate:
     """An event that the ranking found, with the participants of its scope: its text is short already."""
 
     event: ShownEvent
@@ -84,8 +84,8 @@ class Start:
     tenant: str
     question: str
     mask: Mask
-    found: Sequence[Candidate]
-    further: Sequence[Candidate]
+    found: Sequence[WalkCandidate]
+    further: Sequence[WalkCandidate]
     topics: Sequence[Path]
     room: int
 
@@ -201,7 +201,7 @@ class Walker:
         task.add_done_callback(self._writing.discard)
 
 
-def _told(one: Candidate, shown: Shown) -> Json:
+def _told(one: WalkCandidate, shown: Shown) -> Json:
     told: Json = {"id": shown.event(one.event), "at": one.at, "speaker": one.speaker, "text": one.text}
     topic = shown.topics.alias(one.event.path) if one.event.path else None
     if topic is not None:

@@ -19,7 +19,7 @@ from myria.planning.phrases import (
     NAME_CHARACTERS,
     SENTENCE_CHARACTERS,
     Quote,
-    Reading,
+    TextReading,
     key_of,
     without_overlap,
 )
@@ -65,7 +65,7 @@ def describe_leaf(
     events: Sequence[PlanEvent], *, participants: Participants, settings: PlannerSettings, is_unit: bool
 ) -> LeafDescription:
     """Describe a leaf from its own events alone."""
-    reading = Reading(events, [*participants, *(event.speaker or "" for event in events)])
+    reading = TextReading(events, [*participants, *(event.speaker or "" for event in events)])
     phrases = reading.phrases()
     quotes = reading.quotes()
     hints = _top(_sums((clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)

@@ -85,7 +85,7 @@ class _Word:
         return self.base * (2 + min(self.times, 4) + 2 * min(self.events, 4))
 
 
-class Reading:
+class TextReading:
     """The words, phrases and sentences of one leaf."""
 
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:

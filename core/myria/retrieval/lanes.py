@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import asyncpg
 import numpy as np
@@ -27,6 +27,8 @@ from myria.store.database import Connection
 from myria.store.queries import sql
 
 Lane = Literal["tail", "internal"]
+
+_STATEMENTS: Final[dict[Lane, str]] = {"tail": "events.tail", "internal": "events.internal"}
 
 FEW_SCOPES = 64
 """Visible scopes up to which the tail of each is looked up; beyond, the tenant's tail is read if it is shorter."""
@@ -170,7 +172,7 @@ async def _fresh(
             known = filling.scopes[_among(filling.scopes, filling.held.scopes)]
             bounds[visible.ids.searchsorted(known)] = filling.held.settled
     arguments = (pinned.tenant, visible.ids.tolist(), bounds.tolist(), *((pinned.cutoff,) if lane == "tail" else ()))
-    return await connection.fetch(sql(f"events.{lane}"), *arguments)
+    return await connection.fetch(sql(_STATEMENTS[lane]), *arguments)
 
 
 def _common_bound(pinned: Pinned, shared: _Filling | None, alone: dict[int, _Filling]) -> tuple[int, Ints]:

@@ -22,7 +22,7 @@ from myria.retrieval.tree import Assembled, Leafward, Room, assemble
 from myria.store.clock import to_microseconds, to_rfc3339
 
 if TYPE_CHECKING:
-    from myria.llm.walker import Candidate, Start
+    from myria.llm.walker import Start, WalkCandidate
 
 Json = dict[str, Any]
 
@@ -113,14 +113,14 @@ def _assembled(query: ReferencesQuery, page: Page, hits: Sequence[Leafward], top
     return assemble(hits, room, topics={**page.topics, **topics}, asked_by=query.participants)
 
 
-def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> Candidate:
+def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> WalkCandidate:
     from myria.llm.inspection import ShownEvent  # noqa: PLC0415
-    from myria.llm.walker import Candidate  # noqa: PLC0415
+    from myria.llm.walker import WalkCandidate  # noqa: PLC0415
 
     hit = page.found.hits[at]
     row = page.rows[hit.event_seq]
     payload = orjson.loads(row["payload"])
-    return Candidate(
+    return WalkCandidate(
         event=ShownEvent(
             event_seq=hit.event_seq,
             event_id=row["event_id"],

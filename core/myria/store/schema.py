@@ -115,8 +115,13 @@ async def adopt(dsn: str) -> int | None:
                 last = await connection.fetchval(sql("schema.last_foreign_event"))
                 if last is not None:
                     changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
-                for name in ("adopt_snapshots", "adopt_builds", "adopt_requests", "void_cursors"):
-                    await connection.execute(sql(f"schema.{name}"))
+                for name in (
+                    "schema.adopt_snapshots",
+                    "schema.adopt_builds",
+                    "schema.adopt_requests",
+                    "schema.void_cursors",
+                ):
+                    await connection.execute(sql(name))
             await connection.execute(sql("schema.tidy_events"))
             return changed
     finally:

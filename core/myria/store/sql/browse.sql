@@ -52,9 +52,6 @@ FROM myria.renderings r
 LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic'
 WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[]);
 
--- name: event_ids
-SELECT e.event_seq, e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[]);
-
 -- name: events
 -- One page of the log, newest first, by what a person may filter it.
 SELECT e.event_seq, e.event_id, e.occurred_at, e.ingested_at, e.channel, s.participants, e.source_event_key, e.type,

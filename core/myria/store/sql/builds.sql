@@ -67,12 +67,6 @@ SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, 
 FROM myria.builds WHERE tenant_id = $1
 ORDER BY created_at DESC LIMIT 1;
 
--- name: newest_finished
-SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,
-       created_at, started_at, finished_at, lease_until, error, counts
-FROM myria.builds WHERE tenant_id = $1 AND finished_at IS NOT NULL
-ORDER BY created_at DESC LIMIT 1;
-
 -- name: page
 -- Builds, newest first; the key of the last row of the page before, or nulls.
 SELECT build_id, status, trigger, is_full, is_forced, hold, reason, request_id, parent_snapshot_id, snapshot_id, cutoff,

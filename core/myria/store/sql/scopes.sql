@@ -15,7 +15,3 @@ WITH made AS (
 SELECT scope_id FROM made
 UNION ALL
 SELECT scope_id FROM myria.scopes WHERE tenant_id = $1 AND scope_key = $2;
-
--- name: find
-SELECT scope_id FROM myria.scopes WHERE tenant_id = $1 AND scope_key = $2;
-
