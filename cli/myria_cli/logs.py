@@ -1,28 +1,89 @@
-"""Log lines: one JSON object each for machines, short text for people."""
+"""Log lines: one JSON object each for machines, short text for people; and a file of them with rotation."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
 
-from myria.settings import ServiceSettings
+from myria.errors import ConfigurationError
+from myria.settings import LogSettings, ServiceSettings
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 _NOISY = ("asyncio", "httpx", "httpcore", "mcp", "uvicorn.error", "httpx2", "httpcore2")
 
 
-def configure(service: ServiceSettings, plane: str) -> None:
-    """Send this process's log to standard error as the settings say; `plane` names the process in each line."""
+def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
+    """Send this process's log to standard error, and to a file, as the settings say.
+
+    Args:
+        plane: names the process in each line.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+    """
     as_text = service.log_format == "text" or (service.log_format == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Text(plane) if as_text else _Json(service.name, plane))
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    if log.file is not None:
+        try:
+            kept = SharedFile(log.file, maxBytes=log.file_bytes, backupCount=log.file_count, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"the log file {log.file} cannot be written: {error.strerror}; mend log.file", field="log.file"
+            ) from error
+        kept.setFormatter(_Json(service.name, plane))
+        root.addHandler(kept)
     root.setLevel(service.log_level.upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+class SharedFile(RotatingFileHandler):
+    """A log file with rotation that several processes write at once: one line, or one rotation, at a time.
+
+    A lock on `FILE.lock` orders them, and who finds the file set aside by another goes on in the new one.
+    """
+
+    def __init__(self, filename: str, **options: Any) -> None:
+        super().__init__(filename, **options)
+        self._guard = Path(f"{self.baseFilename}.lock").open("a", encoding="utf-8")  # noqa: SIM115 - closed in close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        try:
+            fcntl.flock(self._guard, fcntl.LOCK_EX)
+            try:
+                self._follow()
+                super().emit(record)
+            finally:
+                fcntl.flock(self._guard, fcntl.LOCK_UN)
+        except OSError:
+            self.handleError(record)
+
+    def close(self) -> None:
+        """Close the file and its lock."""
+        super().close()
+        self._guard.close()
+
+    def _follow(self) -> None:
+        ours = os.fstat(self.stream.fileno()) if self.stream is not None else None
+        try:
+            there = os.stat(self.baseFilename)
+        except FileNotFoundError:
+            there = None
+        if ours is None or there is None or (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
+            if self.stream is not None:
+                self.stream.close()
+            self.stream = self._open()
 
 
 class _Text(logging.Formatter):

@@ -7,11 +7,13 @@ import functools
 import inspect
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -194,6 +196,11 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
         if status == STOPPED_BY_INTERRUPT:
             console.say("stopped")
         return status
+    except ModuleNotFoundError as error:
+        if options.debug or (missing := missing_extra(error)) is None:
+            raise
+        console.report(missing, as_json=options.json)
+        return missing.exit_status
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): nothing is left to say, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -212,6 +219,18 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
             as_json=options.json,
         )
         return InternalError.exit_status
+
+
+def missing_extra(error: ModuleNotFoundError) -> ConfigurationError | None:
+    """Return what to install for a module that one of the distribution's extras brings; None for any other."""
+    module = (error.name or "").partition(".")[0].replace("_", "-").lower()
+    for requirement in metadata.requires("myria") or ():
+        match = re.match(r"""([A-Za-z0-9._-]+).*;.*extra == ['"]([a-z]+)['"]""", requirement)
+        if match is not None and match[1].replace("_", "-").lower() == module and match[2] != "dev":
+            return ConfigurationError(
+                f"this command needs the extra {match[2]}: pip install 'myria[{match[2]}]'", extra=match[2]
+            )
+    return None
 
 
 def _log_to_stderr(*, debug: bool) -> None:

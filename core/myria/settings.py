@@ -60,6 +60,21 @@ class ServiceSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings(Section):
+    """A log file beside standard error, for a machine where nobody collects that. Containers need none."""
+
+    section_name: ClassVar[str] = "log"
+
+    file: str | None = None
+    """File to which every process of this machine also logs, one JSON object per line, whatever service.log_format
+    says. Unset: none."""
+    file_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = 10 * 1024 * 1024
+    """Size at which the file is set aside as `FILE.1` and a new one begun, in bytes."""
+    file_count: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Files that are kept beside the one being written, newest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings(Section):
     """The serving plane: where MCP listens and what one request may cost."""
 
@@ -85,6 +100,9 @@ class McpSettings(Section):
     body_values: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
     """Most members and elements in the JSON of one request. What they cost in memory is some hundred times what they
     cost as text, so bytes alone bound nothing; 500 events may have 200 each."""
+    compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
+    """Smallest answer that is compressed (gzip) for clients that accept it, in bytes; 0 compresses none. Within one
+    machine or data centre the CPU is dearer than the bytes."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     """Time after which a read is given up with `deadline_exceeded`, in seconds."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
@@ -527,6 +545,7 @@ class Settings(Section):
     llm: LlmSettings = Field(default_factory=LlmSettings)
     migrate: MigrateSettings = Field(default_factory=MigrateSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
 
     def rules(self) -> None:
         """What one section allows must be possible in the others."""

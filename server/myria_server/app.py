@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import Bodies
+from myria_server.compression import accepts_gzip, compressing
 from myria_server.fastpath import FastPath
 from myria_server.gate import Authenticate, Gate, HostList
 from myria_server.metrics import ServerMetrics
@@ -35,12 +36,20 @@ class ServerApp:
     """
 
     def __init__(
-        self, gate: Gate, beside: Starlette, metrics: ServerMetrics, toolbox: Toolbox, readiness: Readiness
+        self,
+        gate: Gate,
+        beside: Starlette,
+        metrics: ServerMetrics,
+        toolbox: Toolbox,
+        readiness: Readiness,
+        *,
+        compress_bytes: int = 0,
     ) -> None:
         self.metrics = metrics
         self.toolbox = toolbox
         self.readiness = readiness
         self._gate = gate
+        self._compress_bytes = compress_bytes
         self._beside = beside
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,6 +57,8 @@ class ServerApp:
         if self.readiness.draining and scope["type"] == "http":
             send = _closing(send)
         if scope["type"] == "http" and scope["path"] in PATHS:
+            if self._compress_bytes and accepts_gzip(scope):
+                send = compressing(send, self._compress_bytes)
             await self._gate(scope, receive, send)
         else:
             await self._beside(scope, receive, send)
@@ -128,7 +139,7 @@ def build_app(
         ],
         lifespan=lifespan,
     )
-    return ServerApp(gate, beside, metrics, toolbox, readiness)
+    return ServerApp(gate, beside, metrics, toolbox, readiness, compress_bytes=settings.mcp.compress_bytes)
 
 
 def _closing(send: Send) -> Send:

@@ -137,7 +137,7 @@ def test_json_log_lines_do_not_carry_it(configured: Configuring, monkeypatch: py
     root = logging.getLogger()
     before = (root.handlers[:], root.level)
     try:
-        configure(replace(Settings().service, log_format="json"), "test")
+        configure(replace(Settings().service, log_format="json"), "test", Settings().log)
         logging.getLogger("x").warning("with %s", Secret(KEY), extra={"secret": Secret(KEY)})
     finally:
         root.handlers[:], root.level = before

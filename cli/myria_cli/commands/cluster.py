@@ -111,7 +111,7 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
         Its roles come from the connection strings in MIGRATE_DSN (the owner), SERVER_DSN, OPERATOR_DSN and BUILDER_DSN.
         """
         settings = options.settings()
-        logs.configure(settings.service, "trial-postgres")
+        logs.configure(settings.service, "trial-postgres", settings.log)
         log = logging.getLogger("myria.trial")
         owner, *others = (_login(f"{plane}_DSN") for plane in ("MIGRATE", *PLANES))
         data_dir = Path(data_dir_of(options))

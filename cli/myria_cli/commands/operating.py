@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
             operator__namespace=namespace,
             operator__pod_template=str(pod_template) if pod_template is not None else None,
         )
-        logs.configure(settings.service, "operator")
+        logs.configure(settings.service, "operator", settings.log)
         dsn = options.dsn_of(settings)
         if dsn is None:
             raise ConfigurationError(

@@ -77,7 +77,7 @@ myria up --dsn postgresql://myria@localhost/myria
         from myria_server import reserve_port  # noqa: PLC0415 - see the module's docstring
 
         settings = options.settings(mcp__host=host, mcp__port=port)
-        logs.configure(settings.service, "up")
+        logs.configure(settings.service, "up", settings.log)
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
         with sock:
             async with (
@@ -114,7 +114,7 @@ myria demo --once --data-dir ./try --port 9000
 
         settings = options.settings(mcp__host=host, mcp__port=port)
         quiet = settings.service if options.debug else replace(settings.service, log_level="warning")
-        logs.configure(quiet, "demo")
+        logs.configure(quiet, "demo", settings.log)
         sample.folder()
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
         with sock:
@@ -173,7 +173,7 @@ myria serve --stdio
         from myria_server import Departure, ServerMetrics, serve_http, serve_stdio  # noqa: PLC0415 - see the module's docstring
 
         settings = options.settings(mcp__host=host, mcp__port=port)
-        logs.configure(settings.service, "server")
+        logs.configure(settings.service, "server", settings.log)
         if stdio and (host is not None or port is not None or descriptor is not None):
             raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
         async with AsyncExitStack() as stack:
@@ -237,7 +237,7 @@ myria serve --stdio
         if with_parent:
             stop_with_parent()
         settings = options.settings()
-        logs.configure(settings.service, "builder")
+        logs.configure(settings.service, "builder", settings.log)
         async with opened(options, settings) as place:
             if settings.migrate.wait_s:
                 async with Database(place.building, build_options(settings, size=1)) as one:

