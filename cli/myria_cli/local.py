@@ -73,7 +73,10 @@ async def household(
         InternalError: the server does not become ready.
     """
     if place.embedded is None:
-        await schema.migrate(place.owner)
+        if settings.postgres.migrate_on_start is False:
+            await schema.require_current(place.owner)
+        else:
+            await schema.migrate(place.owner)
     await schema.adopt(place.owner)
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[None] = loop.create_future()

@@ -25,6 +25,7 @@ import yaml
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from myria import schedule
 from myria._configuration import Section, Setting, field_schemas, in_words, nearest
 from myria.errors import ConfigurationError
 from myria.planning.settings import PlannerSettings
@@ -150,6 +151,10 @@ class PostgresSettings(Section):
     lock_timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 20.0
     """Longest wait for a lock in the database, in seconds; longer than idle_timeout_s, so that whoever stands still
     loses the lock before those who wait give up."""
+    migrate_on_start: bool | None = None
+    """Whether a program applies missing migrations before it starts, under the lock of `myria migrate`. Unset: `myria
+    up` does, `myria serve` does not. True: both do; the connection's role must own the schema, which the roles of
+    pods do not. False: neither does. The embedded server is always migrated."""
     pgbouncer: bool = False
     """True behind PgBouncer in transaction mode: no statement cache, no session state on a connection."""
 
@@ -205,6 +210,11 @@ class BuilderSettings(Section):
     long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
     """Largest share of the time for builds while the tail is that long; enough for some 250 events a second and core.
     A tail that grows even so wants more builders (`builder.workers`, `operator.default_parallelism`)."""
+    full_rebuild_schedule: str | None = None
+    """When every tenant that has a tree is rebuilt in full: a cron expression of five fields in UTC, such as
+    `0 3 * * SUN`. Unset: never. A full rebuild finds what an incremental one cannot (rows that somebody changed by
+    hand) and ends as nothing_to_do where it finds no difference. It counts as a manual build, but waits while
+    automatic builds pause. A time that was missed is made up for once."""
     auto_publish: bool = True
     """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
     allow_manual_trigger: bool = True
@@ -233,6 +243,8 @@ class BuilderSettings(Section):
                 f"({self.long_tail_time_share}); raise the second, or lower the first.",
                 field="builder.time_share",
             )
+        if self.full_rebuild_schedule is not None:
+            schedule.check(self.full_rebuild_schedule, "builder.full_rebuild_schedule")
         if self.backoff_base_s > self.backoff_max_s:
             raise ConfigurationError(
                 f"builder.backoff_base_s ({self.backoff_base_s}) exceeds builder.backoff_max_s ({self.backoff_max_s}).",

@@ -25,9 +25,10 @@ from myria import errors
 from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import end_without_result, free_numbers
 from myria.building.model import Outcome
-from myria.building.queue import take_up
+from myria.building.queue import SCHEDULED, take_up
 from myria.due import Due, Tail, TriggerState, due, rest_s
 from myria.registry import Registry
+from myria.schedule import last_due
 from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
@@ -46,6 +47,12 @@ COLLECT_S = 600.0
 
 MAX_LAUNCHES = 12
 """Builders in a row that may die without any progress of their build before it fails."""
+
+FULL_REBUILD = "full_rebuild"
+"""What the schedule of full rebuilds is called in the database."""
+
+_CLOCK_S = 10.0
+"""Seconds between two looks at the clock: a schedule is exact to the minute."""
 
 _SWEEP_SLICE = 40
 """Tenants of a sweep that are looked at in a row."""
@@ -92,6 +99,7 @@ class ControlLoop:
         self._launch = launch
         self._registry = Registry(database, settings)
         self._cursor = 0
+        self._clock_at = 0.0
         self._sweep_at = 0.0
         self._sweep_cost = 0.0
         self._backlog: dict[str, None] = {}
@@ -155,6 +163,30 @@ class ControlLoop:
         for outcome in await asyncio.gather(*looking, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def ask_by_the_clock(self) -> int:
+        """Ask for the full rebuilds that the schedule says are due; return how many were asked for.
+
+        Of all due times that passed since the schedule is in force only the last one counts, once per tenant, whoever
+        asks. Tenants whose automatic builds pause are asked for when the pause is over.
+        """
+        expression = self._settings.builder.full_rebuild_schedule
+        if expression is None:
+            return 0
+        async with self._database.write(ALL_TENANTS) as connection:
+            row = await connection.fetchrow(sql("triggers.schedule_since"), FULL_REBUILD, expression)
+            at = last_due(expression, row["now"]) if row is not None else None
+            if row is None or at is None or at < row["since"]:
+                return 0
+            asked = await connection.fetch(
+                sql("triggers.ask_all"),
+                f"{SCHEDULED}{at:%Y-%m-%dT%H:%MZ}",
+                at,
+                f"full rebuild by the clock: {expression}",
+            )
+        if asked:
+            logger.info("full rebuilds are due: %d tenants", len(asked), extra={"action": "schedule_due"})
+        return len(asked)
 
     async def _look_at_each(self, tenants: Iterator[str]) -> None:
         for tenant in tenants:
@@ -230,6 +262,9 @@ class ControlLoop:
         A sweep takes long with many tenants, so it goes in slices: nobody who is due waits for its end.
         """
         now = time.monotonic()
+        if now >= self._clock_at:
+            await self.ask_by_the_clock()
+            self._clock_at = now + _CLOCK_S
         sweep = now >= self._sweep_at and not self._backlog
         async with self._database.read(ALL_TENANTS) as connection:
             news = await connection.fetch(sql("triggers.tenants_with_news"), 0 if sweep else self._cursor)

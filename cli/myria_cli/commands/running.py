@@ -23,6 +23,7 @@ from rich.text import Text
 from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
+from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import build_options
 from myria.store.waiting import until_current
@@ -181,6 +182,8 @@ myria serve --stdio
             if not stdio:
                 sock = stack.enter_context(_listen(settings, descriptor, insecure=insecure))
             place = await stack.enter_async_context(opened(options, settings, create=True))
+            if settings.postgres.migrate_on_start and place.embedded is None and not with_parent:
+                await schema.migrate_if_pending(place.owner)
             metrics = ServerMetrics()
             memory = await stack.enter_async_context(Memory(place.serving, settings, on_commit=metrics.commit_done))
             metrics.watch_cache("retrieval", memory.retrieval.cache.figures)

@@ -114,7 +114,10 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
         if row is None or row["status"] != "queued" or row["snapshot_id"] is not None:
             return
-        if build.trigger != "manual" and await automatic_builds_pause(connection, tenant):
+        by_itself = build.trigger != "manual" or await connection.fetchval(
+            sql("builds.is_scheduled"), tenant, build.request_id
+        )
+        if by_itself and await automatic_builds_pause(connection, tenant):
             # Queued before a rollback, which it would undo (trap 9).
             await connection.fetchval(
                 sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}", 0, 0

@@ -15,6 +15,9 @@ from myria.store.queries import sql
 
 logger = logging.getLogger(__name__)
 
+SCHEDULED = "schedule:"
+"""How the causes begin that come from the clock: manual builds, which wait while automatic ones pause."""
+
 
 async def take_up(database: Database, tenant: str, *, only_resources: bool = False) -> asyncpg.Record | None:
     """Turn the request whose turn it is into the tenant's build, with all others that the same build satisfies.

@@ -94,6 +94,28 @@ async def pending(dsn: str) -> list[str]:
         await connection.close()
 
 
+async def migrate_if_pending(dsn: str) -> list[str]:
+    """Apply every missing migration as `migrate` does, and ask for no rights where none is missing; return their names.
+
+    Raises:
+        ConfigurationError: the role of this connection may not migrate.
+    """
+    return await migrate(dsn) if await pending(dsn) else []
+
+
+async def require_current(dsn: str) -> None:
+    """Return when no migration is missing.
+
+    Raises:
+        SchemaOutdated: run `myria migrate`.
+    """
+    missing = await pending(dsn)
+    if missing:
+        raise errors.SchemaOutdated(
+            "the database schema is older than this program; run `myria migrate`", missing=missing
+        )
+
+
 async def adopt(dsn: str) -> int | None:
     """Make a dump of another server this one's own, as the database's owner; return how many events it changed.
 

@@ -83,7 +83,7 @@ RETURNING request_id;
 SELECT r.request_id, r.cause_key, r.trigger, r.is_full, r.is_forced, r.hold, r.reason, r.resource_name
 FROM myria.rebuild_requests r
 WHERE r.tenant_id = $1 AND r.build_id IS NULL AND r.closed_at IS NULL AND r.resource_uid IS NULL
-  AND (r.trigger = 'manual' OR NOT $2)
+  AND (r.trigger = 'manual' AND r.cause_key NOT LIKE 'schedule:%' OR NOT $2)
   AND NOT EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.finished_at IS NULL)
   AND NOT EXISTS (SELECT FROM myria.rebuild_requests w
                   WHERE w.tenant_id = $1 AND w.build_id IS NULL AND w.closed_at IS NULL AND NOT w.suspended

@@ -20,12 +20,13 @@ RETURNING request_id, build_id;
 SELECT request_id, build_id FROM myria.rebuild_requests WHERE tenant_id = $1 AND cause_key = $2;
 
 -- name: oldest_waiting
--- The request to be taken up next: a manual one before others, and while automatic builds are paused, no other.
+-- The request to be taken up next: a manual one before others, and while automatic builds are paused, no other, and
+-- none by the clock.
 -- $3: on Kubernetes only those that have a resource.
 SELECT request_id, trigger, is_full, hold, reason
 FROM myria.rebuild_requests
 WHERE tenant_id = $1 AND build_id IS NULL AND closed_at IS NULL AND NOT suspended
-  AND (trigger = 'manual' OR NOT $2) AND (resource_uid IS NOT NULL OR NOT $3)
+  AND (trigger = 'manual' AND cause_key NOT LIKE 'schedule:%' OR NOT $2) AND (resource_uid IS NOT NULL OR NOT $3)
 ORDER BY trigger <> 'manual', created_at, request_id
 LIMIT 1
 FOR UPDATE SKIP LOCKED;
@@ -103,6 +104,11 @@ SELECT (SELECT max(event_seq) FROM myria.events WHERE tenant_id = $1) AS last_ev
 UPDATE myria.builds
 SET snapshot_id = $3, parent_snapshot_id = $4, cutoff = $5, is_full = $6, started_at = clock_timestamp()
 WHERE tenant_id = $1 AND build_id = $2 AND status = 'queued';
+
+-- name: is_scheduled
+-- Whether the clock asked for a build, and nobody else.
+SELECT EXISTS (SELECT FROM myria.rebuild_requests r
+               WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.cause_key LIKE 'schedule:%');
 
 -- name: any_new
 -- Whether an event that counts lies in (parent cutoff, cutoff].

@@ -55,6 +55,23 @@ SELECT tenant_id FROM myria.tenants WHERE auto_paused_at IS NOT NULL
 UNION
 SELECT tenant_id FROM myria.snapshots WHERE status = 'held';
 
+-- name: schedule_since
+-- The time, and since when a schedule has its expression.
+SELECT clock_timestamp() AS now, myria.schedule_since($1, $2) AS since;
+
+-- name: ask_all
+-- One request per tenant that has a tree since before a schedule was due, and none where builds pause: a rollback must
+-- not be undone by the clock. $1 the cause, $2 when it was due, $3 the reason.
+INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, is_full, hold, reason, actor)
+SELECT a.tenant_id, 'req_' || replace(gen_random_uuid()::text, '-', ''), $1, 'manual', true, false, $3, 'schedule'
+FROM myria.active_snapshots a
+JOIN myria.tenants t ON t.tenant_id = a.tenant_id
+WHERE t.created_at <= $2 AND t.auto_paused_at IS NULL
+  AND NOT EXISTS (SELECT FROM myria.snapshots h
+                  WHERE h.tenant_id = a.tenant_id AND h.status = 'held' AND h.parent_snapshot_id = a.snapshot_id)
+ON CONFLICT (tenant_id, cause_key) DO NOTHING
+RETURNING tenant_id;
+
 -- name: state
 -- Everything the triggers of one tenant depend on, but its tail.
 SELECT coalesce(s.cutoff, 0) AS cutoff, a.moved_at,
