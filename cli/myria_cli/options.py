@@ -163,8 +163,8 @@ def _flowing(text: str) -> str:
 def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
     """Run a command's coroutine to its end and return the exit status; print its error, if any.
 
-    SIGINT and SIGTERM cancel it, so that what it started is stopped; a second one makes haste. SIGINT is taken even
-    where the shell that started us in the background had it ignored.
+    SIGINT and SIGTERM cancel it, so that what it started is stopped. SIGINT is taken even where the shell that
+    started us in the background had it ignored.
     """
     stopped_by: list[int] = []
 

@@ -375,7 +375,7 @@ class BuildError(MyriaError):
 
 
 class BuildInvalid(BuildError):
-    """A staged snapshot broke a validation rule (§12); the details list rule and message."""
+    """A staged snapshot broke a validation rule; the details list rule and message."""
 
     code = "build_invalid"
 

@@ -176,8 +176,7 @@ class IngestSettings(Section):
     An event is what happened: the date of what is planned belongs into its payload. A day lets every time zone slip
     by. 0, or unset, for no limit."""
     internal_types: tuple[str, ...] = ()
-    """Event types that are always internal (kept, but never in topics), whatever the caller's flag says
-    (§6)."""
+    """Event types that are always internal (kept, but never in topics), whatever the caller's flag says."""
     group_commit_events: Annotated[int, Field(ge=1, le=10_000)] = 256
     """Most events of concurrent appends that share one commit. 1 gives every append its own."""
     group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
@@ -186,7 +185,7 @@ class IngestSettings(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderSettings(Section):
-    """When a build starts, how it works, what happens with its result (§11)."""
+    """When a build starts, how it works, what happens with its result."""
 
     section_name: ClassVar[str] = "builder"
 
@@ -267,15 +266,15 @@ class PlannerSection(Section):
         "task_boundary",
         "session_start",
     )
-    """Event types that begin a new stretch (§6.2: explicit markers and task boundaries)."""
+    """Event types that begin a new stretch (explicit markers and task boundaries)."""
     leaf_min: Annotated[int, Field(ge=2, le=64)] = 2
-    """Fewest events of a leaf topic wherever a merge is possible (§12)."""
+    """Fewest events of a leaf topic wherever a merge is possible."""
     leaf_target: Annotated[int, Field(ge=2, le=256)] = 5
     """Events of a typical leaf topic: about one exchange on one subject."""
     leaf_max: Annotated[int, Field(ge=2, le=1024)] = 12
     """Most events of a leaf topic."""
     max_children: Annotated[int, Field(ge=16, le=256)] = 16
-    """Most children of an internal topic; beyond it a level is added, so there is no giant root (§25). Not below 16,
+    """Most children of an internal topic; beyond it a level is added, so there is no giant root. Not below 16,
     the widest digit of the calendar trie."""
 
     def rules(self) -> None:
@@ -329,7 +328,7 @@ class RetrievalSettings(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings(Section):
-    """When a topic's state changes, measured against the newest visible event that is not ahead of the clock (§6.1)."""
+    """When a topic's state changes, measured against the newest visible event that is not ahead of the clock."""
 
     section_name: ClassVar[str] = "topics"
 

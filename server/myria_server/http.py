@@ -81,7 +81,7 @@ def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.sock
 
 
 class Departure:
-    """How a server is told to go: once, and it lingers; twice, and it makes haste."""
+    """How a server is told to leave: the first signal starts the orderly end, the second skips its waiting."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

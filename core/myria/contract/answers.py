@@ -168,7 +168,7 @@ class Walk(Answer):
 
 
 class Tree(Answer):
-    """query_event_nodes and query_references (§16)."""
+    """query_event_nodes and query_references."""
 
     snapshot_id: str | None = Field(description="The snapshot this whole answer was read from")
     root: RootNode | InternalTopicNode | LeafTopicNode
@@ -206,7 +206,7 @@ class TopicAnswer(Answer):
 
 
 class BrokenRule(Answer):
-    """A validation rule that a snapshot broke (§12)."""
+    """A validation rule that a snapshot broke."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
 
@@ -215,7 +215,7 @@ class BrokenRule(Answer):
 
 
 class Snapshot(Answer):
-    """One snapshot of the registry (§9.2)."""
+    """One snapshot of the registry."""
 
     snapshot_id: str
     parent_snapshot_id: str | None
@@ -285,7 +285,7 @@ class TailTrigger(Answer):
 
 
 class Triggers(Answer):
-    """What starts builds, and what holds them back (§11)."""
+    """What starts builds, and what holds them back."""
 
     manual: ManualTrigger
     inactivity: InactivityTrigger

@@ -182,7 +182,7 @@ class Input(BaseModel):
 
 
 class EventInput(Input):
-    """Arguments of append_event, as a model (§5.1)."""
+    """Arguments of append_event, as a model."""
 
     timestamp: Annotated[int, BeforeValidator(_event_moment), _MOMENT_SCHEMA] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
