@@ -263,6 +263,18 @@ async def test_deep_says_when_the_settings_are_other_ones(copy: postgres.Databas
     assert "other settings" in failed(report)["replan"][0]
 
 
+async def test_snapshots_of_an_older_planner_are_history(copy: postgres.Database) -> None:
+    """An archived snapshot that another planner made is not replanned, and is no failure after an upgrade."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    other = "UPDATE myria.snapshots SET planner_settings = 'another planner' WHERE status = $1"
+    assert await connection.execute(other, "archived") != "UPDATE 0"
+    assert failed(await checked(copy.dsn, deep=True)) == {}
+
+    await connection.execute(other, "active")
+    assert list(failed(await checked(copy.dsn, deep=True))) == ["replan"]
+    await connection.close()
+
+
 async def test_failures_are_bounded_in_words_and_counted_in_full(copy: postgres.Database) -> None:
     """A thousand failures print twenty and count a thousand."""
     connection = await asyncpg.connect(copy.superuser_dsn)

@@ -23,7 +23,8 @@ CHECKS: Mapping[str, str] = {
     "coverage": "every event up to the cutoff that is not internal is in exactly one leaf of its scope",
     "search_blocks": "the search blocks hold exactly the scope's events, each under its leaf",
     "block_content": "every search block recomputes from its events, byte for byte",
-    "replan": "planning every scope anew, by its stored plans where it has some, gives the same root renderings",
+    "replan": "planning every scope anew, by its stored plans where it has some, gives the same root renderings "
+    "(archived snapshots of another planner or other settings are left out)",
 }
 """What each check proves, by its name; `block_content` and `replan` are the deep ones."""
 

@@ -31,7 +31,8 @@ _SUBTREE_EVENTS = 4096
 
 async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: set[tuple[bytes, int]]) -> None:
     """Examine every scope's tree in a snapshot; `examined` remembers trees and their numbers of events."""
-    if exam.deep and not plans_alike(snapshot.planner_settings, exam.settings):
+    is_awaited = snapshot.status in ("active", "held")  # what is archived belongs to the program that planned it
+    if exam.deep and is_awaited and not plans_alike(snapshot.planner_settings, exam.settings):
         exam.checks["replan"].fail(
             f"snapshot {snapshot.snapshot_id} was planned by another version or with other settings than these: "
             "it cannot be replanned here; run `myria rebuild --full`, or name its --config"
