@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import appends, builds, hostile, locomo, reads
+from benchmarks import appends, builds, hostile, locomo, many_scopes, reads
 from benchmarks.options import common, parser, run
 from myria_cli import console
 
-PARTS = (appends.PART, reads.PART, builds.PART, hostile.PART, locomo.PART)
+PARTS = (appends.PART, reads.PART, many_scopes.PART, builds.PART, hostile.PART, locomo.PART)
 
 
 def main() -> None:
@@ -33,6 +33,14 @@ def main() -> None:
         ),
         reads.PART: lambda: reads.measure(
             shared, rounds=5 if full else 2, requests=reads.FEWEST_REQUESTS if full else 500
+        ),
+        many_scopes.PART: lambda: many_scopes.measure(
+            shared,
+            scopes=many_scopes.SCOPES if full else many_scopes.SMALL_SCOPES,
+            each=many_scopes.EVENTS_EACH,
+            rounds=5 if full else 2,
+            requests=200 if full else 50,
+            seconds=10.0 if full else 3.0,
         ),
         builds.PART: lambda: builds.measure(
             shared, rounds=5 if full else 2, one_scope=builds.ONE_SCOPE if full else builds.SMALL_ONE_SCOPE

@@ -50,6 +50,14 @@ def test_reads_and_builds(work_dir: Path) -> None:
     assert report["2 x 100 events at 400"]["rows_by_table"]["scope_roots"] == 2  # type: ignore[index]
 
 
+def test_many_scopes(work_dir: Path) -> None:
+    """An agent of many scopes is asked beside one scope of as many events, and appends go on beside its readers."""
+    small = ("--scopes", "30", "--each", "3", "--rounds", "1", "--requests", "4", "--seconds", "0.5")
+    report = run_part("many_scopes", work_dir, *small)
+    assert report["30 scopes of 3"]["warm_p50_ms"] > 0  # type: ignore[index]
+    assert report["append_event beside 16 readers"]["p95_ratio"] > 0  # type: ignore[index]
+
+
 def test_locomo(work_dir: Path) -> None:
     """A data set is appended over MCP, indexed, verified and asked."""
     data = work_dir / "data"

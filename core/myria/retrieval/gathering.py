@@ -137,8 +137,9 @@ class Gatherer:
                 small[scope.blocks[0]] = scope
             elif scope.blocks:
                 alone.add(scope.scope_id)
+        blocks: list[tuple[int, bytes]] = []
+        size = 0
         async for rows in self._read_for_packing(connection, tenant, small):
-            blocks: list[tuple[int, bytes]] = []
             for rendering_id, raw in rows:
                 scope_id = small[rendering_id].scope_id
                 if len(raw) > SMALL_BYTES:
@@ -146,8 +147,12 @@ class Gatherer:
                     self._kept(tenant, rendering_id, decode(raw))
                 else:
                     blocks.append((scope_id, raw))
-            if blocks:
+                    size += len(raw)
+            if size > _BYTES_AT_ONCE:
                 packs.append((await self._off_loop(partial(pack, blocks)), None))
+                blocks, size = [], 0
+        if blocks:
+            packs.append((await self._off_loop(partial(pack, blocks)), None))
         packs = await self._off_loop(partial(_compacted, packs))
         in_table = np.ones(len(visible), dtype=np.bool_)
         if alone:
