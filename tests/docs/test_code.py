@@ -106,7 +106,7 @@ def test_a_memory_moves_as_the_page_on_backups_says(
 
         for dsn in (restored.tcp.owner, other.tcp.owner):
             exported = run('myria export --dsn "$DSN"', tmp_path, DSN=dsn)
-            assert [json.loads(text)["payload"] for text in exported.splitlines()] == [{"text": "x"}]
+            assert [json.loads(text)["payload"] for text in exported.splitlines()] == [line["payload"]]
     databases.drop(restored)
 
 
