@@ -57,7 +57,8 @@ async def test_append_build_query_status(bouncer: Bouncer, empty_database: Datab
             asked = await client.call_until_answered("trigger_build", {"reason": "through PgBouncer"})
             assert asked.content["request_id"]
             status = await _quiet(client)
-            assert status["last_build"]["status"] == "succeeded"
+            # A trigger may have been first: then the build that was asked for has nothing to do.
+            assert status["last_build"]["status"] in {"succeeded", "nothing_to_do"}
         probing.cancel()
         with suppress(asyncio.CancelledError):
             await probing
