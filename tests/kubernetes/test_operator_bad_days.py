@@ -194,7 +194,7 @@ def test_a_build_whose_pods_may_not_report_ends_identically(installation: Instal
     wait_until(lambda: BUILDER in managers(place.get("told")), 20, "the report of the pod")
     assert place.get("told")["status"] == told
     place.admin.delete("RoleBinding", BUILDER, place.name)
-    place.rebuild("untold", build={"full": True})
+    place.rebuild("untold", build={"full": True, "force": True})
     untold = place.wait_terminal("untold")
     assert BUILDER not in managers(untold)
     assert set(untold["status"]) - {"previousSnapshotID"} == set(told)
