@@ -285,8 +285,13 @@ async def test_one_build_satisfies_all_that_ask_for_the_same(database: Database)
         registry = Registry(pool, settings)
         asked = [await registry.request_build(TENANT) for _ in range(4)]
         full = await registry.request_build(TENANT, full=True)
+
+        async def built() -> bool:
+            status = await registry.status(TENANT)
+            return not (status["queued"] or status["building"])
+
         async with loop(database, settings):
-            await until(published(database, 2))
+            await until(built)  # the second build may find nothing to do, and then publishes nothing
 
         ids = [(await registry.request(TENANT, one["request_id"]))["build_id"] for one in asked]
         assert len(set(ids)) == 1
