@@ -87,9 +87,9 @@ async def _remove_remains(data_dir: Path) -> None:
 
 def _are_removed(data_dir: Path) -> bool:
     remains = list(data_dir.glob(_ASIDE + "*"))
-    for one in remains:
-        shutil.rmtree(one, ignore_errors=True)
-    return not any(one.exists() for one in remains)
+    for folder in remains:
+        shutil.rmtree(folder, ignore_errors=True)
+    return not any(folder.exists() for folder in remains)
 
 
 def _make_aside(data_dir: Path, account: Account, password: str) -> Path:

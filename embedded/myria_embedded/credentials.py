@@ -44,12 +44,12 @@ class Credentials:
             EmbeddedPostgresFailed: the file is damaged.
             OSError: it cannot be read or written.
         """
-        kept = self._read()
-        missing = [role for role in roles if role not in kept]
+        stored = self._read()
+        missing = [role for role in roles if role not in stored]
         if missing:
-            kept |= {role: _generate(role) for role in missing}
-            self._write(kept)
-        return [kept[role] for role in roles]
+            stored |= {role: _generate(role) for role in missing}
+            self._write(stored)
+        return [stored[role] for role in roles]
 
     def _read(self) -> dict[str, Credential]:
         try:
@@ -66,8 +66,11 @@ class Credentials:
                 f"{self._path} is damaged; restore it: it holds the database's passwords"
             ) from problem
 
-    def _write(self, kept: dict[str, Credential]) -> None:
-        document = {role: {"password": one.password, "verifier": one.verifier} for role, one in sorted(kept.items())}
+    def _write(self, credentials: dict[str, Credential]) -> None:
+        document = {
+            role: {"password": credential.password, "verifier": credential.verifier}
+            for role, credential in sorted(credentials.items())
+        }
         fresh = self._path.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

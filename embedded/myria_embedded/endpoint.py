@@ -34,14 +34,14 @@ class Postmaster:
         """Return the living server of `cluster`; None when there is none, or it has not written all lines yet."""
         try:
             lines = (cluster / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-            one = cls(
+            postmaster = cls(
                 pid=int(lines[0]),
                 started=lines[2].strip(),
                 port=int(lines[3]),
                 socket_folder=lines[4].strip(),
                 listens=bool(lines[5].strip()),
             )
-            return one if one.pid > 0 and processes.serves(one.pid, cluster) else None
+            return postmaster if postmaster.pid > 0 and processes.serves(postmaster.pid, cluster) else None
         except (OSError, ValueError, IndexError):
             return None
 
@@ -53,10 +53,10 @@ class Postmaster:
 
 def is_free(port: int) -> bool:
     """Whether a server could listen on the loopback `port` now."""
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL does
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL does
         try:
-            one.bind((HOST, port))
+            listener.bind((HOST, port))
         except OSError:
             return False
     return True
@@ -66,9 +66,9 @@ def free_port(wish: int | None = None) -> int:
     """Return `wish` if it is free, else a free loopback port."""
     if wish is not None and is_free(wish):
         return wish
-    with socket.socket() as one:
-        one.bind((HOST, 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

@@ -63,11 +63,11 @@ def find_binaries(account: Account, *, major: int | None = None) -> Binaries:
         if version is None:
             tried.append(f"{folder} (does not run)")
             continue
-        found = int(version.split(".")[0])
-        if found < OLDEST_MAJOR or (major is not None and found != major):
+        version_major = int(version.split(".")[0])
+        if version_major < OLDEST_MAJOR or (major is not None and version_major != major):
             tried.append(f"{folder} ({version})")
             continue
-        return Binaries(folder=folder, major=found, version=version, source=source)
+        return Binaries(folder=folder, major=version_major, version=version, source=source)
     listing = ", ".join(tried) or "nothing was found"
     if major is not None:
         raise EmbeddedPostgresFailed(

@@ -14,8 +14,8 @@ _DAY_S = 86_400
 
 def tail(text: str, lines: int = LINES) -> str:
     """Return the last lines of `text`, indented for quoting."""
-    kept = [line for line in text.splitlines() if line.strip()][-lines:]
-    return "\n".join(f"    {line}" for line in kept) or "    (nothing)"
+    last_lines = [line for line in text.splitlines() if line.strip()][-lines:]
+    return "\n".join(f"    {line}" for line in last_lines) or "    (nothing)"
 
 
 class ServerLog:

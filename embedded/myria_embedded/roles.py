@@ -48,7 +48,10 @@ async def make_roles(server: EmbeddedPostgres, credentials: Sequence[Credential]
     """Create roles with these credentials, and a database of `owner`, where they are missing or differ."""
     connection = await asyncpg.connect(server.dsn)
     try:
-        names, verifiers = [one.role for one in credentials], [one.verifier for one in credentials]
+        names, verifiers = (
+            [credential.role for credential in credentials],
+            [credential.verifier for credential in credentials],
+        )
         for row in await connection.fetch(_STATEMENTS, names, verifiers, database, owner):
             await connection.execute(row["statement"])
     finally:
@@ -67,8 +70,8 @@ async def grant_roles(server: EmbeddedPostgres, database: str = DATABASE) -> Non
 def role_dsns(server: EmbeddedPostgres, database: str = DATABASE, *, tcp: bool = False) -> RoleDsns:
     """Return how each role connects to `database`."""
 
-    def dsn(one: Credential) -> str:
-        return server.dsn_as(one.role, one.password, database=database, tcp=tcp)
+    def dsn(credential: Credential) -> str:
+        return server.dsn_as(credential.role, credential.password, database=database, tcp=tcp)
 
     owner, serving, builder, operator = server.credentials.of(OWNER, SERVER, BUILDER, OPERATOR)
     return RoleDsns(

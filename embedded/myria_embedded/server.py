@@ -245,8 +245,8 @@ class EmbeddedPostgres:
     @property
     def pid(self) -> int | None:
         """The postmaster's process id, if it lives."""
-        found = self._postmaster()
-        return found.pid if found else None
+        postmaster = self._postmaster()
+        return postmaster.pid if postmaster else None
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -276,8 +276,8 @@ class EmbeddedPostgres:
                 f"{self.data_dir / 'passwords.json'} is gone, and with it the passwords of the database beside it: "
                 "restore it from a backup"
             )
-        if (found := self._postmaster()) is not None:
-            self._port, self._socket_folder = found.port, found.reachable_socket_folder()
+        if (postmaster := self._postmaster()) is not None:
+            self._port, self._socket_folder = postmaster.port, postmaster.reachable_socket_folder()
             try:
                 await self.wait_ready()
             except EmbeddedPostgresFailed:
@@ -411,9 +411,11 @@ class EmbeddedPostgres:
 
     def _remember(self) -> None:
         """Note which server is Myria's to stop, and the port to ask for next time."""
-        if (found := self._postmaster()) is not None:
+        if (postmaster := self._postmaster()) is not None:
             with folders.usable(self.data_dir):
-                (self.data_dir / "managed").write_text(f"{found.pid} {found.started} {found.port}\n", encoding="ascii")
+                (self.data_dir / "managed").write_text(
+                    f"{postmaster.pid} {postmaster.started} {postmaster.port}\n", encoding="ascii"
+                )
 
     def _managed(self) -> list[str]:
         try:
@@ -434,17 +436,17 @@ class EmbeddedPostgres:
 
     def _falls_to_us(self) -> bool:
         """Whether nobody else needs the server. The start lock is held, so nobody joins meanwhile."""
-        found = self._postmaster()
-        if found is not None and self._managed()[:2] != [str(found.pid), found.started]:
+        postmaster = self._postmaster()
+        if postmaster is not None and self._managed()[:2] != [str(postmaster.pid), postmaster.started]:
             return False
         return self.exclusive or self._using.try_acquire()
 
     async def _shut_down(self) -> None:
-        found = self._postmaster()
+        postmaster = self._postmaster()
         for number, patience_s in STOP_STEPS:
-            if found is None:
+            if postmaster is None:
                 break
-            _signal(found.pid, number)
+            _signal(postmaster.pid, number)
             try:
                 async with asyncio.timeout(patience_s):
                     while self.is_running():  # noqa: ASYNC110 - it may be another process's child
@@ -452,7 +454,7 @@ class EmbeddedPostgres:
             except TimeoutError:
                 continue
             except asyncio.CancelledError:
-                _signal(found.pid, signal.SIGQUIT)  # asked twice: no time for a checkpoint, and nothing is lost
+                _signal(postmaster.pid, signal.SIGQUIT)  # asked twice: no time for a checkpoint, and nothing is lost
                 raise
             break
         if self._child is not None:

@@ -49,20 +49,20 @@ class TrialLogin:
         """
         try:
             parts = urlsplit(dsn)
-            found = cls(
+            login = cls(
                 role=unquote(parts.username or ""),
                 password=unquote(parts.password or ""),
                 database=unquote(parts.path.removeprefix("/")),
             )
         except ValueError:
-            found = cls(role="", password="", database="")
-        if not (found.role and found.password and found.database) or not found.password.isascii():
+            login = cls(role="", password="", database="")
+        if not (login.role and login.password and login.database) or not login.password.isascii():
             raise ConfigurationError(
                 f"{name} must be postgresql://role:password@host/database with an ASCII password", field=name
             )
-        if found.role == SUPERUSER:
+        if login.role == SUPERUSER:
             raise ConfigurationError(f"{name} names {SUPERUSER}, which nobody reaches over the network", field=name)
-        return found
+        return login
 
 
 @asynccontextmanager
@@ -77,15 +77,17 @@ async def trial_server(
         ConfigurationError: the logins name different databases.
         DataDirUnusable, EmbeddedPostgresFailed: as `EmbeddedPostgres`.
     """
-    if others_in := sorted({one.database for one in others} - {owner.database}):
+    if others_in := sorted({login.database for login in others} - {owner.database}):
         raise ConfigurationError(f"the logins name several databases: {owner.database}, {', '.join(others_in)}")
     folders.prepare(data_dir)
     cluster = data_dir / "postgres"
     if cluster.is_dir() and cluster.stat().st_uid == os.geteuid():
         cluster.chmod(stat.S_IRWXU)  # a volume's fsGroup may have opened it to the group, which PostgreSQL refuses
     credentials = [
-        Credential(role=one.role, password=one.password, verifier=scram_verifier(one.password, secrets.token_bytes(16)))
-        for one in (owner, *others)
+        Credential(
+            role=login.role, password=login.password, verifier=scram_verifier(login.password, secrets.token_bytes(16))
+        )
+        for login in (owner, *others)
     ]
     # In private first: whoever finds the port open finds roles and database too.
     async with EmbeddedPostgres(data_dir, exclusive=True, progress=progress) as server:

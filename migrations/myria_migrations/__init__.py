@@ -25,12 +25,12 @@ class Migration:
 
 def migrations() -> list[Migration]:
     """Return every migration, in order."""
-    found = []
+    all_migrations = []
     for entry in resources.files(__name__).iterdir():
         match = _NAME.match(entry.name)
         if match:
             sql = entry.read_text(encoding="utf-8")
-            found.append(
+            all_migrations.append(
                 Migration(
                     version=int(match[1]),
                     name=match[2],
@@ -38,7 +38,7 @@ def migrations() -> list[Migration]:
                     checksum=hashlib.sha256(sql.encode()).hexdigest(),
                 )
             )
-    return sorted(found, key=lambda migration: migration.version)
+    return sorted(all_migrations, key=lambda migration: migration.version)
 
 
 def roles_sql() -> str:

@@ -205,4 +205,4 @@ METRICS: tuple[Described, ...] = (
 )
 """In the order in which docs/metrics.md lists them."""
 
-BY_NAME: Mapping[str, Described] = {one.name: one for one in METRICS}
+BY_NAME: Mapping[str, Described] = {metric.name: metric for metric in METRICS}

@@ -63,8 +63,8 @@ class Tally:
 
 def counter(name: str, values: Values) -> Metric:
     """Return a counter of the catalogue; `values` by its labels' values, in the catalogue's order."""
-    told = BY_NAME[name]
-    family = CounterMetricFamily(name.removesuffix("_total"), told.meaning, labels=told.labels)
+    described = BY_NAME[name]
+    family = CounterMetricFamily(name.removesuffix("_total"), described.meaning, labels=described.labels)
     for labels, value in sorted(values.items()):
         family.add_metric(labels, value)
     return family
@@ -72,9 +72,9 @@ def counter(name: str, values: Values) -> Metric:
 
 def gauge(name: str, values: Values | float, *, by_tenant: bool = False) -> Metric:
     """Return a gauge of the catalogue; a plain number when it has no labels. `by_tenant` adds the label `tenant`."""
-    told = BY_NAME[name]
-    labels = (*told.labels, "tenant") if by_tenant else told.labels
-    family = GaugeMetricFamily(name, told.meaning, labels=labels)
+    described = BY_NAME[name]
+    labels = (*described.labels, "tenant") if by_tenant else described.labels
+    family = GaugeMetricFamily(name, described.meaning, labels=labels)
     for key, value in sorted(values.items()) if isinstance(values, Mapping) else [((), values)]:
         family.add_metric(key, value)
     return family
@@ -82,8 +82,8 @@ def gauge(name: str, values: Values | float, *, by_tenant: bool = False) -> Metr
 
 def histogram(name: str, tallies: Mapping[tuple[str, ...], Tally]) -> Metric:
     """Return a histogram of the catalogue."""
-    told = BY_NAME[name]
-    family = HistogramMetricFamily(name, told.meaning, labels=told.labels)
+    described = BY_NAME[name]
+    family = HistogramMetricFamily(name, described.meaning, labels=described.labels)
     for labels, tally in sorted(tallies.items()):
         family.add_metric(labels, tally.buckets(), tally.total)
     return family
@@ -107,7 +107,7 @@ def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iter
     yield gauge("myria_builds", {("queued",): figures.queued, ("running",): figures.running})
     yield gauge("myria_oldest_queued_build_seconds", figures.oldest_queued_s)
     yield gauge("myria_oldest_running_build_seconds", figures.oldest_running_s)
-    yield gauge("myria_snapshots", {(one,): figures.snapshots.get(one, 0) for one in STATUSES})
+    yield gauge("myria_snapshots", {(status,): figures.snapshots.get(status, 0) for status in STATUSES})
     yield from _totals(figures.totals)
 
 
@@ -133,37 +133,40 @@ class _Collector:
 
 def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iterator[Metric]:
     by_pause = {
-        flag: [one for one in tenants if (one.paused_reason is not None) is paused]
+        flag: [figures for figures in tenants if (figures.paused_reason is not None) is paused]
         for flag, paused in (("false", False), ("true", True))
     }
-    waiting = [one for one in tenants if one.tail_events and one.snapshot_age_s is not None]
+    waiting = [figures for figures in tenants if figures.tail_events and figures.snapshot_age_s is not None]
     if tenant_label:
-        tails: Values = {(one.tenant,): one.tail_events for one in tenants}
-        lags: Values = {(flag, one.tenant): one.lag_s for flag, some in by_pause.items() for one in some}
-        ages: Values = {(one.tenant,): one.snapshot_age_s or 0.0 for one in waiting}
-        successes: Values = {(one.tenant,): one.succeeded_at for one in tenants}
+        tails: Values = {(figures.tenant,): figures.tail_events for figures in tenants}
+        lags: Values = {(flag, figures.tenant): figures.lag_s for flag, group in by_pause.items() for figures in group}
+        ages: Values = {(figures.tenant,): figures.snapshot_age_s or 0.0 for figures in waiting}
+        successes: Values = {(figures.tenant,): figures.succeeded_at for figures in tenants}
         yield gauge("myria_tail_events", tails, by_tenant=True)
         yield gauge("myria_memory_lag_seconds", lags, by_tenant=True)
         yield gauge("myria_snapshot_age_seconds", ages, by_tenant=True)
         yield gauge("myria_last_build_success_timestamp_seconds", successes, by_tenant=True)
     else:
-        yield gauge("myria_tail_events", sum(one.tail_events for one in tenants))
+        yield gauge("myria_tail_events", sum(figures.tail_events for figures in tenants))
         yield gauge(
             "myria_memory_lag_seconds",
-            {(flag,): max((one.lag_s for one in some), default=0.0) for flag, some in by_pause.items()},
+            {(flag,): max((figures.lag_s for figures in group), default=0.0) for flag, group in by_pause.items()},
         )
-        yield gauge("myria_snapshot_age_seconds", max((one.snapshot_age_s or 0.0 for one in waiting), default=0.0))
         yield gauge(
-            "myria_last_build_success_timestamp_seconds", max((one.succeeded_at for one in tenants), default=0.0)
+            "myria_snapshot_age_seconds", max((figures.snapshot_age_s or 0.0 for figures in waiting), default=0.0)
+        )
+        yield gauge(
+            "myria_last_build_success_timestamp_seconds",
+            max((figures.succeeded_at for figures in tenants), default=0.0),
         )
     yield gauge(
         "myria_tail_events_max",
-        {(flag,): max((one.tail_events for one in some), default=0) for flag, some in by_pause.items()},
+        {(flag,): max((figures.tail_events for figures in group), default=0) for flag, group in by_pause.items()},
     )
-    reasons = [_known(one.paused_reason, PAUSES) for one in by_pause["true"]]
+    reasons = [_known(figures.paused_reason, PAUSES) for figures in by_pause["true"]]
     yield gauge("myria_tenants_paused", {(reason,): reasons.count(reason) for reason in PAUSES})
-    yield gauge("myria_oldest_pause_seconds", max((one.paused_s for one in by_pause["true"]), default=0.0))
-    yield gauge("myria_tenants_backing_off", sum(one.failures > 0 for one in tenants))
+    yield gauge("myria_oldest_pause_seconds", max((figures.paused_s for figures in by_pause["true"]), default=0.0))
+    yield gauge("myria_tenants_backing_off", sum(figures.failures > 0 for figures in tenants))
 
 
 def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:

@@ -175,7 +175,7 @@ class FigureReader:
             if before is None or before.cutoff != row["cutoff"]:
                 before = _Counted(cutoff=row["cutoff"], upto=row["cutoff"])
             known[row["tenant_id"]] = before
-        found = {tenant: (one.counted, one.first_at) for tenant, one in known.items()}
+        tails = {tenant: (state.counted, state.first_at) for tenant, state in known.items()}
         news = {row["tenant_id"]: row["now"] for row in tenants if row["last_seq"] > known[row["tenant_id"]].upto}
         if news:
             limit = max(_LEAST_COUNTED, COUNTED_AT_ONCE // len(news))
@@ -184,11 +184,11 @@ class FigureReader:
                 tenant = row["tenant_id"]
                 before = known[tenant]
                 counted, first_at = before.counted + row["counted"], before.first_at or row["first_at"]
-                found[tenant] = (counted, first_at)
+                tails[tenant] = (counted, first_at)
                 if row["looked_at"] == limit and row["last_at"] < news[tenant] - _SETTLED:
                     known[tenant] = replace(before, upto=row["last_seq"], counted=counted, first_at=first_at)
         self._counted = known
-        return found
+        return tails
 
 
 def _tenant(row: asyncpg.Record, tail: int, first_at: datetime | None) -> TenantFigures:

@@ -37,14 +37,14 @@ async def configuration() -> tuple[Configuration, str]:
     Raises:
         ConfigurationError: neither a pod's service account nor a kubeconfig is there.
     """
-    found = Configuration()
+    config = Configuration()
     kubeconfig = os.environ.get("KUBECONFIG") or kube_config.KUBE_CONFIG_DEFAULT_LOCATION
     try:
         if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
-            kube_config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
-            return found, _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+            kube_config.load_incluster_config(client_configuration=config)  # type: ignore[no-untyped-call]
+            return config, _NAMESPACE_FILE.read_text(encoding="utf-8").strip()
         await kube_config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=kubeconfig, client_configuration=found
+            config_file=kubeconfig, client_configuration=config
         )
         _, current = kube_config.list_kube_config_contexts(  # type: ignore[no-untyped-call]
             config_file=kubeconfig
@@ -53,7 +53,7 @@ async def configuration() -> tuple[Configuration, str]:
         raise ConfigurationError(
             f"no way to the Kubernetes API: {error}; run in a pod with a service account, or set KUBECONFIG"
         ) from error
-    return found, (current.get("context") or {}).get("namespace") or "default"
+    return config, (current.get("context") or {}).get("namespace") or "default"
 
 
 class Connection:
@@ -190,7 +190,7 @@ def _refusal(
         if retry_after is not None and retry_after.isdecimal():  # the other form, a date, is not of API servers
             details["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
         return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **details)
-    causes = [one.get("reason", "") for one in (answer.get("details") or {}).get("causes") or ()]
+    causes = [cause.get("reason", "") for cause in (answer.get("details") or {}).get("causes") or ()]
     return ClusterRefused(
         f"the API server refuses {verb} {resource}: {message}",
         status=status,

@@ -72,15 +72,15 @@ class OldBlocks:
             return [], numbers.tolist()
         at = np.minimum(np.searchsorted(self._seq, numbers, sorter=self._order), len(self._seq) - 1)
         places = self._order[at]
-        found = self._seq[places] == numbers
-        chosen = np.sort(places[found])
+        is_held = self._seq[places] == numbers
+        chosen = np.sort(places[is_held])
         bounds = np.searchsorted(chosen, self._starts)
         pieces = [
             Piece(view=view, docs=chosen[bounds[index] : bounds[index + 1]] - self._starts[index])
             for index, view in enumerate(self._views)
             if bounds[index] < bounds[index + 1]
         ]
-        return pieces, numbers[~found].tolist()
+        return pieces, numbers[~is_held].tolist()
 
 
 class PlannedDocs:

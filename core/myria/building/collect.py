@@ -252,8 +252,8 @@ class _Sweep:
         dead = await self._outlines([root])
         live = await self._outlines(sorted(self.live))
         waiting: list[_Outline] = []
-        async for one in self._garbage(dead, live):
-            waiting.append(one)
+        async for outline in self._garbage(dead, live):
+            waiting.append(outline)
             if len(waiting) >= _DELETED_AT_ONCE:
                 await self._delete(waiting)
                 waiting = []
@@ -272,7 +272,7 @@ class _Sweep:
                 return
             after = rows[-1]["rendering_id"]
             outlines = [_Outline.from_row(row) for row in rows]
-            await self._delete([one async for one, _ in self._dead_among(outlines, live)])
+            await self._delete([outline async for outline, _ in self._dead_among(outlines, live)])
 
     async def _garbage(self, suspects: Sequence[_Outline], live: Sequence[_Outline]) -> AsyncIterator[_Outline]:
         """Yield the suspects that no live tree holds and all garbage under them, children before parents."""
@@ -291,20 +291,23 @@ class _Sweep:
         twin of a suspect is among them when its level's turn comes.
         """
         beside = list(live)
-        left = sorted(suspects, key=lambda one: (-one.level, one.rendering_id))
+        left = sorted(suspects, key=lambda suspect: (-suspect.level, suspect.rendering_id))
         while left:
             level = left[0].level
-            while above := [one for one in beside if one.level > level]:
+            while above := [node for node in beside if node.level > level]:
                 opened = await self._outlines(
-                    child for one in above if any(one.overlaps(suspect) for suspect in left) for child in one.children
+                    child
+                    for node in above
+                    if any(node.overlaps(suspect) for suspect in left)
+                    for child in node.children
                 )
-                beside = [one for one in beside if one.level <= level] + opened
-            known = {one.rendering_id for one in beside}
-            turn = [one for one in left if one.level == level]
+                beside = [node for node in beside if node.level <= level] + opened
+            known = {node.rendering_id for node in beside}
+            turn = [suspect for suspect in left if suspect.level == level]
             left = left[len(turn) :]
-            for one in turn:
-                if one.rendering_id not in known:
-                    yield one, [other for other in beside if other.overlaps(one)]
+            for suspect in turn:
+                if suspect.rendering_id not in known:
+                    yield suspect, [node for node in beside if node.overlaps(suspect)]
 
     async def _outlines(self, rendering_ids: Iterable[bytes]) -> list[_Outline]:
         """Return the outlines of renderings that are still there."""
@@ -318,8 +321,8 @@ class _Sweep:
     async def _delete(self, garbage: Sequence[_Outline]) -> None:
         if not garbage:
             return
-        renderings = [one.rendering_id for one in garbage]
-        nodes = sorted({one.node_id for one in garbage})
+        renderings = [outline.rendering_id for outline in garbage]
+        nodes = sorted({outline.node_id for outline in garbage})
         async with self.guarded() as connection:
             for table, statement, ids in (
                 ("search_blocks", "collect.delete_blocks", renderings),

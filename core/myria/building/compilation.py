@@ -374,11 +374,11 @@ def _refuse(violations: Sequence[Violation]) -> None:
             violations[0].message,
             violations=[
                 {
-                    "rule": one.rule,
-                    "message": one.message,
-                    "node_id": one.node_id.hex() if one.node_id is not None else None,
+                    "rule": violation.rule,
+                    "message": violation.message,
+                    "node_id": violation.node_id.hex() if violation.node_id is not None else None,
                 }
-                for one in violations[:_VIOLATIONS_KEPT]
+                for violation in violations[:_VIOLATIONS_KEPT]
             ],
         )
 

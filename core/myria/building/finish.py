@@ -121,8 +121,8 @@ async def task_failure(database: Database, build: RunningBuild) -> errors.BuildE
     violations: list[dict[str, Any]] = []
     for row in rows:
         error = orjson.loads(row["error"])
-        found = error.get("details", {}).get("violations") or [{"rule": error["code"], "message": error["message"]}]
-        violations.extend({**one, "scope_id": row["scope_id"]} for one in found)
+        reasons = error.get("details", {}).get("violations") or [{"rule": error["code"], "message": error["message"]}]
+        violations.extend({**reason, "scope_id": row["scope_id"]} for reason in reasons)
     message = violations[0]["message"] if violations else "a task failed"
     if rows and all(orjson.loads(row["error"]).get("retryable") for row in rows):
         return errors.BuildInterrupted(message, violations=violations, transient=True)
@@ -154,25 +154,25 @@ async def _move_pointer(
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
         if row is None:
             raise errors.BuildNotFound(f"there is no build {build.build_id}", build_id=build.build_id)
-        found = BuildRow.from_row(row)
-        if found.outcome is not None:
-            return found.outcome
+        current = BuildRow.from_row(row)
+        if current.outcome is not None:
+            return current.outcome
         if await connection.fetchval(sql("builds.any_open_task"), tenant, build.build_id):
             raise errors.InternalError("a build with open tasks cannot end", build_id=build.build_id)
         active = await connection.fetchrow(sql("snapshots.active_for_update"), tenant)
         if (active["snapshot_id"] if active is not None else None) != parent_id:
             return Outcome.SUPERSEDED
-        if not found.is_forced and await _shows_what_its_parent_shows(connection, build):
+        if not current.is_forced and await _shows_what_its_parent_shows(connection, build):
             await connection.execute(sql("snapshots.withdraw"), tenant, build.snapshot_id)
-            await end_with_nothing(connection, tenant, found, counts, tasks)
+            await end_with_nothing(connection, tenant, current, counts, tasks)
             return Outcome.NOTHING_TO_DO
-        if found.hold or not settings.auto_publish:
+        if current.hold or not settings.auto_publish:
             await connection.fetchval(sql("snapshots.complete"), tenant, build.snapshot_id, "held", counts)
             outcome = Outcome.HELD
         else:
             await connection.fetchval(sql("snapshots.complete"), tenant, build.snapshot_id, "active", counts)
             await move_pointer(
-                connection, tenant, parent_id, build.snapshot_id, kind="publish", actor="builder", reason=found.reason
+                connection, tenant, parent_id, build.snapshot_id, kind="publish", actor="builder", reason=current.reason
             )
             outcome = Outcome.SUCCEEDED
         await connection.fetchval(sql("builds.finish"), tenant, build.build_id, outcome, None, counts, *tasks)
@@ -249,5 +249,5 @@ async def move_pointer(
 
 
 def _violations(error: errors.MyriaError) -> list[dict[str, Any]]:
-    found = error.details.get("violations")
-    return list(found) if found else [{"rule": error.code, "message": error.message}]
+    violations = error.details.get("violations")
+    return list(violations) if violations else [{"rule": error.code, "message": error.message}]

@@ -169,19 +169,19 @@ class ScopeTree:
         Raises:
             InternalError: one is not stored.
         """
-        found: list[Node] = []
+        nodes: list[Node] = []
         for at in range(0, len(rendering_ids), _NODES_AT_ONCE):
             async with self._database.read(self._tenant) as connection:
                 rows = await connection.fetch(
                     sql("trees.renderings"), self._tenant, rendering_ids[at : at + _NODES_AT_ONCE]
                 )
-            found.extend(node_from_row(row, self._participants) for row in rows)
-        if len(found) != len(rendering_ids):
+            nodes.extend(node_from_row(row, self._participants) for row in rows)
+        if len(nodes) != len(rendering_ids):
             raise errors.InternalError(
-                "a tree names a rendering that is not stored", missing=len(rendering_ids) - len(found)
+                "a tree names a rendering that is not stored", missing=len(rendering_ids) - len(nodes)
             )
-        self.read += len(found)
-        return found
+        self.read += len(nodes)
+        return nodes
 
     async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
         """Return the node_id of every leaf under (or at) a rendering, in no particular order."""

@@ -58,32 +58,32 @@ def date_text(timestamp: int) -> str:
 
 def common_year(first: int, last: int) -> str:
     """Return the year that both moments lie in, or nothing."""
-    one, other = moment(first).year, moment(last).year
-    return str(one) if one == other else ""
+    first_year, last_year = moment(first).year, moment(last).year
+    return str(first_year) if first_year == last_year else ""
 
 
 def span_text(first: int, last: int) -> str:
     """Return a span of time, each part said once: 8 May 2023, 13:56–14:04 UTC."""
-    one, other = moment(first), moment(last)
-    if one.date() == other.date():
-        start, end = f"{one.hour:02}:{one.minute:02}", f"{other.hour:02}:{other.minute:02}"
+    begins, ends = moment(first), moment(last)
+    if begins.date() == ends.date():
+        start, end = f"{begins.hour:02}:{begins.minute:02}", f"{ends.hour:02}:{ends.minute:02}"
         clock = start if start == end else f"{start}–{end}"
         return f"{date_text(first)}, {clock} UTC"
-    if (one.year, one.month) == (other.year, other.month):
-        return f"{one.day}–{date_text(last)}"
-    if one.year == other.year:
-        return f"{one.day} {_MONTHS[one.month - 1]} – {date_text(last)}"
+    if (begins.year, begins.month) == (ends.year, ends.month):
+        return f"{begins.day}–{date_text(last)}"
+    if begins.year == ends.year:
+        return f"{begins.day} {_MONTHS[begins.month - 1]} – {date_text(last)}"
     return f"{date_text(first)} – {date_text(last)}"
 
 
 def period_text(first: int, last: int) -> str:
     """Return a span of days as a sentence says it: on 8 May 2023, from 8 May to 3 June 2023."""
-    one, other = moment(first), moment(last)
-    if one.date() == other.date():
+    begins, ends = moment(first), moment(last)
+    if begins.date() == ends.date():
         return f"on {date_text(first)}"
-    if one.year != other.year:
+    if begins.year != ends.year:
         return f"from {date_text(first)} to {date_text(last)}"
-    start = str(one.day) if one.month == other.month else f"{one.day} {_MONTHS[one.month - 1]}"
+    start = str(begins.day) if begins.month == ends.month else f"{begins.day} {_MONTHS[begins.month - 1]}"
     return f"from {start} to {date_text(last)}"
 
 
@@ -116,6 +116,6 @@ def group_text(name: str, first: int, last: int) -> str:
     if name == "hour":
         return f"{date_text(first)}, {at.hour:02}:00–{at.hour:02}:59"
     if moment(last).date() != at.date():
-        other = moment(last)
-        return f"{at.year}–{other.year}" if at.year != other.year else span_text(first, last)
+        ends = moment(last)
+        return f"{at.year}–{ends.year}" if at.year != ends.year else span_text(first, last)
     return span_text(first, last).removesuffix(" UTC")

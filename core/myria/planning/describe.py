@@ -78,7 +78,7 @@ def describe_leaf(
         lead = _as_said(hint, [reading.surface(key_of(hint)) or hint])
     conjunction = reading.language.conjunction
     label = marker or _title(lead, phrases, conjunction) or _fallback(events, quotes, first)
-    said = [
+    sentences = [
         quoted(events[quote.position].speaker, quote.text) for quote in sorted(quotes, key=lambda quote: quote.position)
     ]
     head = _talked(
@@ -90,7 +90,7 @@ def describe_leaf(
     return LeafDescription(
         description=Description(
             label=clip(capitalised(label), LABEL_CHARACTERS),
-            summary=_summary(head, said, LEAF_SUMMARY_CHARACTERS),
+            summary=_summary(head, sentences, LEAF_SUMMARY_CHARACTERS),
             metadata=_metadata(
                 keywords=_top(reading.keywords(), KEYWORDS),
                 phrases=phrases,
@@ -247,9 +247,9 @@ def quoted(speaker: str | None, sentence: str) -> str:
     return f"{_name(speaker)}: {text}" if speaker else text
 
 
-def _as_said(hint: str, said: Iterable[str]) -> str:
+def _as_said(hint: str, wordings: Iterable[str]) -> str:
     """Return a hint in the letters in which people wrote the same words, where they did."""
-    return next((words for words in said if lowered(words) == lowered(hint)), hint)
+    return next((words for words in wordings if lowered(words) == lowered(hint)), hint)
 
 
 def _cited(marker: str) -> str:
@@ -260,16 +260,16 @@ def _talked(speakers: Sequence[tuple[str, int]], events: int, when: str, topics:
     """Return the sentence that says who talked when and about what."""
     who = _people(speakers)
     if len(speakers) > 1:
-        said = f"{who} talked {when}"
+        opening = f"{who} talked {when}"
     elif who:
-        said = f"{who} wrote {when}"
+        opening = f"{who} wrote {when}"
     else:
-        said = f"{counted(events, 'event')} {when}"
-    room = INTERNAL_SUMMARY_CHARACTERS - SENTENCE_CHARACTERS - len(said) - 80
+        opening = f"{counted(events, 'event')} {when}"
+    room = INTERNAL_SUMMARY_CHARACTERS - SENTENCE_CHARACTERS - len(opening) - 80
     about = clip("; ".join(topics), room)
     if not about:
-        return f"{said}."
-    return f"{said}, about {about}" + ("" if about.endswith("…") else ".")
+        return f"{opening}."
+    return f"{opening}, about {about}" + ("" if about.endswith("…") else ".")
 
 
 def _people(speakers: Sequence[tuple[str, int]]) -> str:
@@ -280,8 +280,8 @@ def _people(speakers: Sequence[tuple[str, int]]) -> str:
     return listed(shown)
 
 
-def _summary(head: str, said: Iterable[str], limit: int) -> str:
-    return clip(" ".join([head, *said]), limit)
+def _summary(head: str, sentences: Iterable[str], limit: int) -> str:
+    return clip(" ".join([head, *sentences]), limit)
 
 
 def _entry(child: Outline, room: int, year: str) -> str:
@@ -312,8 +312,8 @@ def _subjects(lead: str, phrases: Sequence[tuple[str, int]]) -> list[str]:
     parts = [lead] if lead else []
     taken = set(key_of(lead)) if lead else set()
     for phrase, _ in phrases:
-        said = len(taken)
-        if len(parts) >= _TITLE_PHRASES or (len(parts) > 1 and said >= _TITLE_WORDS):
+        words = len(taken)
+        if len(parts) >= _TITLE_PHRASES or (len(parts) > 1 and words >= _TITLE_WORDS):
             break
         if not taken.intersection(key_of(phrase)) and len(listed([*parts, phrase])) <= _TITLE_CHARACTERS:
             parts.append(phrase)
@@ -325,8 +325,8 @@ def _fallback(events: Sequence[PlanEvent], quotes: Sequence[Quote], first: int) 
     """Return what to call a leaf without a word of its own: what was said, else what kind of events they are."""
     if quotes:
         return f"“{clip(quotes[0].text, _MARKER_CHARACTERS)}”"
-    said = [clean(event.text[:400]) for event in events]
-    longest = max(said, key=len)
+    texts = [clean(event.text[:400]) for event in events]
+    longest = max(texts, key=len)
     if any(character.isalnum() for character in longest):
         return f"“{clip(longest, _MARKER_CHARACTERS)}”"
     kinds = distinct(_readable(event.type) for event in events if event.type)

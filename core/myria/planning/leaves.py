@@ -106,13 +106,13 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 
 
 def _words(event: PlanEvent) -> frozenset[str]:
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for token in event.tokens:
         if token.term not in WEAK and not is_stopword(token.term):
-            found[token.term] = None
-            if len(found) == _WORDS_PER_EVENT:
+            words[token.term] = None
+            if len(words) == _WORDS_PER_EVENT:
                 break
-    return frozenset(found)
+    return frozenset(words)
 
 
 def _cohesion(words: Sequence[frozenset[str]], at: int) -> int:
@@ -121,12 +121,12 @@ def _cohesion(words: Sequence[frozenset[str]], at: int) -> int:
     for left, right, weight in _NEIGHBOURS:
         if at - left < 0 or at + right - 1 >= len(words):
             continue
-        one, other = words[at - left], words[at + right - 1]
-        smaller = min(len(one), len(other))
+        earlier, later = words[at - left], words[at + right - 1]
+        smaller = min(len(earlier), len(later))
         most += weight
         if smaller:
             # Short remarks share little by chance: three words count as if the shorter side had no fewer.
-            score += weight * 1000 * len(one & other) // max(3, smaller)
+            score += weight * 1000 * len(earlier & later) // max(3, smaller)
     return min(_COHESION_MOST, 2 * score // most) if most else 0
 
 

@@ -93,14 +93,14 @@ class TextReading:
         self.language = language_of(token for event in events for token in event.tokens)
         self._last: _Run = []
         self._events = 0
-        self._found: dict[tuple[str, ...], _Phrase] = {}
+        self._phrases: dict[tuple[str, ...], _Phrase] = {}
         self._once: set[tuple[str, ...]] = set()
         self._terms: list[dict[str, None]] = []
         self.words: dict[str, _Word] = {}
-        self._said: list[Sequence[Token]] = []
+        self._tokens: list[Sequence[Token]] = []
         for event in events:
-            self._said.append(words_of(event.text, event.tokens))
-            self._read(event.text, self._said[-1])
+            self._tokens.append(words_of(event.text, event.tokens))
+            self._read(event.text, self._tokens[-1])
         self.scores = {term: word.score for term, word in self.words.items()}
         self._all_events = events
 
@@ -108,7 +108,7 @@ class TextReading:
         """Count the words and phrases of the next event."""
         event_index = self._events
         self._events += 1
-        said: dict[str, None] = {}
+        event_terms: dict[str, None] = {}
         run: _Run = []
         end = -1
         self._last = []
@@ -121,7 +121,7 @@ class TextReading:
                 continue
             opens = _opens_sentence(text, start)
             word = self._count(term, token.surface, base, opens=opens, event_index=event_index)
-            said[term] = None
+            event_terms[term] = None
             overlaps, end = start < end, max(end, token.end)
             joint = text[run[-1][2] : start] if run and not overlaps else ""
             named = not opens and "A" <= token.surface[0] <= "Z"
@@ -132,7 +132,7 @@ class TextReading:
                 self._close(run, text)
             run.append((term, start, token.end, opens))
         self._close(run, text)
-        self._terms.append(said)
+        self._terms.append(event_terms)
 
     def _base(self, token: Token) -> int:
         """Return how much a word of its kind says in the language of the leaf."""
@@ -151,7 +151,7 @@ class TextReading:
         if len(terms_of_phrase) == 1:
             word = self.words.get(terms_of_phrase[0])
             return word.surface if word is not None else None
-        phrase = self._found.get(terms_of_phrase)
+        phrase = self._phrases.get(terms_of_phrase)
         return phrase.surface(self.words[terms_of_phrase[0]]) if phrase is not None else None
 
     def phrases(self) -> list[tuple[str, int]]:
@@ -162,12 +162,12 @@ class TextReading:
             for term, word in self.words.items()
             if word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN)
         ]
-        for key, found in self._found.items():
+        for key, phrase in self._phrases.items():
             if all(self.words[term].base <= _PLAIN_BASE for term in key):
                 continue
-            tenths = (_LINKED_TENTHS if found.linked else _PHRASE_TENTHS)[len(key)]
-            weight = sum([words[term] for term in key]) * tenths * (1 + found.times) // 20
-            scored.append((found.surface(self.words[key[0]]), weight, key))
+            tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
+            weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
+            scored.append((phrase.surface(self.words[key[0]]), weight, key))
         scored.sort(key=_by_score)
         return without_overlap(scored)
 
@@ -177,7 +177,7 @@ class TextReading:
         candidates = [
             candidate
             for position, event in enumerate(self._all_events)
-            for candidate in _sentences(event.text, self._said[position], position, words)
+            for candidate in _sentences(event.text, self._tokens[position], position, words)
         ]
         if not candidates:
             return []
@@ -192,7 +192,7 @@ class TextReading:
 
     def weights(self) -> tuple[int, ...]:
         """Return how central each event is: the weight of its words, the greatest of the leaf being 1000."""
-        sums = [sum(self.scores[term] for term in said) for said in self._terms]
+        sums = [sum(self.scores[term] for term in event_terms) for event_terms in self._terms]
         most = max(sums, default=0)
         return tuple(1000 * value // most if most else 1000 for value in sums)
 
@@ -236,7 +236,7 @@ class TextReading:
             # phrase: only pairs that come again are.
             for at in range(size - 1):
                 key = (run[at][0], run[at + 1][0])
-                if key in self._once or key in self._found:
+                if key in self._once or key in self._phrases:
                     self._count_phrase(run[at : at + 2], text)
                 else:
                     self._once.add(key)
@@ -259,12 +259,12 @@ class TextReading:
 
     def _count_phrase(self, run: _Run, text: str, *, linked: bool = False) -> None:
         key = tuple([item[0] for item in run])
-        found = self._found.get(key)
-        if found is not None:
-            found.times += 1
+        known = self._phrases.get(key)
+        if known is not None:
+            known.times += 1
         elif len(set(key)) == len(key):
             times = 2 if key in self._once else 1
-            self._found[key] = _Phrase(
+            self._phrases[key] = _Phrase(
                 text, run[0][1], run[-1][2], run[1][1], opens=run[0][3], times=times, linked=linked
             )
 
@@ -322,7 +322,7 @@ def without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
 
 def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping[str, int]) -> list[_Sentence]:
     text = text[:ANALYSED_CHARACTERS]
-    found = []
+    sentences = []
     at = start = 0
     ends = [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]
     for stop, following in [*ends[: _SENTENCES_PER_EVENT - 1], (len(text), len(text))]:
@@ -331,19 +331,19 @@ def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping
             at += 1
         if at > first:
             raw = text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]
-            said = clean(raw)
+            sentence = clean(raw)
             inside = frozenset(token.term for token in tokens[first:at]) & words.keys()
-            if said and inside:
+            if sentence and inside:
                 percent = 100
-                if said.endswith(_QUESTIONS):
+                if sentence.endswith(_QUESTIONS):
                     percent = 50
-                if len(said) < 25:
+                if len(sentence) < 25:
                     percent = percent * 2 // 3
-                elif len(said) > SENTENCE_CHARACTERS:
+                elif len(sentence) > SENTENCE_CHARACTERS:
                     percent = percent * 4 // 5
-                found.append(_Sentence(position, said, inside, at - first, percent))
+                sentences.append(_Sentence(position, sentence, inside, at - first, percent))
         start = following
-    return found
+    return sentences
 
 
 def _name_terms(names: Iterable[str]) -> frozenset[str]:
@@ -353,12 +353,12 @@ def _name_terms(names: Iterable[str]) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
     """Return the words of names that are names; `user_42` or `agent:7` would take "user" and "agent" away."""
-    found: set[str] = set()
+    words: set[str] = set()
     for name in names:
         if not any(character in "0123456789_:/@.#" for character in name):
-            found.update(terms(name))
-            found.update(part.lower() for part in name.split(" ") if len(part) > 2)
-    return frozenset(found)
+            words.update(terms(name))
+            words.update(part.lower() for part in name.split(" ") if len(part) > 2)
+    return frozenset(words)
 
 
 @lru_cache(maxsize=65_536)

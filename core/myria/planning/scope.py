@@ -193,11 +193,11 @@ class _Region:
             before = await reader.before(position, size)
             at_start = len(before) < size
             starts = unit_starts(before, settings, at_start=at_start, at_end=False)
-            found = next((at for at in reversed(range(len(starts))) if starts[at]), 0 if at_start else None)
-            if found is not None:
+            start = next((at for at in reversed(range(len(starts))) if starts[at]), 0 if at_start else None)
+            if start is not None:
                 return cls(
-                    context=before[max(0, found - BEFORE) : found],
-                    events=before[found:],
+                    context=before[max(0, start - BEFORE) : start],
+                    events=before[start:],
                     cursor=before[-1].position if before else (position[0], position[1] - 1),
                     reader=reader,
                     settings=settings,
@@ -250,8 +250,8 @@ class _Region:
         fresh = [any(event.position in late for event in unit) for unit in self._new_units]
         added = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if is_fresh]
         if added:
-            kept = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if not is_fresh]
-            self._new_units = deque(kept)
+            unchanged = [unit for unit, is_fresh in zip(self._new_units, fresh, strict=True) if not is_fresh]
+            self._new_units = deque(unchanged)
         old, new = self._old_units, self._new_units
         while old or new:
             old_at = old[0][0].position if old else self._old.open_at

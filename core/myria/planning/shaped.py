@@ -139,7 +139,9 @@ def plan_shaped(
     shape = in_order(shape, events)
     by_id = {event.event_id: event for event in events}
     only = len(shape.leaves) == 1
-    leaves = [_leaf(scope, [by_id[one] for one in leaf.events], leaf, settings, only) for leaf in shape.leaves]
+    leaves = [
+        _leaf(scope, [by_id[event_id] for event_id in leaf.events], leaf, settings, only) for leaf in shape.leaves
+    ]
     nodes = list(leaves)
     grouped = {leaf: group for group in shape.groups for leaf in group.leaves}
     row: list[_Child] = []
@@ -148,7 +150,7 @@ def plan_shaped(
         if group is None:
             row.append(_Child(node=leaf, leaf_ids=(leaf.node_id,)))
         elif group.leaves[0] == position:
-            below = [_Child(node=leaves[one], leaf_ids=(leaves[one].node_id,)) for one in group.leaves]
+            below = [_Child(node=leaves[index], leaf_ids=(leaves[index].node_id,)) for index in group.leaves]
             made = _inner(scope, below, level=1, words=group.words)
             nodes.append(made.node)
             row.append(made)
@@ -225,8 +227,8 @@ def _problems(
         yield "there is no leaf"
     for position, leaf in enumerate(shape.leaves, 1):
         where = f"leaf {position}"
-        for one in leaf.events:
-            times[one] = times.get(one, 0) + 1
+        for event_id in leaf.events:
+            times[event_id] = times.get(event_id, 0) + 1
         if len(leaf.events) > settings.leaf_max:
             yield f"{where} has {len(leaf.events)} events, at most {settings.leaf_max} are allowed"
         if len(leaf.events) < min(settings.leaf_min, len(events)):
@@ -236,10 +238,10 @@ def _problems(
         yield from _word_problems(leaf.words, where, set(leaf.events), LEAF_SUMMARY_CHARACTERS, names)
     for event in events:
         if times.get(event.event_id, 0) != 1:
-            found = times.get(event.event_id, 0)
-            yield f"{names.get(event.event_id, event.event_id)} is in {found} leaves instead of one"
-    for one in sorted(set(times) - known):
-        yield f"{names.get(one, one)} is no event of this unit"
+            count = times.get(event.event_id, 0)
+            yield f"{names.get(event.event_id, event.event_id)} is in {count} leaves instead of one"
+    for event_id in sorted(set(times) - known):
+        yield f"{names.get(event_id, event_id)} is no event of this unit"
     yield from _group_problems(shape, settings, names)
     if len(shape.leaves) > 1:
         yield from _word_problems(shape.words, "the unit", known, INTERNAL_SUMMARY_CHARACTERS, names)
@@ -258,7 +260,7 @@ def _group_problems(shape: UnitShape, settings: PlannerSettings, names: Mapping[
             yield f"{where} has {len(group.leaves)} leaves instead of 2 to {settings.max_fan_out}"
         if len(shape.leaves) > 1 and len(set(group.leaves)) == len(shape.leaves):
             yield f"{where} holds every leaf: leave it out, the unit is their parent"
-        below = {one for leaf in inside for one in leaf.events}
+        below = {event_id for leaf in inside for event_id in leaf.events}
         yield from _word_problems(group.words, where, below, INTERNAL_SUMMARY_CHARACTERS, names)
     for leaf in sorted(times):
         if times[leaf] > 1:
@@ -277,8 +279,8 @@ def _word_problems(words: Words, where: str, inside: set[str], most: int, names:
         yield f"{where} does not say which events its summary rests on"
     if len(words.rests_on) > RESTS_ON_MOST:
         yield f"{where} rests on {len(words.rests_on)} events, name at most {RESTS_ON_MOST}"
-    for one in sorted(set(words.rests_on) - inside):
-        yield f"{where} rests on {names.get(one, one)}, which it does not hold"
+    for event_id in sorted(set(words.rests_on) - inside):
+        yield f"{where} rests on {names.get(event_id, event_id)}, which it does not hold"
 
 
 def _words_json(words: Words) -> dict[str, Any]:

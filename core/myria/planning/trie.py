@@ -213,9 +213,9 @@ def _refuse_equal_keys(pieces: Sequence[_Piece]) -> None:
             )
 
 
-def _common(one: bytes, other: bytes) -> int:
+def _common(left: bytes, right: bytes) -> int:
     """Return how many leading digits two different keys share."""
-    return next(at for at, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+    return next(at for at, (a, b) in enumerate(zip(left, right, strict=True)) if a != b)
 
 
 def _nibbles(raw: bytes) -> bytes:

@@ -99,32 +99,32 @@ class Candidate:
 
     def leaf_ids(self, rendering: bytes) -> tuple[bytes, ...] | None:
         """Return the node_ids of the leaves under a rendering, or None where a kept subtree hides them."""
-        found = self._leaf_ids
+        leaf_ids = self._leaf_ids
         stack = [rendering]
         while stack:
             at = stack[-1]
             node = self.node(at)
-            if at in found:
+            if at in leaf_ids:
                 stack.pop()
             elif node is None:
-                found[at] = None
+                leaf_ids[at] = None
             elif node.node_type == LEAF:
-                found[at] = (node.node_id,)
+                leaf_ids[at] = (node.node_id,)
             elif all(node.child_leaves) and node.child_leaves:
-                found[at] = node.child_leaves
+                leaf_ids[at] = node.child_leaves
             elif at not in self.planned:
-                found[at] = None
+                leaf_ids[at] = None
             else:
-                open_children = [child for child in node.children if child not in found]
+                open_children = [child for child in node.children if child not in leaf_ids]
                 if open_children:
                     # A cycle would never close; a child that is being worked out already hides its leaves.
-                    found.update((child, None) for child in open_children if child in stack)
-                    stack.extend(child for child in open_children if child not in found)
+                    leaf_ids.update((child, None) for child in open_children if child in stack)
+                    stack.extend(child for child in open_children if child not in leaf_ids)
                 else:
-                    below = [found[child] for child in node.children]
+                    below = [leaf_ids[child] for child in node.children]
                     known = [ids for ids in below if ids is not None]
-                    found[at] = tuple(i for ids in known for i in ids) if len(known) == len(below) else None
-        return found[rendering]
+                    leaf_ids[at] = tuple(i for ids in known for i in ids) if len(known) == len(below) else None
+        return leaf_ids[rendering]
 
 
 Rule = Callable[[Candidate], Iterator[Violation]]
@@ -171,9 +171,9 @@ def valid_parents(tree: Candidate) -> Iterator[Violation]:
         if keys != sorted(keys):
             yield _broken("valid_parents", "children are out of order", node)
     for rendering, times in parents.items():
-        kept = tree.kept.get(rendering)
-        if times > 1 and kept is not None and rendering not in tree.planned:
-            yield _broken("valid_parents", f"{times} parents where 1 belong", kept)
+        kept_child = tree.kept.get(rendering)
+        if times > 1 and kept_child is not None and rendering not in tree.planned:
+            yield _broken("valid_parents", f"{times} parents where 1 belong", kept_child)
     for node in tree.nodes:
         expected = 0 if node.rendering_id == tree.root else 1
         if parents.get(node.rendering_id, 0) != expected:
@@ -245,8 +245,8 @@ def child_coverage_preserved(tree: Candidate) -> Iterator[Violation]:
         units = 1 if node.is_unit else sum(child.units for child in children)
         if (node.events, node.leaves) != counts or node.units != units:
             yield _broken("child_coverage_preserved", "counts differ from what lies beneath", node)
-        told = {name: node.metadata.get(name) for name in ("events", "leaves", "units", "first_at", "last_at")}
-        if any(told[name] != getattr(node, name) for name in told):
+        recorded = {name: node.metadata.get(name) for name in ("events", "leaves", "units", "first_at", "last_at")}
+        if any(recorded[name] != getattr(node, name) for name in recorded):
             yield _broken("child_coverage_preserved", "metadata tells other counts than the node", node)
 
 
@@ -318,8 +318,8 @@ def each_event_exactly_once(tree: Candidate) -> Iterator[Violation]:
             times[ref.event_id] = times.get(ref.event_id, 0) + 1
     for event in tree.events:
         if not event.internal and times.get(event.event_id, 0) != 1:
-            found = times.get(event.event_id, 0)
-            yield Violation(rule="each_event_exactly_once", message=f"{event.event_id} is in {found} leaves")
+            count = times.get(event.event_id, 0)
+            yield Violation(rule="each_event_exactly_once", message=f"{event.event_id} is in {count} leaves")
 
 
 def identities_recompute(tree: Candidate) -> Iterator[Violation]:

@@ -210,7 +210,7 @@ def _between(
     for run in runs.finditer(text):
         at = run.start()
         for stop, following in [
-            *(found.span() for found in breaks.finditer(text, *run.span())),
+            *(match.span() for match in breaks.finditer(text, *run.span())),
             (run.end(), run.end()),
         ]:
             surface = text[at:stop].strip(edges) if edges else text[at:stop]

@@ -19,7 +19,7 @@ async def search_blocks(
 ) -> list[tuple[bytes, BlockView]]:
     """Compare a scope's search blocks with its events and its tree; return those that can be read, for a deep look."""
     with exam.timed("search_blocks") as check:
-        found: list[tuple[bytes, BlockView]] = []
+        readable: list[tuple[bytes, BlockView]] = []
         held = []
         complete = True
         leaf_index = _LeafIndex(shape)
@@ -42,12 +42,12 @@ async def search_blocks(
             for problem in _block_problems(view, leaf_index, shape):
                 check.fail(f"{name}: search block {rendering.hex()}: {problem}")
             if exam.deep:
-                found.append((rendering, view))
+                readable.append((rendering, view))
         all_held = np.concatenate(held) if held else np.zeros(0, np.int64)
         wanted = eligible if complete else np.intersect1d(eligible, all_held)
         for problem in set_problems(all_held, wanted, "search block"):
             check.fail(f"{name}: {problem}")
-        return found
+        return readable
 
 
 async def block_content(exam: Examination, check: Check, blocks: Sequence[tuple[bytes, BlockView]], name: str) -> None:

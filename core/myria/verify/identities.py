@@ -44,7 +44,7 @@ def _leaf_problems(row: Any) -> Iterator[str]:
     if any(row["internal"]):
         yield "a ref leads to an internal event"
     positions = list(zip(times, seqs, strict=True))
-    if any(one >= other for one, other in pairwise(positions)):
+    if any(before >= after for before, after in pairwise(positions)):
         yield "its refs are not in the order of the scope"
     if any(not 0 <= weight <= 1000 for weight in row["weights"]):
         yield "a weight is outside 0..1000"

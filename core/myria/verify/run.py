@@ -54,12 +54,12 @@ async def _examine(exam: Examination, *, all_snapshots: bool) -> Report:
         with exam.timed(name) as check:
             await examine(exam, check)
     with exam.timed("snapshots") as check:
-        kept = await snapshots.states(exam, check)
+        states = await snapshots.states(exam, check)
     for name, compare in _SNAPSHOTS:
         with exam.timed(name) as check:
-            await compare(exam, kept, check)
+            await compare(exam, states, check)
     chosen = [
-        snapshot for snapshot in kept if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
+        snapshot for snapshot in states if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
     ]
     examined: set[tuple[bytes, int]] = set()
     for snapshot in chosen:

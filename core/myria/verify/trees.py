@@ -128,23 +128,23 @@ class _Walk:
         await self._visit(self._scope.root, {})
         return self._shape
 
-    async def _visit(self, one: bytes, loaded: Mapping[bytes, Any]) -> _Seen | None:
+    async def _visit(self, rendering_id: bytes, loaded: Mapping[bytes, Any]) -> _Seen | None:
         """Examine what is at and under a rendering; None where it is missing."""
-        row = loaded.get(one) or (await self._load("verify.structure", one)).get(one)
+        row = loaded.get(rendering_id) or (await self._load("verify.structure", rendering_id)).get(rendering_id)
         self._check.examined += 1
         if row is None:
-            self._fail(one, "it is missing")
+            self._fail(rendering_id, "it is missing")
             return None
         if row["scope_id"] != self._scope.scope_id:
-            self._fail(one, f"it belongs to scope {row['scope_id']}")
+            self._fail(rendering_id, f"it belongs to scope {row['scope_id']}")
         first_leaf = len(self._shape.leaf_ids)
-        self._shape.level_of[one] = row["level"]
+        self._shape.level_of[rendering_id] = row["level"]
         if row["node_type"] == LEAF:
             self._leaf(row)
         else:
             if any(child not in loaded for child in row["children"]):
                 is_small = row["events"] <= _SUBTREE_EVENTS
-                loaded = await self._load("verify.subtrees" if is_small else "verify.structure_below", one)
+                loaded = await self._load("verify.subtrees" if is_small else "verify.structure_below", rendering_id)
             children = [await self._visit_child(child, row, loaded) for child in row["children"]]
             self._internal(row, [child for child in children if child is not None], first_leaf)
         return _Seen(row=row, first_leaf=first_leaf)
@@ -157,41 +157,41 @@ class _Walk:
         self._shape.parent_of[child] = parent["rendering_id"]
         return await self._visit(child, loaded)
 
-    async def _load(self, statement: str, one: bytes) -> dict[bytes, Any]:
-        rows = await self._exam.connection.fetch(sql(statement), self._exam.tenant, [one])
+    async def _load(self, statement: str, rendering_id: bytes) -> dict[bytes, Any]:
+        rows = await self._exam.connection.fetch(sql(statement), self._exam.tenant, [rendering_id])
         return {row["rendering_id"]: row for row in rows}
 
     def _leaf(self, row: Any) -> None:
-        one = row["rendering_id"]
+        rendering_id = row["rendering_id"]
         seqs = row["event_seqs"] or ()
         shape = self._shape
         if len(seqs) != row["events"] or row["leaves"] != 1 or row["level"] != 0 or row["children"]:
-            self._fail(one, "its counts, level or children are not those of a leaf")
+            self._fail(rendering_id, "its counts, level or children are not those of a leaf")
         if len(seqs) > self._exam.settings.leaf_max:
-            self._fail(one, f"it holds {len(seqs)} events, more than {self._exam.settings.leaf_max}")
+            self._fail(rendering_id, f"it holds {len(seqs)} events, more than {self._exam.settings.leaf_max}")
         shape.seqs.extend(seqs)
         shape.leaf_of.extend([len(shape.leaves)] * len(seqs))
-        shape.leaves.append(one)
+        shape.leaves.append(rendering_id)
         shape.leaf_ids.append(row["node_id"])
 
     def _internal(self, row: Any, children: Sequence[_Seen], first_leaf: int) -> None:
-        one = row["rendering_id"]
+        rendering_id = row["rendering_id"]
         rows = [child.row for child in children]
         if len(rows) != len(row["children"]):
             return  # a missing child was reported; nothing above it can be right
         if not 2 <= len(rows) <= self._exam.settings.max_fan_out:
-            self._fail(one, f"it has {len(rows)} children instead of 2..{self._exam.settings.max_fan_out}")
+            self._fail(rendering_id, f"it has {len(rows)} children instead of 2..{self._exam.settings.max_fan_out}")
         for at, child in enumerate(rows):
             if row["child_leaves"][at] != (child["node_id"] if child["node_type"] == LEAF else b""):
-                self._fail(one, f"child_leaves[{at}] is not its child's node_id")
+                self._fail(rendering_id, f"child_leaves[{at}] is not its child's node_id")
         for column, expected in _sums(row, rows).items():
             if row[column] != expected:
-                self._fail(one, f"{column} is {row[column]}, its children give {expected}")
+                self._fail(rendering_id, f"{column} is {row[column]}, its children give {expected}")
         if internal_node_id(self._scope.participants, self._shape.leaf_ids[first_leaf:]) != row["node_id"]:
-            self._fail(one, "node_id is not the hash of its participants and leaves")
+            self._fail(rendering_id, "node_id is not the hash of its participants and leaves")
 
-    def _fail(self, one: bytes, problem: str) -> None:
-        self._check.fail(f"{self._name}: rendering {one.hex()}: {problem}")
+    def _fail(self, rendering_id: bytes, problem: str) -> None:
+        self._check.fail(f"{self._name}: rendering {rendering_id.hex()}: {problem}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
