@@ -11,7 +11,7 @@ from myria.building import Outcome, run_build
 from myria.errors import MyriaError
 from myria.settings import Settings
 from myria.store.options import build_options
-from myria_builder.reporting import told
+from myria_builder.reporting import reported
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, wor
     others = [_spawn(settings, dsn, tenant, build_id) for _ in range(workers - 1)]
     options = build_options(settings, size=1)
     try:
-        async with told(dsn, options, tenant, build_id):
+        async with reported(dsn, options, tenant, build_id):
             return await run_build(settings, dsn, tenant, build_id)
     finally:
         await asyncio.shield(asyncio.to_thread(_end, others))

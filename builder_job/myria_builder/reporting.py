@@ -29,7 +29,7 @@ _POLL_S: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportTarget:
     """The resource on which a build is told of."""
 
     namespace: str
@@ -37,16 +37,16 @@ class Told:
     uid: str
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> Told | None:
+    def from_environment(cls, environ: Mapping[str, str]) -> ReportTarget | None:
         """Return the resource that the operator named, None where there is none."""
         namespace, name, uid = (environ.get(variable, "") for variable in REBUILD_VARIABLES)
         return cls(namespace=namespace, name=name, uid=uid) if namespace and name and uid else None
 
 
 @asynccontextmanager
-async def told(dsn: str, options: PoolOptions, tenant: str, build_id: str) -> AsyncIterator[None]:
+async def reported(dsn: str, options: PoolOptions, tenant: str, build_id: str) -> AsyncIterator[None]:
     """Tell of a build once when it has begun and once when the block, which works on it, is over."""
-    resource = Told.from_environment(os.environ)
+    resource = ReportTarget.from_environment(os.environ)
     if resource is None:
         yield
         return
@@ -62,7 +62,7 @@ async def told(dsn: str, options: PoolOptions, tenant: str, build_id: str) -> As
             await tell(resource, facts)
 
 
-async def _tell_the_beginning(database: Database, resource: Told, tenant: str, build_id: str) -> None:
+async def _tell_the_beginning(database: Database, resource: ReportTarget, tenant: str, build_id: str) -> None:
     while True:
         facts = await _facts(database, tenant, build_id)
         if facts is not None and facts.row.snapshot_id is not None:
@@ -82,7 +82,7 @@ async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts |
     return BuildFacts.from_row(row) if row is not None else None
 
 
-async def tell(resource: Told, facts: BuildFacts) -> None:
+async def tell(resource: ReportTarget, facts: BuildFacts) -> None:
     """Apply what is known of a build to the status of its resource; a failure is logged and left.
 
     The uid keeps it off another resource of the same name. Only what will not change is told: a pod that was slow may

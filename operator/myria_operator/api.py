@@ -107,13 +107,13 @@ class Api(Connection):
     async def may(self, verb: str, group: str, resource: str) -> bool:
         """Tell whether this identity may use a verb on a resource (`jobs`, `myriarebuilds/status`) here."""
         plural, _, subresource = resource.partition("/")
-        asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
+        attributes = {"namespace": self.namespace, "verb": verb, "group": group, "resource": plural}
         if subresource:
-            asked["subresource"] = subresource
+            attributes["subresource"] = subresource
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
+            "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = await self._ask("create", "selfsubjectaccessreviews", "POST", path, body=body)

@@ -34,9 +34,9 @@ class Rebuild:
     managed_fields: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
-    def from_object(cls, found: Mapping[str, Any]) -> Rebuild:
+    def from_object(cls, body: Mapping[str, Any]) -> Rebuild:
         """Return the value of an API object."""
-        metadata = found["metadata"]
+        metadata = body["metadata"]
         return cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
@@ -46,8 +46,8 @@ class Rebuild:
             created_at=metadata.get("creationTimestamp", ""),
             deleting="deletionTimestamp" in metadata,
             labels=metadata.get("labels") or {},
-            spec=found.get("spec") or {},
-            status=found.get("status") or {},
+            spec=body.get("spec") or {},
+            status=body.get("status") or {},
             managed_fields=metadata.get("managedFields") or (),
         )
 
@@ -78,9 +78,9 @@ class Rebuild:
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return one of its conditions as they were written, or an empty mapping."""
-        for one in self.status.get("conditions") or ():
-            if one.get("type") == kind:
-                return one  # type: ignore[no-any-return]
+        for condition in self.status.get("conditions") or ():
+            if condition.get("type") == kind:
+                return condition  # type: ignore[no-any-return]
         return {}
 
     @property
@@ -91,14 +91,14 @@ class Rebuild:
     def manager_of(self, *path: str) -> str | None:
         """Return who last wrote a field of the spec, as they called themselves; see managedFields."""
         wanted = [f"f:{part}" for part in ("spec", *path)]
-        found: tuple[str, str] | None = None
+        latest: tuple[str, str] | None = None
         for entry in self.managed_fields:
             fields: Any = entry.get("fieldsV1") or {}
             for part in wanted:
                 fields = fields.get(part) if isinstance(fields, Mapping) else None
             if fields is not None:
-                found = max(found or ("", ""), (str(entry.get("time", "")), str(entry.get("manager", ""))))
-        return found[1] if found is not None else None
+                latest = max(latest or ("", ""), (str(entry.get("time", "")), str(entry.get("manager", ""))))
+        return latest[1] if latest is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +133,17 @@ class Job:
         return self.suspend or self.parallelism == 0
 
     @classmethod
-    def from_object(cls, found: Mapping[str, Any]) -> Job:
+    def from_object(cls, body: Mapping[str, Any]) -> Job:
         """Return the value of an API object."""
-        metadata, spec, status = found["metadata"], found.get("spec") or {}, found.get("status") or {}
-        owners = [one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")]
-        ended = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
+        metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+        owners = [
+            reference["uid"] for reference in metadata.get("ownerReferences") or () if reference.get("controller")
+        ]
+        ended = {
+            condition["type"]: condition
+            for condition in status.get("conditions") or ()
+            if condition.get("status") == "True"
+        }
         failed = ended.get("Failed")
         return cls(
             name=metadata["name"],

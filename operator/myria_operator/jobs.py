@@ -82,9 +82,9 @@ def checked_pod_template(document: Any, where: str) -> PodTemplate:
         raise refuse("has no template.spec")
     spec = template["spec"]
     containers = spec.get("containers")
-    if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers):
+    if not isinstance(containers, list) or not all(isinstance(container, dict) for container in containers):
         raise refuse("has no list of containers")
-    builders = [one for one in containers if one.get("name") == CONTAINER]
+    builders = [container for container in containers if container.get("name") == CONTAINER]
     if len(builders) != 1:
         raise refuse(f"must have exactly one container named {CONTAINER}")
     if len(containers) > 1:
@@ -98,7 +98,7 @@ def checked_pod_template(document: Any, where: str) -> PodTemplate:
         raise refuse("must have restartPolicy Never")
     if spec.get("activeDeadlineSeconds") is not None:
         raise refuse("must leave activeDeadlineSeconds out; it belongs to the Job (operator.deadline_s)")
-    taken = {one.get("name") for one in builder.get("env") or ()} & set(REBUILD_VARIABLES)
+    taken = {variable.get("name") for variable in builder.get("env") or ()} & set(REBUILD_VARIABLES)
     if taken:
         raise refuse(f"must not set {', '.join(sorted(taken))}; the operator does")
     return PodTemplate(template=template)
@@ -106,8 +106,8 @@ def checked_pod_template(document: Any, where: str) -> PodTemplate:
 
 def pods_of(rebuild: Rebuild, scopes: int, settings: OperatorSettings) -> int:
     """Return how many pods share a build: what was asked for, at most one per changed scope, at least one."""
-    asked = int(rebuild.build.get("parallelism", settings.default_parallelism))
-    return max(1, min(asked, scopes))
+    parallelism = int(rebuild.build.get("parallelism", settings.default_parallelism))
+    return max(1, min(parallelism, scopes))
 
 
 def manifest(

@@ -89,11 +89,11 @@ class Ledger:
             if row is None:
                 raise errors.InternalError("a resource's situation gave no row")
             situation = Situation.from_row(row)
-            found = None
+            facts = None
             self._clock = row["now"], time.monotonic()
             if situation.build_id is not None:
-                found = await connection.fetchrow(sql("rebuilds.facts"), situation.build_tenant, situation.build_id)
-        return situation, BuildFacts.from_row(found) if found is not None else None
+                facts = await connection.fetchrow(sql("rebuilds.facts"), situation.build_tenant, situation.build_id)
+        return situation, BuildFacts.from_row(facts) if facts is not None else None
 
     def now(self) -> datetime:
         """Return the time by the database's clock, as far as it was heard of: ours may be wrong."""
@@ -116,15 +116,15 @@ class Ledger:
                 return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
             wanted = situation.previous_snapshot_id
         try:
-            found = await self._registry.snapshot(rebuild.tenant, wanted or "")
+            snapshot = await self._registry.snapshot(rebuild.tenant, wanted or "")
         except errors.SnapshotNotFound:
             if rebuild.rollback_to == "previous" and resolved is None:
                 message = "the snapshot before the active one is no longer kept"
                 return Target(problem=reasons.NO_PREVIOUS_SNAPSHOT, message=message)
             message = f"the tenant has no snapshot {wanted}; `myria snapshots` lists those that are kept"
             return Target(problem=reasons.UNKNOWN_SNAPSHOT, message=message)
-        if found["status"] not in {"active", "archived"}:
-            message = f"snapshot {wanted} is {found['status']}, and only one that was active can be gone back to"
+        if snapshot["status"] not in {"active", "archived"}:
+            message = f"snapshot {wanted} is {snapshot['status']}, and only one that was active can be gone back to"
             return Target(problem=reasons.SNAPSHOT_NOT_RESTORABLE, message=message)
         return Target(snapshot_id=wanted)
 
@@ -249,9 +249,9 @@ class Ledger:
         """Return the resources' builds and requests that changed since the last call; the first returns all."""
         async with self._database.read(ALL_TENANTS) as connection:
             rows = await connection.fetch(sql("rebuilds.changes"), self._horizon)
-        found = [row for row in rows if row["kind"] is not None]
-        news = [row for row in found if (row["id"], row["revision"]) not in self._seen]
-        self._seen = {(row["id"], row["revision"]) for row in found}
+        changed = [row for row in rows if row["kind"] is not None]
+        news = [row for row in changed if (row["id"], row["revision"]) not in self._seen]
+        self._seen = {(row["id"], row["revision"]) for row in changed}
         self._horizon = rows[0]["horizon"]
         return [Change(tenant=row["tenant_id"], name=row["resource_name"], ended=row["ended"]) for row in news]
 

@@ -73,8 +73,8 @@ async def make_logins(
         ConfigurationError: there is no way to the API server.
         ClusterUnavailable, ClusterRefused: it did not answer, or may not.
     """
-    configured, found = await configuration()
-    api = _Secrets(configured, namespace or found)
+    configured, own_namespace = await configuration()
+    api = _Secrets(configured, namespace or own_namespace)
     async with api:
         return [
             login.secret

@@ -75,8 +75,8 @@ class OperatorMetrics:
     def swept(self, rebuilds: Iterable[Rebuild]) -> None:
         """Note that a sweep has succeeded, and the resources it saw."""
         self._swept_at = time.time()
-        found = (str(one.condition(reasons.SUCCEEDED).get("reason", reasons.PENDING)) for one in rebuilds)
-        self._rebuilds = Counter(reason if reason in _REASONS else OTHER for reason in found)
+        shown = (str(rebuild.condition(reasons.SUCCEEDED).get("reason", reasons.PENDING)) for rebuild in rebuilds)
+        self._rebuilds = Counter(reason if reason in _REASONS else OTHER for reason in shown)
 
     async def families(self, *, queue_length: int, idle_s: float) -> list[Metric]:
         """Return everything, after looking at the database if the last look is old."""

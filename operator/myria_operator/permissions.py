@@ -39,11 +39,11 @@ async def review(api: Api) -> list[str]:
                     "permissions not reviewed yet: %s", error.message, extra={"action": "permissions_unknown"}
                 )
                 await asyncio.sleep(_AGAIN_S)
-    for one in missing:
+    for permission in missing:
         logger.error(
             "missing permission: %s in namespace %s; see examples/kubernetes/rbac/operator.yaml",
-            one,
+            permission,
             api.namespace,
-            extra={"action": "permission_missing", "permission": one},
+            extra={"action": "permission_missing", "permission": permission},
         )
     return missing

@@ -82,11 +82,13 @@ class Queue(Generic[Key]):
                     if not entry.running and entry.due <= now and not self._slots.locked():
                         await self._slots.acquire()
                         entry.running, entry.due = True, float("inf")
-                        task = asyncio.create_task(self._one(key, entry))
+                        task = asyncio.create_task(self._work_on(key, entry))
                         self._tasks.add(task)
                         task.add_done_callback(self._tasks.discard)
                 self._wake.clear()
-                waiting = [] if self._slots.locked() else [one.due for one in self._entries.values() if not one.running]
+                waiting = (
+                    [] if self._slots.locked() else [entry.due for entry in self._entries.values() if not entry.running]
+                )
                 wait = min([1.0, *(max(0.0, due - now) for due in waiting)])
                 try:
                     async with asyncio.timeout(wait):
@@ -98,7 +100,7 @@ class Queue(Generic[Key]):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _one(self, key: Key, entry: _Entry) -> None:
+    async def _work_on(self, key: Key, entry: _Entry) -> None:
         again: float | None = None
         try:
             again = await self._work(key)
@@ -137,18 +139,18 @@ class Queue(Generic[Key]):
         """Return how long a key waits after a failure."""
         longest = _LONGEST_BACKOFF_S
         if entry.outage:
-            waiting = sum(one.outage for one in self._entries.values())
+            waiting = sum(other.outage for other in self._entries.values())
             longest = min(longest, max(_LONGEST_OUTAGE_WAIT_S, waiting / _OUTAGE_PER_S))
         wait = min(longest, _FIRST_BACKOFF_S * 2.0 ** min(entry.failures - 1, 20))
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-        asked = error.details.get("retry_after_s") if isinstance(error, MyriaError) else None
-        return max(wait, asked) if isinstance(asked, int) else wait
+        retry_after = error.details.get("retry_after_s") if isinstance(error, MyriaError) else None
+        return max(wait, retry_after) if isinstance(retry_after, int) else wait
 
     def _reached(self) -> None:
         """An outage of everything is over: let the keys that wait for its end go on, a few at a time."""
         if self._outage >= _OUTAGE:
             now = time.monotonic()
-            waiting = [one for one in self._entries.values() if one.outage and not one.running]
-            for number, one in enumerate(sorted(waiting, key=lambda one: one.due)):
-                one.due = min(one.due, now + number / _RELEASED_PER_S)
+            waiting = [entry for entry in self._entries.values() if entry.outage and not entry.running]
+            for number, entry in enumerate(sorted(waiting, key=lambda entry: entry.due)):
+                entry.due = min(entry.due, now + number / _RELEASED_PER_S)
         self._outage = 0

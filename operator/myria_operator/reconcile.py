@@ -96,22 +96,22 @@ class Reconciler:
             unfinished = await self._ledger.of_name(name)
         except UnavailableError as error:
             away = error
-        found = await self._api.rebuild(name)
-        known = Rebuild.from_object(found) if found is not None else None
+        resource = await self._api.rebuild(name)
+        known = Rebuild.from_object(resource) if resource is not None else None
         if known is not None and known.deleting:
             known = None
         if away is None:
             uid = known.uid if known is not None else None
-            await self._end_orphans(name, [one for one in unfinished if one[2] != uid])
+            await self._end_orphans(name, [row for row in unfinished if row[2] != uid])
         elif known is None:
             raise away
         return known
 
     async def _is_there(self, rebuild: Rebuild) -> bool:
-        found = await self._api.rebuild(rebuild.name)
-        if found is None:
+        resource = await self._api.rebuild(rebuild.name)
+        if resource is None:
             return False
-        now = Rebuild.from_object(found)
+        now = Rebuild.from_object(resource)
         return now.uid == rebuild.uid and not now.deleting
 
     async def _end_orphans(self, name: str, orphans: Sequence[tuple[str, str | None, str]]) -> None:
@@ -151,8 +151,8 @@ class Reconciler:
                     return written
             if step.do is Do.NOTHING:
                 return _again(view)
-            told = {"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
-            logger.info("%s", step.do, extra=told)
+            fields = {"action": step.do.value, "resource": rebuild.name, "tenant": rebuild.tenant}
+            logger.info("%s", step.do, extra=fields)
             return await self._do(step, view)
         except ClusterRefused as error:
             if error.details["status"] == 403 and error.details["resource"] != f"{PLURAL}/status":
@@ -178,8 +178,8 @@ class Reconciler:
     async def _look(self, rebuild: Rebuild, installation: str) -> RebuildView:
         job = None
         if rebuild.rollback_to is None and rebuild.status.get("jobName"):
-            found = await self._api.job(job_name(rebuild.name, rebuild.uid))
-            job = Job.from_object(found) if found is not None else None
+            body = await self._api.job(job_name(rebuild.name, rebuild.uid))
+            job = Job.from_object(body) if body is not None else None
         situation, build = await self._ledger.look(rebuild)
         request = rebuild.labels.get(REQUEST_LABEL)
         is_surplus = False
@@ -218,8 +218,8 @@ class Reconciler:
         missing = sorted(set(self._declared(wanted)) - set(written.get("status") or {}))
         if missing:
             await self._outdated(Rebuild.from_object(written), missing)
-        for one in news:
-            await self._tell(rebuild, one)
+        for condition in news:
+            await self._tell(rebuild, condition)
         changed = Rebuild.from_object(written)
         return changed if changed.resource_version != rebuild.resource_version else None
 
@@ -231,12 +231,12 @@ class Reconciler:
         if step.do is Do.NOTHING or rebuild.condition(reasons.SUCCEEDED).get("reason") != reasons.PERMISSION_MISSING:
             return False
 
-        def rest(shown: Mapping[str, Any]) -> tuple[Json, Json]:
-            statuses = {one["type"]: one["status"] for one in shown.get("conditions") or []}
+        def comparable(shown: Mapping[str, Any]) -> tuple[Json, Json]:
+            statuses = {condition["type"]: condition["status"] for condition in shown.get("conditions") or []}
             return {name: value for name, value in shown.items() if name != "conditions"}, statuses
 
         wanted = self._declared(status.with_times(derived, rebuild, self._time()))
-        return rest(wanted) == rest(rebuild.status)
+        return comparable(wanted) == comparable(rebuild.status)
 
     def _time(self) -> str:
         return self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -267,10 +267,10 @@ class Reconciler:
         dropped = ", ".join(f"status.{name}" for name in missing)
         message = f"the installed CustomResourceDefinition drops {dropped}; apply crds/myriarebuild.yaml anew"
         logger.error("%s", message, extra={"action": "crd_outdated", "resource": rebuild.name})
-        one = status.Condition(
+        condition = status.Condition(
             kind=reasons.SUCCEEDED, status=status.UNKNOWN, reason=reasons.CRD_OUTDATED, message=message
         )
-        await self._tell(rebuild, one)
+        await self._tell(rebuild, condition)
 
     async def _tell_trouble(self, rebuild: Rebuild, installation: str, error: Exception) -> None:
         """Say on the resource what keeps the operator from going on; that it cannot be said is no second trouble."""
@@ -341,8 +341,8 @@ class Reconciler:
         rebuild, build = view.rebuild, view.build
         if build is None:
             return None
-        asked = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
-        scopes = await self._ledger.scopes_to_build(build, asked) if asked > 1 else 1
+        parallelism = int(rebuild.build.get("parallelism", self._settings.default_parallelism))
+        scopes = await self._ledger.scopes_to_build(build, parallelism) if parallelism > 1 else 1
         wanted = manifest(rebuild, build, self._template, self._settings, pods=pods_of(rebuild, scopes, self._settings))
         try:
             made = Job.from_object(await self._api.make_job(wanted))
@@ -360,10 +360,10 @@ class Reconciler:
             return None
         code = error.details["status"]
         if code == 409:
-            found = await self._api.job(name)
-            if found is None:
+            body = await self._api.job(name)
+            if body is None:
                 return _MORE
-            there = Job.from_object(found)
+            there = Job.from_object(body)
             if there.owner_uid == view.rebuild.uid:
                 await self._ledger.note_job(build, there.uid)
                 return _MORE
@@ -397,14 +397,14 @@ class Reconciler:
             await self._api.change_job(job.name, again)
 
     async def _pods_again(self, view: RebuildView) -> int:
-        found = await self._api.job(job_name(view.rebuild.name, view.rebuild.uid))
-        return int((found or {}).get("spec", {}).get("completions") or 1)
+        body = await self._api.job(job_name(view.rebuild.name, view.rebuild.uid))
+        return int((body or {}).get("spec", {}).get("completions") or 1)
 
     async def _delete_job(self, name: str, uid: str) -> None:
         """Stop the Job of a resource that is gone: Kubernetes' garbage collector will too, but may take a while."""
-        found = await self._api.job(job_name(name, uid))
-        if found is not None and Job.from_object(found).owner_uid == uid:
-            await self._api.delete_job(found["metadata"]["name"], found["metadata"]["uid"])
+        body = await self._api.job(job_name(name, uid))
+        if body is not None and Job.from_object(body).owner_uid == uid:
+            await self._api.delete_job(body["metadata"]["name"], body["metadata"]["uid"])
 
     async def _pod_problem(self, job: Job) -> tuple[str, str] | None:
         """Return why no pod of a Job works, in words of the kubelet, the scheduler or the API server's admission."""
@@ -421,11 +421,13 @@ class Reconciler:
         problem = refused_pods(refusals, since=max((pod["metadata"]["creationTimestamp"] for pod in pods), default=""))
         return (reasons.PODS_REFUSED, problem) if problem is not None else None
 
-    async def _tell(self, rebuild: Rebuild, one: status.Condition) -> None:
+    async def _tell(self, rebuild: Rebuild, condition: status.Condition) -> None:
         """Make a Kubernetes Event of a transition, once; that it is refused stops nothing."""
         now = self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = event_name(rebuild.name, rebuild.uid, one.kind, one.status, one.reason, str(rebuild.generation))
-        is_bad = one.status == status.FALSE and one.kind == reasons.SUCCEEDED
+        name = event_name(
+            rebuild.name, rebuild.uid, condition.kind, condition.status, condition.reason, str(rebuild.generation)
+        )
+        is_bad = condition.status == status.FALSE and condition.kind == reasons.SUCCEEDED
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -438,9 +440,9 @@ class Reconciler:
                 "uid": rebuild.uid,
                 "resourceVersion": rebuild.resource_version,
             },
-            "reason": one.reason,
-            "message": one.message or one.reason,
-            "type": "Warning" if is_bad or one.reason in _TROUBLES else "Normal",
+            "reason": condition.reason,
+            "message": condition.message or condition.reason,
+            "type": "Warning" if is_bad or condition.reason in _TROUBLES else "Normal",
             "source": {"component": MANAGER},
             "firstTimestamp": now,
             "lastTimestamp": now,
@@ -474,12 +476,12 @@ _TROUBLES: Final = frozenset(
 
 def pod_problem(pod: Mapping[str, Any]) -> str | None:
     """Return why a pod does not start, None when it does or has."""
-    found = pod.get("status") or {}
-    for container in found.get("containerStatuses") or ():
+    pod_status = pod.get("status") or {}
+    for container in pod_status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") not in {None, "ContainerCreating", "PodInitializing"}:
             return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
-    for condition in found.get("conditions") or ():
+    for condition in pod_status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}".rstrip(": ")
     return None

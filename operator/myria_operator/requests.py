@@ -86,15 +86,15 @@ class ClusterLoop(ControlLoop):
         if made.name is None and not await self._ledger.name_resource(made, name):
             return
         try:
-            found = await self._api.make_rebuild(manifest(made, name, self._api.namespace))
+            resource = await self._api.make_rebuild(manifest(made, name, self._api.namespace))
         except ClusterRefused as error:
             if error.details["status"] != 409:
                 raise
-            found = await self._api.rebuild(name) or {}
-            if not found:
+            resource = await self._api.rebuild(name) or {}
+            if not resource:
                 return  # it was refused for another reason, or went at once: the next look makes it anew
-        uid = found.get("metadata", {}).get("uid")
-        label = (found.get("metadata", {}).get("labels") or {}).get(REQUEST_LABEL)
+        uid = resource.get("metadata", {}).get("uid")
+        label = (resource.get("metadata", {}).get("labels") or {}).get(REQUEST_LABEL)
         if uid is not None and label == made.request_id:
             await self._ledger.adopt(made.tenant, made.request_id, name, uid)
         logger.info(

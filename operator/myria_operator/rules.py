@@ -99,5 +99,5 @@ def violations(old: Spec | None, new: Spec) -> list[str]:
         old: the spec before the change; None for a new resource, or where it is not known.
         new: the spec as it is now. Its shape and bounds are the API server's business.
     """
-    found = [] if old is None else [rule.message for rule in TRANSITION_RULES if not rule.allows(old, new)]
-    return found + [rule.message for rule in SPEC_RULES if not rule.allows(new)]
+    messages = [] if old is None else [rule.message for rule in TRANSITION_RULES if not rule.allows(old, new)]
+    return messages + [rule.message for rule in SPEC_RULES if not rule.allows(new)]

@@ -122,18 +122,18 @@ def derive(view: RebuildView) -> Derived:
     """Return what the status should say."""
     rebuild = view.rebuild
     fields: Json = {"observedGeneration": rebuild.generation, "installationID": view.installation}
-    kept = {key: value for key, value in rebuild.status.items() if key not in {*fields, "conditions"}}
+    earlier = {key: value for key, value in rebuild.status.items() if key not in {*fields, "conditions"}}
     if settled(rebuild):
         conditions = tuple(_as_written(rebuild, kind) for kind in reasons.CONDITION_TYPES)
-        return Derived(fields={**kept, **fields}, conditions=conditions)
+        return Derived(fields={**earlier, **fields}, conditions=conditions)
     if view.trouble is not None:
-        return Derived(fields={**kept, **fields}, conditions=_in_trouble(rebuild, *view.trouble))
+        return Derived(fields={**earlier, **fields}, conditions=_in_trouble(rebuild, *view.trouble))
     if rebuild.rollback_to is not None:
         more, succeeded, published = _rollback(view)
     else:
         more, succeeded, published = _build(view)
     # What was written once and cannot be seen now (tasks that retention deleted) is not taken back.
-    return Derived(fields={**kept, **fields, **more}, conditions=(succeeded, published, _suspended(view, succeeded)))
+    return Derived(fields={**earlier, **fields, **more}, conditions=(succeeded, published, _suspended(view, succeeded)))
 
 
 def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
@@ -142,16 +142,16 @@ def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
     Whatever has ended says when: a build's end is the database's, any other is the moment in which it was seen.
     """
     conditions = []
-    for one in derived.conditions:
-        before = rebuild.condition(one.kind)
+    for condition in derived.conditions:
+        before = rebuild.condition(condition.kind)
         conditions.append(
             {
-                "type": one.kind,
-                "status": one.status,
+                "type": condition.kind,
+                "status": condition.status,
                 "observedGeneration": rebuild.generation,
-                "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == one.status else now,
-                "reason": one.reason,
-                "message": one.message,
+                "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == condition.status else now,
+                "reason": condition.reason,
+                "message": condition.message,
             }
         )
     ended = {"completedAt": now} if derived.succeeded.status != UNKNOWN else {}
@@ -161,11 +161,11 @@ def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
 def transitions(derived: Derived, rebuild: Rebuild) -> list[Condition]:
     """Return the conditions whose status or reason is news, for Kubernetes Events."""
     return [
-        one
-        for one in derived.conditions
-        if (rebuild.condition(one.kind).get("status"), rebuild.condition(one.kind).get("reason"))
-        != (one.status, one.reason)
-        and one.reason not in {reasons.NOT_SUSPENDED, reasons.PENDING, reasons.NOT_SUCCEEDED}
+        condition
+        for condition in derived.conditions
+        if (rebuild.condition(condition.kind).get("status"), rebuild.condition(condition.kind).get("reason"))
+        != (condition.status, condition.reason)
+        and condition.reason not in {reasons.NOT_SUSPENDED, reasons.PENDING, reasons.NOT_SUCCEEDED}
     ]
 
 
@@ -401,10 +401,10 @@ def _in_trouble(rebuild: Rebuild, reason: str, message: str) -> tuple[Condition,
 
 
 def _as_written(rebuild: Rebuild, kind: str) -> Condition:
-    found = rebuild.condition(kind)
-    if not found:
+    written = rebuild.condition(kind)
+    if not written:
         return Condition(kind=kind, status=FALSE, reason=reasons.NOT_SUSPENDED, message="suspend is not set")
-    return Condition(kind=kind, status=found["status"], reason=found["reason"], message=found.get("message", ""))
+    return Condition(kind=kind, status=written["status"], reason=written["reason"], message=written.get("message", ""))
 
 
 def _succeeded(status: str, reason: str, message: str) -> Condition:

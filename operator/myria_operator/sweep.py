@@ -32,10 +32,10 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
     """
     unfinished = await ledger.unfinished()
     waiting = await ledger.waiting_uids()
-    jobs = [Job.from_object(one) for one in await api.jobs(SELECTOR)]
-    rebuilds = [Rebuild.from_object(one) for one in await api.rebuilds()]
-    uids = {one.uid for one in rebuilds if not one.deleting}
-    over = {one.uid for one in rebuilds if settled(one)}
+    jobs = [Job.from_object(body) for body in await api.jobs(SELECTOR)]
+    rebuilds = [Rebuild.from_object(body) for body in await api.rebuilds()]
+    uids = {rebuild.uid for rebuild in rebuilds if not rebuild.deleting}
+    over = {rebuild.uid for rebuild in rebuilds if settled(rebuild)}
     active = {job.owner_uid for job in jobs if not job.finished}
     for rebuild in rebuilds:
         if not settled(rebuild) or rebuild.uid in active:
@@ -65,22 +65,22 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
 
 async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:
     """Delete settled resources of the operator's making beyond the history limits, per tenant, oldest first."""
-    over = [one for one in rebuilds if settled(one) and not one.deleting]
+    over = [rebuild for rebuild in rebuilds if settled(rebuild) and not rebuild.deleting]
     groups: dict[tuple[str, bool], list[Rebuild]] = defaultdict(list)
-    for one in over:
-        groups[one.tenant, one.condition(reasons.SUCCEEDED).get("status") == TRUE].append(one)
+    for rebuild in over:
+        groups[rebuild.tenant, rebuild.condition(reasons.SUCCEEDED).get("status") == TRUE].append(rebuild)
 
     def limit(succeeded: bool) -> int:
         return settings.keep_succeeded if succeeded else settings.keep_failed
 
     if all(len(group) <= limit(succeeded) for (_, succeeded), group in groups.items()):
         return
-    made = await ledger.made([one.uid for one in over])
+    made = await ledger.made([rebuild.uid for rebuild in over])
     for (_, succeeded), group in sorted(groups.items()):
-        ours = sorted((one for one in group if one.uid in made), key=age)
-        for one in ours[: max(0, len(ours) - limit(succeeded))]:
-            logger.info("pruning a resource", extra={"action": "resource_pruned", "resource": one.name})
-            await api.delete_rebuild(one.name, one.uid)
+        ours = sorted((rebuild for rebuild in group if rebuild.uid in made), key=age)
+        for rebuild in ours[: max(0, len(ours) - limit(succeeded))]:
+            logger.info("pruning a resource", extra={"action": "resource_pruned", "resource": rebuild.name})
+            await api.delete_rebuild(rebuild.name, rebuild.uid)
 
 
 def age(rebuild: Rebuild) -> tuple[str, str, str]:

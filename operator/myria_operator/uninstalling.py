@@ -55,13 +55,13 @@ class OwnDeployment:
         """Tell whether it was deleted. `helm uninstall` takes the operator's rights away in the same moment."""
         for _ in range(_ATTEMPTS if self._was_seen else 0):
             try:
-                found = await self._api.deployment(self._name)
+                deployment = await self._api.deployment(self._name)
             except ClusterRefused:
                 return True
             except ClusterUnavailable:
                 await asyncio.sleep(1.0)
                 continue
-            return found is None or "deletionTimestamp" in found["metadata"]
+            return deployment is None or "deletionTimestamp" in deployment["metadata"]
         return False
 
 

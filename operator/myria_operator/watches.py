@@ -158,8 +158,12 @@ class Watches:
 
 async def _end(roots: set[asyncio.Task[None]]) -> None:
     """End kopf: the streams first, which its orchestrator forgets when it fails, then its root tasks, then the rest."""
-    for chosen in (lambda one: one.get_name().startswith("watcher for"), lambda one: one in roots, lambda _one: True):
-        tasks = {one for one in asyncio.all_tasks() if one is not asyncio.current_task() and chosen(one)}
+    for chosen in (
+        lambda task: task.get_name().startswith("watcher for"),
+        lambda task: task in roots,
+        lambda _task: True,
+    ):
+        tasks = {task for task in asyncio.all_tasks() if task is not asyncio.current_task() and chosen(task)}
         for task in tasks:
             task.cancel()
         if tasks:

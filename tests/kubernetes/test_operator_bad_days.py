@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from myria.building.model import Outcome
-from myria_builder.reporting import Told, tell
+from myria_builder.reporting import ReportTarget, tell
 from myria_rebuilds.report import BuildFacts
 from myria_rebuilds.statements import sql
 from tests.kubernetes import manifests
@@ -222,7 +222,7 @@ def test_a_pod_that_is_heard_after_the_end_changes_nothing(
     wait_until(has_told_the_end, 60, "the last report of the pod")
     before = place.get("heard")
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig(BUILDER)))
-    told = Told(namespace=place.name, name="heard", uid=before["metadata"]["uid"])
+    told = ReportTarget(namespace=place.name, name="heard", uid=before["metadata"]["uid"])
     asyncio.run(tell(told, early))
     after = place.get("heard")
     assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
