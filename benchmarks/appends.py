@@ -129,11 +129,11 @@ async def measure(options: Common, *, rounds: int, seconds: float, pool: int, sd
                 )
             )
         for number_ in range(rounds + 1):
-            for one in contestants:
+            for contestant in contestants:
                 await connection.execute(statement("checkpoint"))
-                result = await one.round(load, number_, seconds if number_ else min(WARM_UP_S, seconds))
+                result = await contestant.round(load, number_, seconds if number_ else min(WARM_UP_S, seconds))
                 what = f"round {number_} of {rounds}" if number_ else "warm-up"
-                console.say(f"{what}: {one.name}: {result.throughput:,.0f} events/s", "dim")
+                console.say(f"{what}: {contestant.name}: {result.throughput:,.0f} events/s", "dim")
         stored = await connection.fetchval(statement("bare_count")), await connection.fetchval(statement("event_count"))
     return publish(report, contestants, stored, options.out)
 
@@ -151,26 +151,26 @@ def publish(report: Report, contestants: list[Contestant], stored: tuple[int, in
     """Print and write what the rounds gave."""
     bare, *others = contestants
     rows = []
-    for one in contestants:
-        all_latencies = [result.latency for result in one.results]
-        against = ratios(one.throughputs(), bare.throughputs())
+    for contestant in contestants:
+        all_latencies = [result.latency for result in contestant.results]
+        against = ratios(contestant.throughputs(), bare.throughputs())
         figures: dict[str, Any] = {
-            "events_per_s": [round(value, 1) for value in one.throughputs()],
-            "events_per_s_median": round(median(one.throughputs()), 1),
+            "events_per_s": [round(value, 1) for value in contestant.throughputs()],
+            "events_per_s_median": round(median(contestant.throughputs()), 1),
             "ratio_by_round": [round(value, 3) for value in against],
             "ratio_median": round(median(against), 3),
             "p50_ms": round(median([each.p50 for each in all_latencies]), 3),
             "p95_ms": round(median([each.p95 for each in all_latencies]), 3),
-            "server_cpu_us_per_event": round(one.cpu_per_event_us(), 1),
-            "client_cpu_share": round(median([each.client_cpu_s / each.seconds for each in one.results]), 3),
-            "acknowledged": one.acknowledged,
-            "errors": one.errors,
-            "first_error": one.first_error,
+            "server_cpu_us_per_event": round(contestant.cpu_per_event_us(), 1),
+            "client_cpu_share": round(median([each.client_cpu_s / each.seconds for each in contestant.results]), 3),
+            "acknowledged": contestant.acknowledged,
+            "errors": contestant.errors,
+            "first_error": contestant.first_error,
         }
-        report.figures[one.name] = figures
+        report.figures[contestant.name] = figures
         rows.append(
             (
-                one.name,
+                contestant.name,
                 number(figures["events_per_s_median"], 0),
                 number(figures["p50_ms"]),
                 number(figures["p95_ms"]),
@@ -183,9 +183,9 @@ def publish(report: Report, contestants: list[Contestant], stored: tuple[int, in
     report.table(f"appends at {CONNECTIONS} connections, median of rounds", columns, rows)
     myria_ratio = report.figures["myria over MCP"]["ratio_median"]
     report.check("appends over MCP / bare endpoint", myria_ratio, LEAST_RATIO, at_least=True)
-    lost = abs(stored[0] - bare.acknowledged) + abs(stored[1] - sum(one.acknowledged for one in others))
+    lost = abs(stored[0] - bare.acknowledged) + abs(stored[1] - sum(contestant.acknowledged for contestant in others))
     report.check("rows that differ from what was acknowledged", lost, 0)
-    report.check("requests that failed", sum(one.errors for one in contestants), 0)
+    report.check("requests that failed", sum(contestant.errors for contestant in contestants), 0)
     return report.finish(out)
 
 

@@ -63,9 +63,9 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
     counts: dict[str, Any] = orjson.loads(row["counts"])
     return Built(
         seconds=(row["finished_at"] - row["started_at"]).total_seconds(),
-        process_seconds=max(one.seconds for one in ended),
-        cpu_s=sum(one.cpu_s for one in ended),
-        peak_mib=max(one.peak_mib for one in ended),
+        process_seconds=max(process.seconds for process in ended),
+        cpu_s=sum(process.cpu_s for process in ended),
+        peak_mib=max(process.peak_mib for process in ended),
         counts=counts,
         snapshot_id=row["snapshot_id"],
     )

@@ -95,7 +95,7 @@ class Grown:
 
     def seconds(self) -> list[float]:
         """Return the seconds of each build."""
-        return [one.seconds for one in self.builds]
+        return [finished.seconds for finished in self.builds]
 
     def totals(self) -> list[int]:
         """Return the rows that each build inserted, updated or deleted."""
@@ -110,11 +110,11 @@ async def measure(options: Common, *, rounds: int, one_scope: int, targets: Targ
         stream = await events_file(options, targets.count * targets.stride, sets=1)
         grown = [await _with_targets(cluster, options, stream, size, targets) for size in options.sizes]
         for round_ in range(rounds + 1):
-            for one in grown:
-                dsns = cluster.dsns(one.name)
+            for database in grown:
+                dsns = cluster.dsns(database.name)
                 lines = targets.grow(stream, round_)
                 await load(dsns.server, lines, total=targets.count * ADDED, what="appending")
-                await _build_round(cluster, options, one, counted=round_ > 0, what=f"round {round_} of {rounds}")
+                await _build_round(cluster, options, database, counted=round_ > 0, what=f"round {round_} of {rounds}")
         publish_incremental(report, grown, targets)
         await _one_scope(cluster, options, report, rounds, one_scope)
         await _pointer(cluster, options, report, stream)
@@ -133,16 +133,16 @@ async def _with_targets(cluster: Cluster, options: Common, stream: Path, size: i
     return Grown(name=name, size=size)
 
 
-async def _build_round(cluster: Cluster, options: Common, one: Grown, *, counted: bool, what: str) -> None:
+async def _build_round(cluster: Cluster, options: Common, database: Grown, *, counted: bool, what: str) -> None:
     """Build what was appended; the first round of a database is not counted: it warms the cluster."""
-    before = await _rows_written(cluster, one.name)
-    ran = await build(cluster.dsns(one.name), options.work_dir / "log" / f"{one.name}.log")
-    after = await _rows_written(cluster, one.name)
+    before = await _rows_written(cluster, database.name)
+    ran = await build(cluster.dsns(database.name), options.work_dir / "log" / f"{database.name}.log")
+    after = await _rows_written(cluster, database.name)
     written = {table: after[table] - before.get(table, 0) for table in after if after[table] != before.get(table, 0)}
-    console.say(f"{what}: {one.name}: {ran.seconds:.2f} s, {sum(written.values()):,} rows", "dim")
+    console.say(f"{what}: {database.name}: {ran.seconds:.2f} s, {sum(written.values()):,} rows", "dim")
     if counted:
-        one.builds.append(ran)
-        one.rows.append(written)
+        database.builds.append(ran)
+        database.rows.append(written)
 
 
 async def _rows_written(cluster: Cluster, name: str) -> dict[str, int]:
@@ -162,40 +162,42 @@ async def _rows_written(cluster: Cluster, name: str) -> dict[str, int]:
 def publish_incremental(report: Report, grown: list[Grown], targets: Targets) -> None:
     """Print and note the incremental builds of the targets."""
     base = grown[0]
-    tables = sorted({table for one in grown for rows in one.rows for table in rows})
+    tables = sorted({table for database in grown for rows in database.rows for table in rows})
     shown = [table for table in tables if table in INDEX_TABLES]
     lines = []
-    for one in grown:
-        against = ratios(one.seconds(), base.seconds())
-        rows_ratio = ratios([float(total) for total in one.totals()], [float(total) for total in base.totals()])
-        by_table = {table: median([float(rows.get(table, 0)) for rows in one.rows]) for table in tables}
-        report.figures[f"{targets.count} x {ADDED} events at {one.size}"] = {
-            "seconds": [round(value, 3) for value in one.seconds()],
-            "seconds_median": round(median(one.seconds()), 3),
-            "process_seconds_median": round(median([each.process_seconds for each in one.builds]), 3),
-            "cpu_s_median": round(median([each.cpu_s for each in one.builds]), 3),
-            "peak_mib": round(max(each.peak_mib for each in one.builds)),
-            "rows": one.totals(),
+    for database in grown:
+        against = ratios(database.seconds(), base.seconds())
+        rows_ratio = ratios([float(total) for total in database.totals()], [float(total) for total in base.totals()])
+        by_table = {table: median([float(rows.get(table, 0)) for rows in database.rows]) for table in tables}
+        report.figures[f"{targets.count} x {ADDED} events at {database.size}"] = {
+            "seconds": [round(value, 3) for value in database.seconds()],
+            "seconds_median": round(median(database.seconds()), 3),
+            "process_seconds_median": round(median([each.process_seconds for each in database.builds]), 3),
+            "cpu_s_median": round(median([each.cpu_s for each in database.builds]), 3),
+            "peak_mib": round(max(each.peak_mib for each in database.builds)),
+            "rows": database.totals(),
             "rows_by_table": by_table,
-            "counts": one.builds[-1].counts,
+            "counts": database.builds[-1].counts,
             "time_ratio": round(median(against), 3),
             "rows_ratio": round(median(rows_ratio), 4),
         }
         lines.append(
             (
-                f"{one.size:,}",
-                number(median(one.seconds()), 2),
-                number(median([each.process_seconds for each in one.builds]), 2),
+                f"{database.size:,}",
+                number(median(database.seconds()), 2),
+                number(median([each.process_seconds for each in database.builds]), 2),
                 number(median(against), 2),
-                number(median([float(total) for total in one.totals()]), 0),
+                number(median([float(total) for total in database.totals()]), 0),
                 *(number(by_table[table], 0) for table in shown),
                 number(sum(by_table[table] for table in tables if table not in INDEX_TABLES), 0),
             )
         )
-        if one is not base:
-            report.check(f"time at {one.size:,} / at {base.size:,}", median(against), MOST_TIME_RATIO)
+        if database is not base:
+            report.check(f"time at {database.size:,} / at {base.size:,}", median(against), MOST_TIME_RATIO)
             difference = max(abs(ratio - 1) for ratio in rows_ratio)
-            report.check(f"rows at {one.size:,} against {base.size:,}, difference", difference, MOST_ROWS_DIFFERENCE)
+            report.check(
+                f"rows at {database.size:,} against {base.size:,}, difference", difference, MOST_ROWS_DIFFERENCE
+            )
     columns = ("beside", "build s", "process s", "time ratio", "rows", *shown, "bookkeeping")
     report.table(
         f"{ADDED} events at the end of each of {targets.count} scopes, rows by table, median of rounds", columns, lines
@@ -206,22 +208,24 @@ async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: 
     base = await built(cluster, options, size, sets=1)
     rounds = min(rounds, spare(1) // ADDED - 1)
     report.figures[f"one scope of {size}"] = {"base": base.figures}
-    one = Grown(name=f"{base.name}_grown", size=size)
+    database = Grown(name=f"{base.name}_grown", size=size)
     console.say(f"copying {base.name} ...", "dim")
-    dsns = await cluster.clone(base.name, one.name)
-    await cluster.tidy(one.name)
+    dsns = await cluster.clone(base.name, database.name)
+    await cluster.tidy(database.name)
     stream = await events_file(options, size + spare(1), sets=1)
     for round_ in range(rounds + 1):
         lines = _slice(stream, size + round_ * ADDED)
         await load(dsns.server, lines, total=ADDED, what="appending")
-        await _build_round(cluster, options, one, counted=round_ > 0, what=f"one scope, round {round_} of {rounds}")
+        await _build_round(
+            cluster, options, database, counted=round_ > 0, what=f"one scope, round {round_} of {rounds}"
+        )
     figures: dict[str, Any] = {
-        "seconds": [round(value, 3) for value in one.seconds()],
-        "process_seconds_median": round(median([each.process_seconds for each in one.builds]), 3),
-        "peak_mib": round(max(each.peak_mib for each in one.builds)),
-        "rows": one.totals(),
-        "rows_by_table": one.rows[-1],
-        "counts": one.builds[-1].counts,
+        "seconds": [round(value, 3) for value in database.seconds()],
+        "process_seconds_median": round(median([each.process_seconds for each in database.builds]), 3),
+        "peak_mib": round(max(each.peak_mib for each in database.builds)),
+        "rows": database.totals(),
+        "rows_by_table": database.rows[-1],
+        "counts": database.builds[-1].counts,
     }
     report.figures[f"one scope of {size}"] |= figures
     report.table(
@@ -230,18 +234,18 @@ async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: 
         [
             (
                 "median of rounds",
-                number(median(one.seconds())),
+                number(median(database.seconds())),
                 number(figures["process_seconds_median"]),
-                number(median([float(total) for total in one.totals()]), 0),
+                number(median([float(total) for total in database.totals()]), 0),
                 number(figures["peak_mib"], 0),
                 number(base.figures["full_build_s"], 1),
                 number(base.figures["builder_peak_mib"], 0),
             )
         ],
     )
-    report.check(f"100 events in one scope of {size:,}: time", max(one.seconds()), MOST_ONE_SCOPE_S, unit="s")
-    report.check(f"100 events in one scope of {size:,}: rows", max(one.totals()), MOST_ONE_SCOPE_ROWS)
-    await cluster.drop(one.name)
+    report.check(f"100 events in one scope of {size:,}: time", max(database.seconds()), MOST_ONE_SCOPE_S, unit="s")
+    report.check(f"100 events in one scope of {size:,}: rows", max(database.totals()), MOST_ONE_SCOPE_ROWS)
+    await cluster.drop(database.name)
 
 
 def _slice(stream: Path, skip: int) -> Iterator[bytes]:

@@ -98,15 +98,15 @@ class Cluster:
 
         One that was made under an older schema is migrated, as a memory in use would be.
         """
-        found = self._all_notes().get(name)
-        if found is None or found["recipe"] != dict(recipe):
+        entry = self._all_notes().get(name)
+        if entry is None or entry["recipe"] != dict(recipe):
             return None
         try:
             if await schema.migrate(self.dsns(name).owner):
                 await grant_roles(self._server, name)
         except (ConfigurationError, SchemaTooNew):
             return None
-        notes: dict[str, Any] = found["notes"]
+        notes: dict[str, Any] = entry["notes"]
         return notes
 
     def note(self, name: str, recipe: Mapping[str, Any], notes: Mapping[str, Any]) -> None:

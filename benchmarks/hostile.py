@@ -41,9 +41,9 @@ SILENT_MS = 50
 
 def code_of(message: dict[str, Any]) -> str | None:
     """Return the code in a refusal, be it a JSON-RPC error or a tool's; None where there is none."""
-    found = message["error"].get("data") if "error" in message else message["result"].get("structuredContent", {})
-    found = found.get("error", found) if isinstance(found, dict) else {}
-    code = found.get("code") if isinstance(found, dict) else None
+    refusal = message["error"].get("data") if "error" in message else message["result"].get("structuredContent", {})
+    refusal = refusal.get("error", refusal) if isinstance(refusal, dict) else {}
+    code = refusal.get("code") if isinstance(refusal, dict) else None
     return code if isinstance(code, str) else None
 
 

@@ -125,7 +125,7 @@ class LoadProcess:
         answer = orjson.loads(line)
         return Result(
             latency=Latency(**answer.pop("latency")),
-            by_tag={tag: Latency(**one) for tag, one in answer.pop("by_tag").items()},
+            by_tag={tag: Latency(**values) for tag, values in answer.pop("by_tag").items()},
             **answer,
         )
 
@@ -255,8 +255,8 @@ async def _carry_out(plan: dict[str, Any]) -> dict[str, Any]:
     bodies = [request["body"].encode() for request in plan["requests"]]
     parts: list[tuple[bytes, bytes] | None] = []
     for body in bodies:
-        before, found, after = body.partition(slot)
-        parts.append((before, after) if found else None)
+        before, separator, after = body.partition(slot)
+        parts.append((before, after) if separator else None)
     loop = asyncio.get_running_loop()
     cpu = time.process_time()
     began = time.perf_counter()
@@ -281,7 +281,7 @@ async def _carry_out(plan: dict[str, Any]) -> dict[str, Any]:
         run.errors += 1
         run.first_error = run.first_error or "answers were missing at the end of the plan"
     seconds = plan["seconds"] or run.last - began
-    everything = [one for each in run.latencies.values() for one in each]
+    everything = [value for each in run.latencies.values() for value in each]
     return {
         "acknowledged": run.good,
         "errors": run.errors,

@@ -111,13 +111,13 @@ def score(question: Question, events: Sequence[Json], lengths: dict[str, int]) -
 
 def event_nodes(root: Json) -> list[Json]:
     """Return every event of a tree in the order of the answer."""
-    found = []
+    nodes = []
     for child in root["children"]:
         if child["kind"] in ("event", "event_ref"):
-            found.append(child)
+            nodes.append(child)
         else:
-            found += event_nodes(child)
-    return found
+            nodes += event_nodes(child)
+    return nodes
 
 
 def by_score(events: Sequence[Json]) -> list[Json]:
@@ -212,22 +212,22 @@ async def _ask_all(memory: Memory, questions: list[Question], lengths: dict[str,
     unlike = 0
     with console.meter("asking", len(questions)) as meter:
         for done, question in enumerate(questions):
-            asked: Json = {"participants": question.participants, "query": question.text}
+            arguments: Json = {"participants": question.participants, "query": question.text}
 
-            async def ask(tool: str, asked: Json, **more: int) -> Json:
+            async def ask(tool: str, arguments: Json, **more: int) -> Json:
                 began = time.perf_counter()
-                answer = await memory.call(tool, {**asked, **more})
+                answer = await memory.call(tool, {**arguments, **more})
                 took[tool if not more else f"{tool} {more}"].append((time.perf_counter() - began) * 1000)
                 root: Json = answer["root"]
                 return root
 
-            first = event_nodes(await ask("query_event_nodes", asked))
-            many = event_nodes(await ask("query_event_nodes", asked, limit=MOST_EVENTS))
+            first = event_nodes(await ask("query_event_nodes", arguments))
+            many = event_nodes(await ask("query_event_nodes", arguments, limit=MOST_EVENTS))
             unlike += [e["event_id"] for e in first] != [e["event_id"] for e in many[: len(first)]]
             scores["query_event_nodes"].append(score(question, many, lengths))
-            await ask("query_references", asked)
-            found = by_score(event_nodes(await ask("query_references", asked, max_nodes=MOST_NODES)))
-            scores["query_references"].append(score(question, found, lengths))
+            await ask("query_references", arguments)
+            best = by_score(event_nodes(await ask("query_references", arguments, max_nodes=MOST_NODES)))
+            scores["query_references"].append(score(question, best, lengths))
             meter.advance(done + 1)
     for tool, each in scores.items():
         _publish(report, tool, each)
@@ -247,15 +247,15 @@ async def _ask_all(memory: Memory, questions: list[Question], lengths: dict[str,
 
 def _publish(report: Report, tool: str, scores: list[Score]) -> None:
     groups = {"all": scores} | {
-        name: [one for one in scores if one.category == category] for category, name in CATEGORIES.items()
+        name: [result for result in scores if result.category == category] for category, name in CATEGORIES.items()
     }
     rows = []
     for name, group in groups.items():
         if not group:
             continue
-        figures = {f"R@{k}": _mean([one.recall[k] for one in group]) for k in CUTS}
-        figures[f"RT@{TOKENS}"] = _mean([one.tokens for one in group])
-        figures["MRR"] = _mean([one.reciprocal for one in group])
+        figures = {f"R@{k}": _mean([result.recall[k] for result in group]) for k in CUTS}
+        figures[f"RT@{TOKENS}"] = _mean([result.tokens for result in group])
+        figures["MRR"] = _mean([result.reciprocal for result in group])
         report.figures.setdefault(tool, {})[name] = {"questions": len(group), **figures}
         rows.append((name, len(group), *(number(value, 3) for value in figures.values())))
     columns = ("questions", "count", *(f"R@{k}" for k in CUTS), f"RT@{TOKENS}", "MRR")

@@ -39,7 +39,7 @@ ADVERSARIAL = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GoldQuestion:
     """One question with its gold turns."""
 
     text: str
@@ -54,7 +54,7 @@ class Memory:
     """Every conversation as a scope, and the questions about them."""
 
     corpora: tuple[Corpus, ...]
-    questions: tuple[Asked, ...]
+    questions: tuple[GoldQuestion, ...]
 
 
 def load(folder: Path, *, in_tail: bool = False) -> Memory:
@@ -71,30 +71,30 @@ def load(folder: Path, *, in_tail: bool = False) -> Memory:
         else Corpus(participants=scope, blocks=(_block(scope, rows),))
         for scope, rows in sorted(events.items())
     )
-    asked = [orjson.loads(line) for line in (folder / "questions.jsonl").read_bytes().splitlines()]
+    questions = [orjson.loads(line) for line in (folder / "questions.jsonl").read_bytes().splitlines()]
     return Memory(
         corpora=corpora,
         questions=tuple(
-            Asked(
+            GoldQuestion(
                 text=question["question"],
                 participants=tuple(question["participants"]),
                 gold=frozenset(numbers[key] for key in question["evidence"]),
                 category=question["category_name"],
                 conversation=question["conversation"],
             )
-            for question in asked
+            for question in questions
             if question["category"] != ADVERSARIAL and question["evidence"]
         ),
     )
 
 
-def scores(memory: Memory, question: Asked) -> tuple[float, ...]:
+def scores(memory: Memory, question: GoldQuestion) -> tuple[float, ...]:
     """Return R@5, R@10, R@20 and the reciprocal rank of one question."""
     seen = [corpus for corpus in memory.corpora if visible(question.participants, corpus.participants)]
     hits = rank(Question(text=question.text), seen, limit=max(CUTS)).hits
-    found = [hit.event_seq in question.gold for hit in hits]
-    first = found.index(True) + 1 if True in found else 0
-    return (*(sum(found[:cut]) / len(question.gold) for cut in CUTS), 1 / first if first else 0.0)
+    is_gold = [hit.event_seq in question.gold for hit in hits]
+    first = is_gold.index(True) + 1 if True in is_gold else 0
+    return (*(sum(is_gold[:cut]) / len(question.gold) for cut in CUTS), 1 / first if first else 0.0)
 
 
 def main() -> None:
@@ -168,10 +168,10 @@ def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]
 
 def _parents_first(root: bytes, nodes: Sequence[Node]) -> list[Node]:
     known = {node.rendering_id: node for node in nodes}
-    found = [known[root]]
-    for node in found:
-        found.extend(known[child] for child in node.children)
-    return found
+    ordered = [known[root]]
+    for node in ordered:
+        ordered.extend(known[child] for child in node.children)
+    return ordered
 
 
 def _microseconds(timestamp: str) -> int:

@@ -49,7 +49,7 @@ _START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class Asker:
     """One asker's figures: first questions, rounds of warm ones, and the server's CPU per warm question."""
 
     label: str
@@ -104,28 +104,28 @@ async def measure(options: Common, *, scopes: int, each: int, rounds: int, reque
         load_process = await stack.enter_async_context(LoadProcess())
         heavy_process = await stack.enter_async_context(LoadProcess())
         askers = [
-            Asked(label=f"1 scope of {scopes * each:,}", requests=[]),
-            Asked(label=f"{scopes:,} scopes of {each}", requests=[]),
+            Asker(label=f"1 scope of {scopes * each:,}", requests=[]),
+            Asker(label=f"{scopes:,} scopes of {each}", requests=[]),
         ]
         for start in range(COLD_STARTS):
-            for asked, who in zip(askers, (ONE, MANY), strict=True):
+            for asker, who in zip(askers, (ONE, MANY), strict=True):
                 async with myria_server(dsn, logs / f"{PART}-cold.log") as server:
                     question = _questions(server.port, who, scopes * each, seed=start)[:1]
                     first = await load_process.run(question, port=server.port, connections=1, count=1)
                     _check(first)
-                    asked.cold_ms.append(first.latency.p50)
+                    asker.cold_ms.append(first.latency.p50)
         server = await stack.enter_async_context(myria_server(dsn, logs / f"{PART}.log"))
         at_start = usage(server.pid)
-        for asked, who in zip(askers, (ONE, MANY), strict=True):
-            asked.requests = _questions(server.port, who, scopes * each, seed=1)
-            _check(await load_process.run(asked.requests, port=server.port, connections=1, count=8))
+        for asker, who in zip(askers, (ONE, MANY), strict=True):
+            asker.requests = _questions(server.port, who, scopes * each, seed=1)
+            _check(await load_process.run(asker.requests, port=server.port, connections=1, count=8))
         for _ in range(rounds):
-            for asked in askers:
+            for asker in askers:
                 used = usage(server.pid).cpu_s
-                result = await load_process.run(asked.requests, port=server.port, connections=1, count=requests)
+                result = await load_process.run(asker.requests, port=server.port, connections=1, count=requests)
                 _check(result)
-                asked.cpu_s += usage(server.pid).cpu_s - used
-                asked.warm.append(result)
+                asker.cpu_s += usage(server.pid).cpu_s - used
+                asker.warm.append(result)
         others = _others(server.port, scopes)
         quiet: list[Result] = []
         beside: list[Result] = []
@@ -212,34 +212,34 @@ def _check(result: Result) -> None:
         raise RuntimeError(f"{result.errors} requests failed, the first: {result.first_error}")
 
 
-def _publish(report: Report, askers: list[Asked]) -> None:
-    one, many = askers
-    against = ratios(many.p50s(), one.p50s())
+def _publish(report: Report, askers: list[Asker]) -> None:
+    single, many = askers
+    against = ratios(many.p50s(), single.p50s())
     rows = []
-    for asked in askers:
-        report.figures[asked.label] = {
-            "warm_p50_ms": round(median(asked.p50s()), 3),
-            "warm_p50_ms_by_round": [round(value, 3) for value in asked.p50s()],
-            "warm_p95_ms": round(median([result.latency.p95 for result in asked.warm]), 3),
-            "server_cpu_ms_per_request": round(asked.cpu_ms(), 3),
-            "cold_ms": [round(value, 1) for value in asked.cold_ms],
+    for asker in askers:
+        report.figures[asker.label] = {
+            "warm_p50_ms": round(median(asker.p50s()), 3),
+            "warm_p50_ms_by_round": [round(value, 3) for value in asker.p50s()],
+            "warm_p95_ms": round(median([result.latency.p95 for result in asker.warm]), 3),
+            "server_cpu_ms_per_request": round(asker.cpu_ms(), 3),
+            "cold_ms": [round(value, 1) for value in asker.cold_ms],
         }
         rows.append(
             (
-                asked.label,
-                number(median(asked.p50s())),
-                number(median([result.latency.p95 for result in asked.warm])),
-                number(asked.cpu_ms()),
-                number(median(asked.cold_ms), 0),
+                asker.label,
+                number(median(asker.p50s())),
+                number(median([result.latency.p95 for result in asker.warm])),
+                number(asker.cpu_ms()),
+                number(median(asker.cold_ms), 0),
             )
         )
     report.figures["warm_p50_ratio"] = round(median(against), 3)
-    report.figures["cpu_ratio"] = round(many.cpu_ms() / max(0.001, one.cpu_ms()), 3)
+    report.figures["cpu_ratio"] = round(many.cpu_ms() / max(0.001, single.cpu_ms()), 3)
     columns = ("asked", "warm p50 ms", "warm p95 ms", "CPU ms/request", "cold ms")
     report.table("one client, median of rounds", columns, rows)
     report.check(f"warm p50 of {many.label}", median(many.p50s()), MOST_WARM_MS, unit="ms")
     report.check(f"cold question to {many.label}", median(many.cold_ms), MOST_COLD_MS, unit="ms")
-    report.check(f"warm p50 of {many.label} / {one.label}", median(against), MOST_RATIO)
+    report.check(f"warm p50 of {many.label} / {single.label}", median(against), MOST_RATIO)
 
 
 def _publish_others(report: Report, quiet: list[Result], beside: list[Result], heavy: list[Result]) -> None:

@@ -140,7 +140,7 @@ def pass_hour(tenants: list[Tenant], settings: BuilderSettings, cost: Cost) -> N
         now += POLL_S
 
 
-def told(name: str, tenants: list[Tenant]) -> str:
+def table_line(name: str, tenants: list[Tenant]) -> str:
     """Return one line of the table."""
     builds = sum(len(tenant.durations) for tenant in tenants)
     seconds = sum(sum(tenant.durations) for tenant in tenants)
@@ -203,8 +203,8 @@ def main() -> None:
         chosen = random.Random(1)
         busy, others = steady(options.events_per_s), [quiet(chosen) for _ in range(QUIET_TENANTS)]
         pass_hour([busy, *others], settings, cost)
-        print(told(f"{options.events_per_s:g} events/s, {name}", [busy]))
-        print(told(f"{QUIET_TENANTS} quiet ones, {name}", others))
+        print(table_line(f"{options.events_per_s:g} events/s, {name}", [busy]))
+        print(table_line(f"{QUIET_TENANTS} quiet ones, {name}", others))
 
 
 if __name__ == "__main__":

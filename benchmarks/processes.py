@@ -58,9 +58,9 @@ def _kib(value: str | None) -> int:
 
 def free_port() -> int:
     """Return a loopback port that nobody uses now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

@@ -83,13 +83,13 @@ async def measure(options: Common, *, rounds: int, requests: int) -> int:
         ready = [await built(cluster, options, size) for size in options.sizes]
         tail = await loaded(cluster, options, tail_size)
         publish_building(report, ready)
-        servers = [await _serve(stack, cluster, options.work_dir, one) for one in (*ready, tail)]
+        servers = [await _serve(stack, cluster, options.work_dir, database) for database in (*ready, tail)]
         before = {server.pid: usage(server.pid).rss_mib for server in servers}
         cases: list[Case] = []
-        for one, server in zip((*ready, tail), servers, strict=True):
-            connection = await cluster.connect(one.name)
+        for database, server in zip((*ready, tail), servers, strict=True):
+            connection = await cluster.connect(database.name)
             try:
-                cases += await _cases(connection, one, server, requests, is_tail=one is tail)
+                cases += await _cases(connection, database, server, requests, is_tail=database is tail)
             finally:
                 await connection.close()
         for case in cases:
@@ -112,8 +112,8 @@ async def measure(options: Common, *, rounds: int, requests: int) -> int:
                     "dim",
                 )
         memory = {
-            (one.name, one.events): (before[server.pid], usage(server.pid))
-            for one, server in zip((*ready, tail), servers, strict=True)
+            (database.name, database.events): (before[server.pid], usage(server.pid))
+            for database, server in zip((*ready, tail), servers, strict=True)
         }
         report.figures["server_rss_mib"] = {
             name: {"at_start": round(start, 1), "after": round(used.rss_mib, 1), "peak": round(used.peak_mib, 1)}
@@ -140,14 +140,14 @@ async def measure(options: Common, *, rounds: int, requests: int) -> int:
     return report.finish(options.out)
 
 
-async def _serve(stack: AsyncExitStack, cluster: Cluster, work_dir: Path, one: Prepared) -> Server:
+async def _serve(stack: AsyncExitStack, cluster: Cluster, work_dir: Path, database: Prepared) -> Server:
     return await stack.enter_async_context(
-        myria_server(cluster.dsns(one.name).server, work_dir / "log" / f"reads-{one.name}.log")
+        myria_server(cluster.dsns(database.name).server, work_dir / "log" / f"reads-{database.name}.log")
     )
 
 
 async def _cases(
-    connection: asyncpg.Connection[asyncpg.Record], one: Prepared, server: Server, requests: int, *, is_tail: bool
+    connection: asyncpg.Connection[asyncpg.Record], database: Prepared, server: Server, requests: int, *, is_tail: bool
 ) -> list[Case]:
     every = await scopes(connection)
     middle = [scope for scope in every if scope.visible in MIDDLE] or every
@@ -160,7 +160,7 @@ async def _cases(
         made.append(
             Case(
                 label=label,
-                size=one.events,
+                size=database.events,
                 server=server,
                 requests=await questions(connection, chosen, port=server.port, count=requests),
                 scopes=len(chosen),
@@ -173,12 +173,12 @@ async def _cases(
 def publish_building(report: Report, ready: list[Prepared]) -> None:
     """Print and note what loading and building took."""
     rows = []
-    for one in ready:
-        figures = one.figures
-        report.figures[f"building {one.events}"] = figures
+    for database in ready:
+        figures = database.figures
+        report.figures[f"building {database.events}"] = figures
         rows.append(
             (
-                f"{one.events:,}",
+                f"{database.events:,}",
                 number(figures["import_events_per_s"], 0),
                 number(figures["full_build_s"], 1),
                 number(figures["full_build_events_per_s"], 0),
@@ -187,7 +187,7 @@ def publish_building(report: Report, ready: list[Prepared]) -> None:
                 number(figures["total_bytes"] / 2**20, 0),
             )
         )
-        if one.events == FULL_BUILD_SIZE:
+        if database.events == FULL_BUILD_SIZE:
             report.check("full build of 100,000 events", figures["full_build_s"], MOST_BUILD_S, unit="s")
     columns = ("events", "import ev/s", "full build s", "build ev/s", "builder peak MiB", "log MiB", "with index MiB")
     report.table("loading and building", columns, rows)
@@ -237,7 +237,7 @@ def publish_reads(report: Report, cases: list[Case]) -> None:
         if case is base:
             continue
         if case.label == "largest scope":
-            if case.size == max(one.size for one in cases):
+            if case.size == max(other.size for other in cases):
                 report.check(f"p95 of the largest scope at {case.size:,} / base", median(against), MOST_LARGEST_RATIO)
         else:
             limit = MOST_TAIL_RATIO if case.label == "tail only" else MOST_MIDDLE_RATIO

@@ -60,12 +60,12 @@ class Report:
         self.figures["machine"]["load_average_at_end"] = round(os.getloadavg()[0], 2)
         rows = [
             (
-                one["promise"],
-                f"{one['value']:,.3f} {one['unit']}".strip(),
-                f"{one['limit']:,g}",
-                "met" if one["met"] else "NOT MET",
+                check["promise"],
+                f"{check['value']:,.3f} {check['unit']}".strip(),
+                f"{check['limit']:,g}",
+                "met" if check["met"] else "NOT MET",
             )
-            for one in self.checks
+            for check in self.checks
         ]
         if rows:
             self.table(f"{self.part}: promises", ("promise", "measured", "limit", ""), rows)
@@ -73,7 +73,7 @@ class Report:
         path = folder / f"{self.part}.json"
         path.write_bytes(orjson.dumps(self.figures, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
         console.say(f"written to {path}", "dim")
-        return 0 if all(one["met"] for one in self.checks) else 1
+        return 0 if all(check["met"] for check in self.checks) else 1
 
 
 def number(value: float, digits: int = 2) -> str:

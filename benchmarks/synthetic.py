@@ -49,8 +49,8 @@ def word(i: int) -> str:
     letters = []
     i += 85
     while i > 0:
-        i, rest = divmod(i, 85)
-        letters.append(_CONSONANTS[rest // 5] + _VOWELS[rest % 5])
+        i, digit = divmod(i, 85)
+        letters.append(_CONSONANTS[digit // 5] + _VOWELS[digit % 5])
     return "".join(letters)
 
 

@@ -46,9 +46,9 @@ class Watch:
             "ticks": len(wall),
             "silent_ms": round(wall[-1] * 1e3, 1),
             "silent_p999_ms": round(wall[int(len(wall) * 0.999)] * 1e3, 1),
-            "over_50_ms": sum(one > 0.05 for one in wall),
+            "over_50_ms": sum(silence > 0.05 for silence in wall),
             "silent_cpu_ms": round(cpu[-1] * 1e3, 1),
-            "cpu_over_50_ms": sum(one > 0.05 for one in cpu),
+            "cpu_over_50_ms": sum(silence > 0.05 for silence in cpu),
         }
 
 

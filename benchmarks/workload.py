@@ -47,7 +47,7 @@ def renamed_stream(path: Path, *, skip: int, count: int, name: str) -> Iterator[
     """
     with path.open("rb") as source:
         for event in event_arguments(islice(source, skip, skip + count)):
-            event["participants"] = [f"{name}_{one}" for one in event["participants"]]
+            event["participants"] = [f"{name}_{participant}" for participant in event["participants"]]
             event["channel"] = name
             event["event_id"] = "evt_" + sha256(f"{name}/{event['source_event_key']}".encode()).hexdigest()[:32]
             yield orjson.dumps(event)
@@ -92,10 +92,10 @@ async def questions(
     """
     random = Random(seed)
     texts = {
-        one.scope_id: [
-            row["text"] for row in await connection.fetch(statement("scope_texts"), one.scope_id, TEXTS_PER_SCOPE)
+        scope.scope_id: [
+            row["text"] for row in await connection.fetch(statement("scope_texts"), scope.scope_id, TEXTS_PER_SCOPE)
         ]
-        for one in chosen
+        for scope in chosen
     }
     made = []
     for i in range(count):

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--find", action="store_true", help="never build")
     parser.add_argument("--into", type=Path, help="the folder to build into, instead of the one in the cache")
     parser.add_argument("--mirror", help="the Debian mirror to download from, instead of the one apt uses here")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -49,13 +49,13 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         print(f"KUBEBUILDER_ASSETS={assets} lacks one of {', '.join(PROGRAMS)}.", file=sys.stderr)
         return 1
-    folder: Path = (asked.into or debian.cache_folder() / f"control-plane-{VERSION}").absolute()
+    folder: Path = (options.into or debian.cache_folder() / f"control-plane-{VERSION}").absolute()
     if not debian.has_programs(folder, PROGRAMS):
-        if asked.find:
+        if options.find:
             print(f"{folder} holds no control plane; scripts/build_control_plane.py builds one.", file=sys.stderr)
             return 1
         try:
-            build(folder, asked.mirror)
+            build(folder, options.mirror)
         except debian.Absent as absent:
             print(f"No control plane can be built here: {absent}; set KUBEBUILDER_ASSETS instead", file=sys.stderr)
             return 1
@@ -130,9 +130,9 @@ def unpack(scratch: Path, downloads: Path) -> Path:
 def go_environment(scratch: Path) -> dict[str, str]:
     """Return the environment of the Go tools: nothing from the network, nothing outside the scratch folder."""
     root = scratch / "root/usr/lib" / GO
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "CGO_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("GO", "CGO_"))}
     return {
-        **kept,
+        **inherited,
         "GOROOT": str(root),
         "GOPATH": str(scratch / "go"),
         "GOCACHE": str(scratch / "go-cache"),
@@ -155,9 +155,9 @@ def generate_openapi(scratch: Path, source: Path, environment: Mapping[str, str]
         environment=environment,
     )
     inputs = ",".join(f"k8s.io/kubernetes/{folder}" for folder in marked_folders(source))
-    asked = ["--logtostderr", "-i", inputs, "-p", package, "-O", "zz_generated.openapi"]
-    told = ["-h", "vendor/k8s.io/code-generator/hack/boilerplate.go.txt", "-r", f"{scratch}/violations"]
-    debian.run([generator, *asked, *told], cwd=source, environment=environment)
+    output_options = ["--logtostderr", "-i", inputs, "-p", package, "-O", "zz_generated.openapi"]
+    report_options = ["-h", "vendor/k8s.io/code-generator/hack/boilerplate.go.txt", "-r", f"{scratch}/violations"]
+    debian.run([generator, *output_options, *report_options], cwd=source, environment=environment)
     (scratch / "generated").touch()
 
 

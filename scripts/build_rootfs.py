@@ -43,8 +43,8 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     for line in re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines():
         if line.strip():
-            name, _, rest = line.strip().partition(" ")
-            yield name.upper(), rest.strip()
+            name, _, operands = line.strip().partition(" ")
+            yield name.upper(), operands.strip()
 
 
 class Builder:
@@ -61,15 +61,15 @@ class Builder:
 
     def build(self) -> Image:
         """Build everything; return how the image runs."""
-        for name, rest in instructions((ROOT / "Dockerfile").read_text(encoding="utf-8")):
+        for name, operands in instructions((ROOT / "Dockerfile").read_text(encoding="utf-8")):
             if name in IGNORED:
                 continue
             step = getattr(self, f"_{name.lower()}", None)
             if step is None:
                 raise SystemExit(f"Dockerfile: {name} is not known to scripts/build_rootfs.py")
-            step(rest)
+            step(operands)
         for entry in [*self.folder.iterdir(), *(self.folder / "opt").iterdir()]:
-            if not any(entry == kept or entry in kept.parents or kept in entry.parents for kept in self._kept):
+            if not any(entry == copied or entry in copied.parents or copied in entry.parents for copied in self._kept):
                 shutil.rmtree(entry)
         return self.image
 
@@ -82,38 +82,38 @@ class Builder:
             r"\$\{(\w+)\}", lambda match: self.arguments[match[1]] if match[1] in self._declared else "", text
         )
 
-    def _arg(self, rest: str) -> None:
-        key, _, value = rest.partition("=")
+    def _arg(self, operands: str) -> None:
+        key, _, value = operands.partition("=")
         self.arguments[key] = value or self.arguments.get(key, "")
         self._declared.add(key)
 
-    def _from(self, rest: str) -> None:
+    def _from(self, operands: str) -> None:
         self._stages += 1
         self._declared = set()
         expected = "${BASE} AS build" if self._stages == 1 else "${BASE}"
-        if rest != expected or self._stages > 2:
-            raise SystemExit(f"Dockerfile: FROM {rest} is not what scripts/build_rootfs.py follows")
+        if operands != expected or self._stages > 2:
+            raise SystemExit(f"Dockerfile: FROM {operands} is not what scripts/build_rootfs.py follows")
 
-    def _workdir(self, rest: str) -> None:
+    def _workdir(self, operands: str) -> None:
         if self._is_last():
-            self.image.workdir = rest
-        elif rest == "/src":
+            self.image.workdir = operands
+        elif operands == "/src":
             self._source.mkdir(parents=True)
         else:
-            raise SystemExit(f"Dockerfile: WORKDIR {rest} in the first stage")
+            raise SystemExit(f"Dockerfile: WORKDIR {operands} in the first stage")
 
-    def _copy(self, rest: str) -> None:
+    def _copy(self, operands: str) -> None:
         if self._is_last():
-            option, source, target = rest.split()
+            option, source, target = operands.split()
             if option != "--from=build" or not source.startswith("/opt/"):
-                raise SystemExit(f"Dockerfile: COPY {rest} in the last stage")
+                raise SystemExit(f"Dockerfile: COPY {operands} in the last stage")
             there = self.folder / target.lstrip("/")
             if source != target:
                 there.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self._below(source), there)
             self._kept.add(there)
             return
-        *names, target = rest.split()
+        *names, target = operands.split()
         for name in names:
             wanted = ROOT / name
             there = self._source / target / wanted.name if len(names) > 1 else self._source / target
@@ -125,10 +125,10 @@ class Builder:
             else:
                 shutil.copy(wanted, there)
 
-    def _run(self, rest: str) -> None:
+    def _run(self, operands: str) -> None:
         if self._is_last():
             raise SystemExit("Dockerfile: RUN in the last stage would add a layer; do it in the first")
-        command = [self._below(word) if word.startswith("/opt/") else word for word in shlex.split(rest)]
+        command = [self._below(word) if word.startswith("/opt/") else word for word in shlex.split(operands)]
         environment = {
             key: value for key, value in os.environ.items() if key in {"PATH", "HOME"} or key.startswith("PIP_")
         }
@@ -139,24 +139,24 @@ class Builder:
     def _below(self, path: str) -> str:
         return str(self.folder / path.lstrip("/"))
 
-    def _label(self, rest: str) -> None:
-        for word in shlex.split(self._filled(rest)):
+    def _label(self, operands: str) -> None:
+        for word in shlex.split(self._filled(operands)):
             key, _, value = word.partition("=")
             self.image.labels[key] = value
 
-    def _env(self, rest: str) -> None:
-        for word in shlex.split(rest):
+    def _env(self, operands: str) -> None:
+        for word in shlex.split(operands):
             key, _, value = word.partition("=")
             self.image.environment[key] = value.replace("/opt/", f"{self.folder}/opt/")
 
-    def _user(self, rest: str) -> None:
-        self.image.user = rest
+    def _user(self, operands: str) -> None:
+        self.image.user = operands
 
-    def _entrypoint(self, rest: str) -> None:
-        self.image.entrypoint = json.loads(rest)
+    def _entrypoint(self, operands: str) -> None:
+        self.image.entrypoint = json.loads(operands)
 
-    def _cmd(self, rest: str) -> None:
-        self.image.command = json.loads(rest)
+    def _cmd(self, operands: str) -> None:
+        self.image.command = json.loads(operands)
 
 
 def _rules() -> list[str]:
@@ -196,8 +196,8 @@ def main(arguments: list[str]) -> int:
         return 2
     folder.mkdir(parents=True, exist_ok=True)
     image = Builder(folder).build()
-    told = {name: getattr(image, name) for name in Image.__dataclass_fields__}
-    (folder / "image.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+    configuration = {name: getattr(image, name) for name in Image.__dataclass_fields__}
+    (folder / "image.json").write_text(json.dumps(configuration, indent=1), encoding="utf-8")
     return 0
 
 

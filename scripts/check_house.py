@@ -142,7 +142,7 @@ def name_breaches() -> Iterator[str]:
 def definitions(tree: ast.Module) -> Iterator[str]:
     """Yield the functions, classes, methods and constants of a module; a decorator that registers is a use."""
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    for node in [*tree.body, *(member for found in classes for member in found.body)]:
+    for node in [*tree.body, *(member for class_ in classes for member in class_.body)]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             passive = {"property", "cached_property", "staticmethod", "classmethod", "dataclass", "contextmanager"}
             names = {ast.unparse(decorator).split("(")[0].split(".")[-1] for decorator in node.decorator_list}

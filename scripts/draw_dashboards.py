@@ -76,9 +76,9 @@ class Prometheus:
         for name, value in self._variables.items():
             query = query.replace(name, value)
         window = self._window
-        asked: dict[str, str | float] = {"query": query, "start": window.start, "end": window.end}
-        asked["step"] = step or window.step
-        answer = self._client.get("/api/v1/query_range", params=asked)
+        parameters: dict[str, str | float] = {"query": query, "start": window.start, "end": window.end}
+        parameters["step"] = step or window.step
+        answer = self._client.get("/api/v1/query_range", params=parameters)
         answer.raise_for_status()
         return [
             Line(
@@ -96,11 +96,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=60, help="how far back to draw")
     parser.add_argument("--into", type=Path, default=ROOT / "docs", help="the folder for the pictures")
     parser.add_argument("--rate", default="2m", help="what $__rate_interval stands for: four scrapes")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     end = time.time()
-    window = Window(start=end - asked.minutes * 60, end=end)
+    window = Window(start=end - options.minutes * 60, end=end)
     for name in ("serving", "builds"):
-        print(write_picture(asked.prometheus, window, name, asked.into, asked.rate))
+        print(write_picture(options.prometheus, window, name, options.into, options.rate))
     return 0
 
 
@@ -109,9 +109,9 @@ def write_picture(url: str, window: Window, name: str, into: Path, rate: str) ->
     dashboard: Json = json.loads((DASHBOARDS / f"{name}.json").read_text(encoding="utf-8"))
     prometheus = Prometheus(url, window, rate)
     marks = [
-        (at, one["iconColor"])
-        for one in dashboard["annotations"]["list"]
-        for at in _beginnings(prometheus.ask(one["target"]["expr"], step=max(5.0, window.step)))
+        (at, annotation["iconColor"])
+        for annotation in dashboard["annotations"]["list"]
+        for at in _beginnings(prometheus.ask(annotation["target"]["expr"], step=max(5.0, window.step)))
     ]
     path = into / f"dashboard-{name}.svg"
     path.write_text(picture(dashboard, prometheus, window, marks), encoding="utf-8")
@@ -171,7 +171,7 @@ def _number(panel: Json, series: Sequence[Line], window: Window, width: int, hei
             'fill="#ffffff" fill-opacity="0.22"/>'
         )
     yield _text(9, 18, panel["title"], colour="#ffffff", size=12, weight=600)
-    words = {key: one["text"] for mapping in defaults["mappings"] for key, one in mapping["options"].items()}
+    words = {key: entry["text"] for mapping in defaults["mappings"] for key, entry in mapping["options"].items()}
     shown = "–" if value is None else words.get(f"{value:g}", _value(value, defaults["unit"]))
     size = min(26.0, (width - 16) / max(1, len(shown)) * 1.6)
     yield _text(width / 2, height / 2 + 16, shown, colour="#ffffff", size=size, weight=600, anchor="middle")
@@ -191,7 +191,7 @@ def _graph(
         yield _text(width / 2, height / 2, "none", anchor="middle", colour=FAINT, size=12)
         return
     stacked = look["stacking"]["mode"] == "normal"
-    ticks = _ticks(max(_tops(series) if stacked else (value for one in series for _, value in one.points)), unit)
+    ticks = _ticks(max(_tops(series) if stacked else (value for curve in series for _, value in curve.points)), unit)
 
     def across(at: float) -> float:
         return left + (at - window.start) / (window.end - window.start) * (right - left)
@@ -213,12 +213,12 @@ def _graph(
             f'<path d="M{across(at) - 4:.1f} {bottom + 5}h8l-4 -6z" fill="{COLOURS[colour]}"/>'
         )
     base: dict[float, float] = {}
-    for index, one in enumerate(series):
+    for index, curve in enumerate(series):
         colour = SERIES[index % len(SERIES)]
-        lows = {at: base.get(at, 0.0) if stacked else 0.0 for at, _ in one.points}
+        lows = {at: base.get(at, 0.0) if stacked else 0.0 for at, _ in curve.points}
         if stacked:
-            base.update({at: lows[at] + value for at, value in one.points})
-        for run in _runs(one.points, window.step):
+            base.update({at: lows[at] + value for at, value in curve.points})
+        for run in _runs(curve.points, window.step):
             line = " ".join(f"{across(at):.1f},{up(lows[at] + value):.1f}" for at, value in run)
             if stacked:
                 under = " ".join(f"{across(at):.1f},{up(lows[at]):.1f}" for at, _ in reversed(run))
@@ -235,14 +235,14 @@ def _graph(
 
 
 def _legend(series: Sequence[Line], x: float, y: float, right: float) -> Iterator[str]:
-    for index, one in enumerate(series):
-        wide = 22 + len(one.name) * 6.1
+    for index, curve in enumerate(series):
+        wide = 22 + len(curve.name) * 6.1
         room = right - x - (0 if index == len(series) - 1 else 50)
         if wide > room and index:
             yield _text(x, y, f"+ {len(series) - index}", colour=FAINT, size=10.5)
             return
         yield f'<path d="M{x:.0f} {y - 4:.0f}h12" stroke="{SERIES[index % len(SERIES)]}" stroke-width="3"/>'
-        yield _text(x + 16, y, one.name, size=10.5)
+        yield _text(x + 16, y, curve.name, size=10.5)
         x += wide + 8
 
 
@@ -256,7 +256,7 @@ def _text(
 
 
 def _named(legend: str, labels: Mapping[str, str]) -> str:
-    name = re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), legend)
+    name = re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), legend)
     return " ".join(name.split()) or "value"
 
 
@@ -305,8 +305,8 @@ def _ticks(highest: float, unit: str) -> list[float]:
 
 def _tops(series: Sequence[Line]) -> list[float]:
     sums: dict[float, float] = {}
-    for one in series:
-        for at, value in one.points:
+    for curve in series:
+        for at, value in curve.points:
             sums[at] = sums.get(at, 0.0) + value
     return list(sums.values())
 
@@ -329,9 +329,9 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
 
 def _beginnings(series: Sequence[Line]) -> Iterator[float]:
     """Yield when each series began to have values, again and again: that is when something happened."""
-    for one in series:
+    for curve in series:
         last = -math.inf
-        for at, _ in one.points:
+        for at, _ in curve.points:
             if at - last > 45:
                 yield at
             last = at
@@ -339,7 +339,11 @@ def _beginnings(series: Sequence[Line]) -> Iterator[float]:
 
 def _clock(window: Window) -> Iterator[float]:
     span = window.end - window.start
-    step = next(one for one in (60, 120, 300, 600, 900, 1800, 3600, 10800, 86400) if span / one <= 7 or one == 86400)
+    step = next(
+        seconds
+        for seconds in (60, 120, 300, 600, 900, 1800, 3600, 10800, 86400)
+        if span / seconds <= 7 or seconds == 86400
+    )
     at = math.ceil(window.start / step) * step
     while at <= window.end:
         yield at

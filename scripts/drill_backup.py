@@ -42,8 +42,8 @@ from scripts.drilling import (
     sample_events,
     sample_questions,
     throw_away_server,
-    told,
     tree,
+    without_trace,
 )
 
 OLDER = "DO $$ BEGIN FOR i IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
@@ -60,11 +60,14 @@ def main(arguments: Sequence[str]) -> int:
     """Do the drill; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--dump", type=Path, help="restore this dump and examine it, instead of the whole drill")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     drill = Drill()
-    with tempfile.TemporaryDirectory(prefix="myria-drill-", ignore_cleanup_errors=True) as folder, told(RuntimeError):
-        if asked.dump is not None:
-            asyncio.run(examine(drill, Path(folder), asked.dump))
+    with (
+        tempfile.TemporaryDirectory(prefix="myria-drill-", ignore_cleanup_errors=True) as folder,
+        without_trace(RuntimeError),
+    ):
+        if options.dump is not None:
+            asyncio.run(examine(drill, Path(folder), options.dump))
         else:
             asyncio.run(backup_and_restore(drill, Path(folder)))
     return drill.result()
@@ -155,19 +158,19 @@ async def going_on(drill: Drill, dsns: RoleDsns) -> None:
         event_id = (await memory.append_events(TENANT, [parse_event(LATER, Limits())]))[0].event_id
         question = EventNodesQuery(participants=("mika",), query="Where is the zeppelin?")
 
-        async def found() -> bool:
+        async def is_found() -> bool:
             answer = await memory.query_event_nodes(TENANT, question)
             return event_id in {child["event_id"] for child in answer["root"]["children"]}
 
         active = await memory.get_active_snapshot(TENANT)
-        drill.holds("an event appended after the restore is found in the fresh tail", await found())
+        drill.holds("an event appended after the restore is found in the fresh tail", await is_found())
         drill.holds("a build takes it up", await build(dsns) == "succeeded")
-        drill.holds("and it is found in its topic", await found())
+        drill.holds("and it is found in its topic", await is_found())
         drill.verifies(dsns)
         await memory.rollback(TENANT, reason="drill")
         now = await memory.get_active_snapshot(TENANT)
         drill.same("a rollback leads back to", active["snapshot"]["snapshot_id"], now["snapshot"]["snapshot_id"])
-        drill.holds("and the event is found again in the fresh tail", await found())
+        drill.holds("and the event is found again in the fresh tail", await is_found())
 
 
 async def examine(drill: Drill, folder: Path, dump: Path) -> None:
@@ -176,12 +179,12 @@ async def examine(drill: Drill, folder: Path, dump: Path) -> None:
     async with throw_away_server(folder / "server") as (_, dsns):
         await restored(drill, dsns, dump)
         for tenant in await fetch(dsns.owner, "SELECT DISTINCT tenant_id FROM myria.scopes ORDER BY 1"):
-            [found] = await fetch(
+            [totals] = await fetch(
                 dsns.owner,
                 "SELECT count(*) AS events, max(ingested_at) AS newest FROM myria.events WHERE tenant_id = $1",
                 tenant["tenant_id"],
             )
-            drill.holds(f"{tenant['tenant_id']}: {found['events']:,} events, the newest of {found['newest']}", True)
+            drill.holds(f"{tenant['tenant_id']}: {totals['events']:,} events, the newest of {totals['newest']}", True)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ from scripts.drilling import (
     table_columns,
     table_digests,
     throw_away_server,
-    told,
+    without_trace,
 )
 
 NO_HISTORY = 3
@@ -64,13 +64,16 @@ def main(arguments: Sequence[str]) -> int:
     """Do the drill; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--from", dest="commit", help="the release before; default: that of the schema before")
-    asked = parser.parse_args(arguments)
-    commit = asked.commit or before_the_newest_migration()
+    options = parser.parse_args(arguments)
+    commit = options.commit or before_the_newest_migration()
     if commit is None:
         print("the history does not reach back to the schema before (git fetch --unshallow)", file=sys.stderr)
         return NO_HISTORY
     drill = Drill()
-    with tempfile.TemporaryDirectory(prefix="myria-drill-", ignore_cleanup_errors=True) as folder, told(RuntimeError):
+    with (
+        tempfile.TemporaryDirectory(prefix="myria-drill-", ignore_cleanup_errors=True) as folder,
+        without_trace(RuntimeError),
+    ):
         old = take_out(commit, Path(folder) / "before")
         drill.step(f"the release before is {commit[:12]}, of schema {schema(old)}; this one has schema {schema(ROOT)}")
         asyncio.run(upgrade(drill, Path(folder), old))
@@ -135,8 +138,12 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
                 wordless = "" if alike else "without words: this release ranks anew, "
                 drill.same(
                     f"answers of this release, {wordless}to the byte",
-                    {asked: answer for asked, answer in answered.items() if alike or "'query'" not in asked},
-                    {asked: answer for asked, answer in answers(new_url).items() if alike or "'query'" not in asked},
+                    {question: answer for question, answer in answered.items() if alike or "'query'" not in question},
+                    {
+                        question: answer
+                        for question, answer in answers(new_url).items()
+                        if alike or "'query'" not in question
+                    },
                 )
                 writer.url = new_url
                 writer.wait_for(10)
@@ -223,13 +230,13 @@ def call(url: str, tool: str, arguments: Json) -> Json:
 
 def answers(url: str) -> dict[str, Json]:
     """Ask half of the sample's questions both ways; return the answers, without cursors, which are signed."""
-    found: dict[str, Json] = {}
+    answered: dict[str, Json] = {}
     for question in sample_questions()[::2]:
         for tool in ("myria_query_references", "myria_query_event_nodes"):
             answer = call(url, tool, {name: value for name, value in question.items() if value})
             answer.pop("next_cursor", None)
-            found[f"{tool} {question}"] = answer
-    return found
+            answered[f"{tool} {question}"] = answer
+    return answered
 
 
 class Writer:

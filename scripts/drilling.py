@@ -69,9 +69,9 @@ class Drill:
     def verifies(self, dsns: RoleDsns, *options: str) -> None:
         """Prove the invariants: without options in every snapshot, with every scope planned anew."""
         options = options or ("--deep", "--all-snapshots")
-        asked = ("verify", *options, "--json", "--dsn", dsns.operator)
+        command = ("verify", *options, "--json", "--dsn", dsns.operator)
         done = subprocess.run(
-            [sys.executable, "-m", "myria_cli.main", *asked],
+            [sys.executable, "-m", "myria_cli.main", *command],
             capture_output=True,
             text=True,
             check=False,
@@ -174,7 +174,7 @@ async def table_digests(
         without: tables to leave out.
         columns: which columns of which tables to look at; default: all.
     """
-    found: dict[str, tuple[int, str]] = {}
+    digests: dict[str, tuple[int, str]] = {}
     for name, names in (columns or await table_columns(dsn)).items():
         if name not in without:
             [row] = await fetch(
@@ -184,8 +184,8 @@ async def table_digests(
                 f"FROM myria.{name} t) x",
                 list(names),
             )
-            found[name] = (row["count"], row["digest"])
-    return found
+            digests[name] = (row["count"], row["digest"])
+    return digests
 
 
 async def table_columns(dsn: str) -> dict[str, list[str]]:
@@ -222,10 +222,13 @@ async def fetch(dsn: str, query: str, *arguments: object) -> list[Json]:
 def sample_questions() -> list[Json]:
     """Return the sample's questions, and for everybody who asks there what is newest."""
     lines = (ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [
-        {"query": one["question"], "participants": one["participants"]} for one in (json.loads(line) for line in lines)
+    questions = [
+        {"query": question["question"], "participants": question["participants"]}
+        for question in (json.loads(line) for line in lines)
     ]
-    return asked + [{"participants": names} for names in sorted({tuple(one["participants"]) for one in asked})]
+    return questions + [
+        {"participants": names} for names in sorted({tuple(question["participants"]) for question in questions})
+    ]
 
 
 def sample_events() -> list[NewEvent]:
@@ -239,7 +242,7 @@ async def answers(dsn: str, questions: Sequence[Json]) -> dict[str, str]:
 
     Cursors are left out: they are signed by their server.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     async with Memory(dsn, Settings()) as memory:
         for question in questions:
             name = f"{question.get('query') or 'the newest'} as {','.join(question['participants'])}"
@@ -255,8 +258,8 @@ async def answers(dsn: str, questions: Sequence[Json]) -> dict[str, str]:
                     break
             for page in pages:
                 page.pop("next_cursor", None)
-            found[name] = hashlib.sha256(json.dumps(pages).encode()).hexdigest()
-    return found
+            digests[name] = hashlib.sha256(json.dumps(pages).encode()).hexdigest()
+    return digests
 
 
 async def build(dsns: RoleDsns, *, full: bool = False, hold: bool = False) -> str:
@@ -270,7 +273,7 @@ async def build(dsns: RoleDsns, *, full: bool = False, hold: bool = False) -> st
 
 
 @contextlib.contextmanager
-def told(problem: type[Exception]) -> Iterator[None]:
+def without_trace(problem: type[Exception]) -> Iterator[None]:
     """End with a sentence instead of a trace."""
     try:
         yield

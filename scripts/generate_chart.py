@@ -184,10 +184,10 @@ def readme() -> str:
 
 
 def _is_section(path: str) -> bool:
-    found: Any = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    value: Any = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     for key in path.split("."):
-        found = found[key]
-    return isinstance(found, dict)
+        value = value[key]
+    return isinstance(value, dict)
 
 
 def _as_pods(path: str) -> str:

@@ -53,17 +53,17 @@ def main(arguments: Sequence[str]) -> int:
     """Write or check the files; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is not current")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     stale = []
     for path, made in ((FOLDER / "serving.json", serving()), (FOLDER / "builds.json", builds())):
         text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(path.name)
-        if not asked.check:
+        if not options.check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    if asked.check and stale:
+    if options.check and stale:
         print(f"not current, run scripts/generate_dashboards.py: {', '.join(stale)}", file=sys.stderr)
         return 1
     return 0

@@ -28,15 +28,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--find", action="store_true", help="never download")
     parser.add_argument("--mirror", help="the Debian mirror to download from, instead of the one apt uses here")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     folder = installed() or debian.cache_folder() / f"prometheus-{debian.SUITE}"
     if not debian.has_programs(folder, PROGRAMS):
-        if asked.find:
+        if options.find:
             print(f"{folder} holds no Prometheus; scripts/get_prometheus.py fetches it.", file=sys.stderr)
             return 1
         try:
-            fetch(folder, asked.mirror)
+            fetch(folder, options.mirror)
         except debian.Absent as absent:
             print(f"Prometheus cannot be fetched here: {absent}", file=sys.stderr)
             return 1

@@ -31,13 +31,13 @@ import json
 from importlib.metadata import distributions
 print(json.dumps([
     {
-        "name": one.metadata["Name"],
-        "version": one.version,
-        "licence": one.metadata.get("License-Expression") or "",
-        "summary": one.metadata.get("Summary") or "",
-        "requires": one.requires or [],
+        "name": distribution.metadata["Name"],
+        "version": distribution.version,
+        "licence": distribution.metadata.get("License-Expression") or "",
+        "summary": distribution.metadata.get("Summary") or "",
+        "requires": distribution.requires or [],
     }
-    for one in distributions()
+    for distribution in distributions()
 ]))
 """
 
@@ -45,7 +45,7 @@ print(json.dumps([
 def installed(python: str) -> list[dict[str, Any]]:
     """Return what is installed in an environment, in order of the names."""
     listed = subprocess.run([python, "-I", "-c", _LIST], capture_output=True, text=True, check=True).stdout
-    return sorted(json.loads(listed), key=lambda one: normal(one["name"]))
+    return sorted(json.loads(listed), key=lambda distribution: normal(distribution["name"]))
 
 
 def normal(name: str) -> str:
@@ -53,15 +53,15 @@ def normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def component(one: dict[str, Any]) -> Component:
+def component(distribution: dict[str, Any]) -> Component:
     """Return a distribution as a component."""
-    url = PackageURL(type="pypi", name=normal(one["name"]), version=one["version"])
+    url = PackageURL(type="pypi", name=normal(distribution["name"]), version=distribution["version"])
     return Component(
-        type=ComponentType.APPLICATION if one["name"] == ROOT else ComponentType.LIBRARY,
-        name=one["name"],
-        version=one["version"],
-        description=one["summary"] or None,
-        licenses=[LicenseFactory().make_from_string(one["licence"])] if one["licence"] else [],
+        type=ComponentType.APPLICATION if distribution["name"] == ROOT else ComponentType.LIBRARY,
+        name=distribution["name"],
+        version=distribution["version"],
+        description=distribution["summary"] or None,
+        licenses=[LicenseFactory().make_from_string(distribution["licence"])] if distribution["licence"] else [],
         purl=url,
         bom_ref=str(url),
     )
@@ -69,11 +69,11 @@ def component(one: dict[str, Any]) -> Component:
 
 def bill(distributions: list[dict[str, Any]]) -> str:
     """Return the bill of materials as JSON."""
-    components = {normal(one["name"]): component(one) for one in distributions}
+    components = {normal(distribution["name"]): component(distribution) for distribution in distributions}
     bom = Bom(metadata=BomMetaData(component=components[ROOT]))
-    for name, one in components.items():
+    for name, entry in components.items():
         if name != ROOT:
-            bom.components.add(one)
+            bom.components.add(entry)
     for listed in distributions:
         needed = {normal(_name(text)) for text in listed["requires"]} & set(components)
         bom.register_dependency(components[normal(listed["name"])], [components[name] for name in sorted(needed)])

@@ -80,8 +80,8 @@ class Branches:
 
     def further(self, text: Text, *, has_children: bool) -> Line:
         """Return another line of the same node."""
-        rest = self.rest(has_children=has_children)
-        return Line(rest, rest, text)
+        head = self.rest(has_children=has_children)
+        return Line(head, head, text)
 
     @staticmethod
     def _trunk(levels: Sequence[bool]) -> str:

@@ -35,13 +35,13 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
     root.handlers[:] = [handler]
     if log.file is not None:
         try:
-            kept = SharedFile(log.file, maxBytes=log.file_bytes, backupCount=log.file_count, encoding="utf-8")
+            file_handler = SharedFile(log.file, maxBytes=log.file_bytes, backupCount=log.file_count, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(
                 f"the log file {log.file} cannot be written: {error.strerror}; mend log.file", field="log.file"
             ) from error
-        kept.setFormatter(_Json(service.name, plane))
-        root.addHandler(kept)
+        file_handler.setFormatter(_Json(service.name, plane))
+        root.addHandler(file_handler)
     root.setLevel(service.log_level.upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

@@ -106,5 +106,5 @@ def _without_password(dsn: str) -> str:
     """Return what may be shown of a connection string: host, port and database."""
     if "://" not in dsn:
         return "the database given by --dsn"
-    rest = dsn.split("://", 1)[1]
-    return "postgresql://" + rest.rpartition("@")[2].split("?")[0]
+    location = dsn.split("://", 1)[1]
+    return "postgresql://" + location.rpartition("@")[2].split("?")[0]

@@ -111,7 +111,7 @@ async def _load(client: Client, events: Sequence[Mapping[str, Any]]) -> int:
 
 async def _wait_for_topics(client: Client, total: int) -> None:
     """Return once the active snapshot covers the tail; ask for a build if none is coming."""
-    asked = False
+    build_requested = False
     with console.meter("building topics", total) as progress:
         for _ in range(round(LONGEST_BUILD_S / POLL_S)):
             status = await _call(client, "myria_get_snapshot_status", {})
@@ -119,12 +119,12 @@ async def _wait_for_topics(client: Client, total: int) -> None:
             if status["active_snapshot_id"] and not tail and not busy:
                 return
             last = status["last_build"]
-            if not busy and asked and last and last["status"] in ("failed", "aborted"):
+            if not busy and build_requested and last and last["status"] in ("failed", "aborted"):
                 reason = (last["error"] or {}).get("message", last["status"])
                 raise BuildInvalid(f"the build of the sample failed: {reason}", build_id=last["build_id"])
             if not busy:
                 await _call(client, "myria_trigger_build", {"reason": "demo"})
-                asked = True
+                build_requested = True
             progress.advance(max(0, total - tail))
             await asyncio.sleep(POLL_S)
     raise DeadlineExceeded(f"the topics were not built within {LONGEST_BUILD_S:.0f} seconds")

@@ -58,15 +58,15 @@ async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell) -> Passe
 
 async def _reachable(url: str, tell: Tell) -> None:
     """Return once the server lets a client in; it may be starting."""
-    said = False
+    announced = False
     while True:
         try:
             async with Client(url) as client:
                 await client.list_tools()
         except Exception as problem:  # noqa: BLE001 - whatever the client's transport raises while nobody listens
-            if not said:
+            if not announced:
                 tell(f"waiting for {url}: {_innermost(problem)}")
-                said = True
+                announced = True
             await asyncio.sleep(POLL_S)
         else:
             return
@@ -94,22 +94,22 @@ async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
         answer = await _call(
             client, "myria_query_references", {"participants": [PARTICIPANT], "query": word, "max_nodes": 20}
         )
-        found = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
-        if found is None:
+        reference = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
+        if reference is None:
             raise InternalError(f"{event_id} was appended, but a query for {word} does not find it")
-        if found["indexed"] or held or not build:
+        if reference["indexed"] or held or not build:
             break
         held = await _is_held(client, before)
         await asyncio.sleep(POLL_S)
-    tell(f"found it in {answer['snapshot_id']}" if found["indexed"] else "found it in the fresh tail")
-    return Passed(event_id=event_id, snapshot_id=answer["snapshot_id"] if found["indexed"] else None, held=held)
+    tell(f"found it in {answer['snapshot_id']}" if reference["indexed"] else "found it in the fresh tail")
+    return Passed(event_id=event_id, snapshot_id=answer["snapshot_id"] if reference["indexed"] else None, held=held)
 
 
 async def _ask_for_build(client: Client, tell: Tell) -> str | None:
     """Ask for a build; return the id of the last one that ended before."""
     last = (await _call(client, "myria_get_snapshot_status", {}))["last_build"]
-    asked = await _call(client, "myria_trigger_build", {"reason": "smoke test"})
-    tell(f"asked for a build ({asked['request_id']})")
+    request = await _call(client, "myria_trigger_build", {"reason": "smoke test"})
+    tell(f"asked for a build ({request['request_id']})")
     return last["build_id"] if last and last["finished_at"] else None
 
 

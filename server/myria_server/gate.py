@@ -80,8 +80,8 @@ class HostList:
         if not self._allows(host.decode("latin-1")):
             verdict = "host"
         elif origin:
-            scheme, _, rest = origin.decode("latin-1").partition("://")
-            if scheme not in ("http", "https") or not self._allows(rest):
+            scheme, _, authority = origin.decode("latin-1").partition("://")
+            if scheme not in ("http", "https") or not self._allows(authority):
                 verdict = "origin"
         if len(self._verdicts) >= _REMEMBERED_HOSTS:
             self._verdicts.clear()
@@ -288,9 +288,9 @@ class Gate:
             await self._refuse(send, None, error, status=400, code=mcp_types.INVALID_REQUEST)
             return
         answers = [await self._one_of_batch(request, message) for message in messages]
-        said = [answer for answer in answers if answer]
-        if said:
-            await _respond(send, 200, b"[" + b",".join(said) + b"]")
+        replies = [answer for answer in answers if answer]
+        if replies:
+            await _respond(send, 200, b"[" + b",".join(replies) + b"]")
         else:
             await _respond(send, 202, b"", content_type=None)
 

@@ -51,11 +51,11 @@ def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.sock
         ConfigurationError: not an address of this machine, or not loopback without `insecure`.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigurationError(f"{host} is not a host name or address: {error.strerror}", host=host) from error
     # `localhost` may resolve to both families: clients that print a dotted address would miss [::1].
-    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    family, _, _, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
     if not insecure and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise ConfigurationError(
             f"{host} can be reached by others and there is no authentication; "

@@ -153,48 +153,48 @@ class Toolbox:
             return await memory.query_references(caller.tenant, query)
 
         async def get_event(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.EventLookupInput, arguments)
+            request = inputs.read(inputs.EventLookupInput, arguments)
             return await memory.get_event(
-                caller.tenant, asked.event_id, asked.participants, include_internal=asked.include_internal
+                caller.tenant, request.event_id, request.participants, include_internal=request.include_internal
             )
 
         async def get_topic(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.TopicLookupInput, arguments)
-            return await memory.get_topic(caller.tenant, asked.topic_id, asked.participants)
+            request = inputs.read(inputs.TopicLookupInput, arguments)
+            return await memory.get_topic(caller.tenant, request.topic_id, request.participants)
 
         async def get_active_snapshot(caller: Caller, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)
             return await memory.get_active_snapshot(caller.tenant)
 
         async def list_snapshots(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.SnapshotsInput, arguments)
-            return await memory.list_snapshots(caller.tenant, limit=asked.limit, cursor=asked.cursor)
+            request = inputs.read(inputs.SnapshotsInput, arguments)
+            return await memory.list_snapshots(caller.tenant, limit=request.limit, cursor=request.cursor)
 
         async def get_snapshot_status(caller: Caller, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)
             return await memory.get_snapshot_status(caller.tenant)
 
         async def trigger_build(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.TriggerBuildInput, arguments)
+            request = inputs.read(inputs.TriggerBuildInput, arguments)
             return await memory.trigger_build(
-                caller.tenant, full=asked.full, hold=asked.hold, force=asked.force, reason=asked.reason
+                caller.tenant, full=request.full, hold=request.hold, force=request.force, reason=request.reason
             )
 
         async def publish_snapshot(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.PublishInput, arguments)
+            request = inputs.read(inputs.PublishInput, arguments)
             return await memory.publish_snapshot(
-                caller.tenant, asked.snapshot_id, actor=caller.actor, reason=asked.reason
+                caller.tenant, request.snapshot_id, actor=caller.actor, reason=request.reason
             )
 
         async def discard_snapshot(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.DiscardInput, arguments)
+            request = inputs.read(inputs.DiscardInput, arguments)
             return await memory.discard_snapshot(
-                caller.tenant, asked.snapshot_id, actor=caller.actor, reason=asked.reason
+                caller.tenant, request.snapshot_id, actor=caller.actor, reason=request.reason
             )
 
         async def rollback(caller: Caller, arguments: Any) -> Json:
-            asked = inputs.read(inputs.RollbackInput, arguments)
-            return await memory.rollback(caller.tenant, asked.to, actor=caller.actor, reason=asked.reason)
+            request = inputs.read(inputs.RollbackInput, arguments)
+            return await memory.rollback(caller.tenant, request.to, actor=caller.actor, reason=request.reason)
 
         async def resume_builds(caller: Caller, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)

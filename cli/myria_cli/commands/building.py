@@ -64,19 +64,19 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(opened(options, settings))
             memory = await stack.enter_async_context(Memory(place.serving, settings))
-            asked = await memory.trigger_build(
+            request = await memory.trigger_build(
                 options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
             )
             here = here or not is_attended(place)
             if not (here or wait):
                 if options.json:
-                    console.write_json(asked)
+                    console.write_json(request)
                 else:
-                    console.say(f"asked for a build ({asked['request_id']}); `myria status` tells how it goes")
+                    console.say(f"asked for a build ({request['request_id']}); `myria status` tells how it goes")
                 return 0
             if here:
                 await stack.enter_async_context(_BuildProcess(options, settings, place))
-            build = await _ended(memory.registry, options, asked["request_id"], patient=here)
+            build = await _ended(memory.registry, options, request["request_id"], patient=here)
         if options.json:
             console.write_json(build)
         else:

@@ -95,8 +95,8 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
         if options.json:
             console.write_json({"made": made})
         else:
-            kept = len(wanted) - len(made)
-            console.say(f"made {', '.join(made) or 'none'}" + (f"; {kept} were there already" if kept else ""))
+            existing = len(wanted) - len(made)
+            console.say(f"made {', '.join(made) or 'none'}" + (f"; {existing} were there already" if existing else ""))
 
     @command(
         app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432"

@@ -183,19 +183,19 @@ async def _patiently(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
     A refused connection counts as well: where several things start at once, the role may come a moment later.
     """
     deadline = time.monotonic() + patience_s
-    said = ""
+    last_message = ""
     while True:
         try:
             return await work()
         except (DatabaseUnavailable, DeadlineExceeded, SchemaOutdated, ConfigurationError) as error:
             if time.monotonic() + WAIT_S > deadline:
                 raise
-            said = _say_once(error, said)
+            last_message = _say_once(error, last_message)
         await asyncio.sleep(WAIT_S)
 
 
-def _say_once(error: MyriaError, said: str) -> str:
-    if error.message != said:
+def _say_once(error: MyriaError, last_message: str) -> str:
+    if error.message != last_message:
         console.say(f"waiting: {error.message}", "dim")
     return error.message
 

@@ -115,7 +115,7 @@ myria query "soak test" --as jonas --json | jq .root
         arguments: dict[str, Any] = {
             "participants": as_,
             "query": text,
-            "topic_hints": [_hint(one) for one in hint or ()],
+            "topic_hints": [_hint(hint_text) for hint_text in hint or ()],
             "context_id": context,
             "channel": channel,
             "types": type_,
@@ -133,8 +133,8 @@ myria query "soak test" --as jonas --json | jq .root
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
             if events:
-                asked = read(EventNodesInput, {**arguments, "limit": limit}).query_value()
-                answer = await memory.query_event_nodes(options.tenant, asked)
+                question = read(EventNodesInput, {**arguments, "limit": limit}).query_value()
+                answer = await memory.query_event_nodes(options.tenant, question)
             else:
                 shape = {
                     "max_nodes": max_nodes,

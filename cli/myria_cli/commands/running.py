@@ -243,8 +243,8 @@ myria serve --stdio
         logs.configure(settings.service, "builder", settings.log)
         async with opened(options, settings) as place:
             if settings.migrate.wait_s:
-                async with Database(place.building, build_options(settings, size=1)) as one:
-                    await until_current(one, settings.migrate.wait_s)
+                async with Database(place.building, build_options(settings, size=1)) as database:
+                    await until_current(database, settings.migrate.wait_s)
             outcome = await work_on(
                 settings, place.building, options.tenant, build, workers=workers or settings.builder.workers
             )

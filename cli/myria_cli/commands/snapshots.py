@@ -191,8 +191,8 @@ myria show snap_0193c1… --summaries | less
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
             async with database.read(options.tenant) as connection:
-                found = await browse.find_snapshot(connection, options.tenant, snapshot)
-                roots = browse.scope_roots(connection, options.tenant, found, participants=as_ or ())
+                chosen = await browse.find_snapshot(connection, options.tenant, snapshot)
+                roots = browse.scope_roots(connection, options.tenant, chosen, participants=as_ or ())
                 if options.json:
                     scopes = [
                         {
@@ -201,9 +201,9 @@ myria show snap_0193c1… --summaries | less
                         }
                         async for root in roots
                     ]
-                    console.write_json({"snapshot_id": found.snapshot_id, "status": found.status, "scopes": scopes})
+                    console.write_json({"snapshot_id": chosen.snapshot_id, "status": chosen.status, "scopes": scopes})
                     return
-                console.say(f"snapshot {found.snapshot_id}, {found.status}, up to event {found.cutoff}", "dim")
+                console.say(f"snapshot {chosen.snapshot_id}, {chosen.status}, up to event {chosen.cutoff}", "dim")
                 screen = console.out()
                 async for root in roots:
                     console.write(Text(console.shown(", ".join(root.participants)), style="bold cyan"))
@@ -239,14 +239,14 @@ myria diff snap_0193c1… active --json
                         {
                             "before": before.snapshot_id,
                             "after": after.snapshot_id,
-                            "scopes": [_difference_json(one) async for one in differences],
+                            "scopes": [_difference_json(difference) async for difference in differences],
                         }
                     )
                     return
                 same = True
-                async for one in differences:
+                async for difference in differences:
                     same = False
-                    for line in _difference_lines(one):
+                    for line in _difference_lines(difference):
                         console.write(line)
                 if same:
                     console.say("no difference")
