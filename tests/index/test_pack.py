@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from myria.errors import InternalError
 from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, ScopeTable, build, decode, pack, repack
+from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Filters, Key, rank
+from myria.retrieval.ranking import Key, rank
 
 MINUTE = 60_000_000
 START = 1_700_000_000_000_000

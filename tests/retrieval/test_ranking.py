@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
+from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Filters, Key, Order, Ranking, rank
+from myria.retrieval.ranking import Key, Order, Ranking, rank
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 MINUTE, DAY = 60_000_000, 86_400_000_000

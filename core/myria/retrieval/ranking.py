@@ -24,6 +24,7 @@ import numpy.typing as npt
 from myria.analysis import term_id
 from myria.index.block import ASKS, DATED, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
+from myria.retrieval.filters import Filters, between
 from myria.retrieval.question import Question, Reading, Word, read
 
 Order = Literal["relevance", "newest", "oldest"]
@@ -73,17 +74,6 @@ _ALONE: Final = 8 * _UNITY
 """What the right speaker or time is worth when the question says nothing else: about a word."""
 _NOWHERE: Final[Ints] = np.zeros((3, 0), dtype=np.int64)
 _SCALE: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """Which documents may be hits; the others still lend evidence. `since <= timestamp < until`."""
-
-    channel: str | None = None
-    types: tuple[str, ...] = ()
-    context_id: str | None = None
-    since: int | None = None
-    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +156,7 @@ def rank(
         if len(timeline):
             parts = corpus.parts()
             score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance")
-            allowed = _allowed(filters or Filters(), timeline, parts)
+            allowed = (filters or Filters()).allowed(timeline, parts)
             best.take(at, timeline, score, allowed, everything=not reading.asked)
     return replace(best.ranking(), newest=last if has_ahead else None)
 
@@ -540,25 +530,9 @@ def _within(plan: _Plan, timeline: Timeline) -> Ints:
     """Return the percent each document's time is worth to the question."""
     percent = np.full(len(timeline), 100, dtype=np.int64)
     for window in plan.reading.windows:
-        inside = _between(timeline, window.start, window.end)
+        inside = between(timeline, window.start, window.end)
         percent[inside] = np.maximum(percent[inside], _AROUND_DAY if window.exact else _PERIOD)
     return percent
-
-
-def _between(timeline: Timeline, start: int | None, end: int | None) -> slice | Mask:
-    """Return which documents have start <= timestamp < end."""
-    stamps = timeline.timestamp
-    if timeline.scope is None:
-        return slice(
-            0 if start is None else int(np.searchsorted(stamps, start)),
-            len(stamps) if end is None else int(np.searchsorted(stamps, end)),
-        )
-    inside = np.ones(len(stamps), dtype=np.bool_)
-    if start is not None:
-        inside &= stamps >= start
-    if end is not None:
-        inside &= stamps < end
-    return inside
 
 
 def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask:
@@ -598,31 +572,6 @@ def _add_hints(
     else:
         total += in_text
         total += shared * _HINT * (_UNITY // 100)
-
-
-def _allowed(filters: Filters, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
-    """Return which documents the filters let through, None for all."""
-    if filters == Filters():
-        return None
-    allowed = np.zeros(len(timeline), dtype=np.bool_)
-    allowed[_between(timeline, filters.since, filters.until)] = True
-    if filters.channel is None and not filters.types and filters.context_id is None:
-        return allowed
-    for (view, mask), places in zip(parts, timeline.places, strict=True):
-        fits = np.ones(len(view), dtype=np.bool_)
-        if filters.channel is not None:
-            fits &= _coded(view.channels, (filters.channel,))[view.channel]
-        if filters.types:
-            fits &= _coded(view.types, filters.types)[view.type]
-        if filters.context_id is not None:
-            fits &= _coded(view.contexts, (filters.context_id,))[view.context]
-        refused = ~fits if mask is None else ~fits & mask
-        allowed[places[refused]] = False
-    return allowed
-
-
-def _coded(names: Sequence[str], wanted: Sequence[str]) -> Mask:
-    return np.array([at > 0 and name in wanted for at, name in enumerate(names)], dtype=np.bool_)
 
 
 _Order = Literal["relevance", "newest", "oldest", "hinted"]

@@ -19,12 +19,13 @@ from myria.index.corpus import Corpus, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
+from myria.retrieval.filters import Filters
 from myria.retrieval.gathering import Gathered, Gatherer
 from myria.retrieval.lanes import Lanes, Loose, LooseLane
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Filters, Hit, Key, Ranking, rank
+from myria.retrieval.ranking import Hit, Key, Ranking, rank
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.turns import Turn
 from myria.store.database import Connection
@@ -229,13 +230,7 @@ class Search:
             rank,
             Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
             corpora,
-            filters=Filters(
-                channel=query.channel,
-                types=query.types,
-                context_id=query.context_id,
-                since=query.since,
-                until=query.until,
-            ),
+            filters=Filters.of(query),
             order=query.order,
             limit=limit,
             after=after,

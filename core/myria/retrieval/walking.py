@@ -15,6 +15,7 @@ import orjson
 
 from myria.contract.queries import ReferencesQuery
 from myria.events import searchable_text, speaker_of
+from myria.retrieval.filters import Filters
 from myria.retrieval.nodes import snippet
 from myria.retrieval.paths import Path
 from myria.retrieval.searching import Found
@@ -76,15 +77,12 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
 
 
 def fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
-    """Tell whether an event keeps the filters of a query."""
-    at = to_microseconds(row["occurred_at"])
-    return (
-        (query.channel is None or row["channel"] == query.channel)
-        and (not query.types or row["type"] in query.types)
-        and (query.context_id is None or row["context_id"] == query.context_id)
-        and (query.since is None or at >= query.since)
-        and (query.until is None or at < query.until)
-        and (query.include_internal or not row["internal"])
+    """Tell whether an event passes the filters of a query, and is not internal where it asks for none of these."""
+    return (query.include_internal or not row["internal"]) and Filters.of(query).fits(
+        channel=row["channel"],
+        type=row["type"],
+        context_id=row["context_id"],
+        timestamp=to_microseconds(row["occurred_at"]),
     )
 
 
