@@ -131,10 +131,10 @@ async def scope_roots(
     connection: Connection, tenant: str, snapshot: SnapshotRow, *, participants: Sequence[str] = ()
 ) -> AsyncIterator[ScopeRoot]:
     """Yield a snapshot's scopes with their roots; with `participants`, those visible to all of them."""
-    asked = list(canonical_participants(list(participants))) if participants else []
+    members = list(canonical_participants(list(participants))) if participants else []
     after = 0
     while True:
-        rows = await connection.fetch(sql("browse.roots"), tenant, snapshot.lineage, after, asked, PAGE)
+        rows = await connection.fetch(sql("browse.roots"), tenant, snapshot.lineage, after, members, PAGE)
         for row in rows:
             yield ScopeRoot(
                 scope_id=row["scope_id"], participants=tuple(row["participants"]), root=row["root_rendering_id"]
@@ -150,17 +150,17 @@ async def tree_nodes(connection: Connection, tenant: str, rendering_ids: Sequenc
     Raises:
         InternalError: one is missing; `myria verify` says which.
     """
-    found: dict[bytes, TreeNode] = {}
+    nodes: dict[bytes, TreeNode] = {}
     for start in range(0, len(rendering_ids), PAGE):
         part = list(rendering_ids[start : start + PAGE])
         for row in await connection.fetch(sql("browse.renderings"), tenant, part):
-            found[row["rendering_id"]] = _node(row)
-    missing = [one for one in rendering_ids if one not in found]
+            nodes[row["rendering_id"]] = _node(row)
+    missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes]
     if missing:
         raise errors.InternalError(
             "a rendering of the snapshot is missing; `myria verify` says more", rendering_id=missing[0].hex()
         )
-    return [found[one] for one in rendering_ids]
+    return [nodes[rendering_id] for rendering_id in rendering_ids]
 
 
 async def differing_scopes(

@@ -320,7 +320,7 @@ async def _find_duplicates(
     connection: Connection, tenant: str, rows: list[_Row], skipped: list[int], *, importing: bool
 ) -> dict[int, asyncpg.Record]:
     chosen = [rows[position] for position in skipped]
-    found: dict[int, asyncpg.Record] = {}
+    duplicates: dict[int, asyncpg.Record] = {}
     for record in await connection.fetch(
         sql("events.find_duplicates"),
         tenant,
@@ -338,8 +338,8 @@ async def _find_duplicates(
         importing,
     ):
         position = skipped[record["position"] - 1]
-        found.setdefault(position, record)
-    return found
+        duplicates.setdefault(position, record)
+    return duplicates
 
 
 def _new(row: _Row, event_seq: int) -> AppendResult:

@@ -98,8 +98,8 @@ class _Scan:
         if len(at):
             self.inside = int(parity[-1])
         self._look_at_gaps(at[ends], (quotes & outside)[ends], offset + len(piece), is_inside=bool(self.inside))
-        kept = outside & ~quotes
-        at, kinds = at[kept], kinds[kept]
+        structural = outside & ~quotes
+        at, kinds = at[structural], kinds[structural]
         if not len(at):
             return
         depths = self.depth + np.cumsum((kinds == _OPEN).astype(np.int64) - (kinds == _CLOSE))
@@ -238,11 +238,11 @@ class _Sliced:
         # Members lie between edges: the bracket, the commas, the other bracket.
         edges = np.concatenate(([first], commas, [close]))
         places = self._at[edges]
-        found: Any = {} if is_object else []
+        container: Any = {} if is_object else []
         if close == first + 1:
             start, end = yield from self._trimmed(int(places[0]) + 1, int(places[1]))
             if start == end:
-                return found
+                return container
         member, members = 0, len(edges) - 1
         while member < members:
             by_bytes = int(np.searchsorted(places, places[member] + SLICE, side="right")) - 1
@@ -254,7 +254,7 @@ class _Sliced:
                 group = self._group(b"{" if is_object else b"[", start, end, part)
                 if len(group) != until - member:
                     raise _malformed("a value is missing", start)
-                self._add(found, group, path, is_object=is_object)
+                self._add(container, group, path, is_object=is_object)
                 yield end - start
                 member = until
                 continue
@@ -269,13 +269,13 @@ class _Sliced:
                     raise _malformed("a key must be text", start)
                 below = f"{path}.{key}" if path else key
                 value = yield from self._value(_Place(colon + 1, end, inside + 1, beyond), depth, below)
-                self._add(found, {key: value}, path, is_object=True)
+                self._add(container, {key: value}, path, is_object=True)
             else:
                 value = yield from self._value(_Place(start, end, inside, beyond), depth, f"{path}[{member}]")
-                found.append(value)
+                container.append(value)
             yield 0
             member += 1
-        return found
+        return container
 
     def _trimmed(self, start: int, end: int) -> Generator[int, None, tuple[int, int]]:
         """Return where a value begins and ends within some bytes; nothing but white space leaves nothing."""
@@ -314,13 +314,13 @@ class _Sliced:
         return values[0]
 
     @staticmethod
-    def _add(found: Any, group: Any, path: str, *, is_object: bool) -> None:
+    def _add(container: Any, group: Any, path: str, *, is_object: bool) -> None:
         if not is_object:
-            found.extend(group)
+            container.extend(group)
             return
-        if found and not found.keys().isdisjoint(group):
-            raise jsontext.duplicate(next(key for key in group if key in found), path)
-        found.update(group)
+        if container and not container.keys().isdisjoint(group):
+            raise jsontext.duplicate(next(key for key in group if key in container), path)
+        container.update(group)
 
     def path_to(self, at: int) -> str:
         """Return the path of the members, as far as they are known, within which a byte lies."""
@@ -361,14 +361,14 @@ class _Sliced:
         spans = np.stack((edges[:-1], edges[1:]), axis=1)
         if len(spans) > 2 * _SHOWN_MEMBERS:
             spans = np.concatenate((spans[:_SHOWN_MEMBERS], spans[-_SHOWN_MEMBERS:]))
-        found: dict[str, tuple[int, int]] = {}
+        members: dict[str, tuple[int, int]] = {}
         for first, last in spans.tolist():
             place = int(np.searchsorted(colons, first))
             if place < len(colons) and colons[place] < last:
                 key = self._small(first + 1, int(colons[place]))
                 if type(key) is str:
-                    found[key] = (int(colons[place]) + 1, last)
-        return found
+                    members[key] = (int(colons[place]) + 1, last)
+        return members
 
     def _small(self, start: int, end: int) -> Any:
         if end - start > _SHOWN_BYTES:

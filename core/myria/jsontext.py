@@ -223,30 +223,30 @@ def _check(item: Any, where: str) -> None:
 
 
 def _has_duplicates(data: bytes) -> bool:
-    found: list[bool] = []
+    duplicates: list[bool] = []
 
     def pairs_hook(pairs: list[tuple[str, Any]]) -> None:
         if len(pairs) != len({key for key, _ in pairs}):
-            found.append(True)
+            duplicates.append(True)
 
     try:
         json.loads(data, object_pairs_hook=pairs_hook)
     except RecursionError:
         return True
-    return bool(found)
+    return bool(duplicates)
 
 
 def _has_long_integer(data: bytes) -> bool:
     if all(_fits(match[1]) for match in _LONG_INTEGER.finditer(data)):
         return False
-    found: list[bool] = []
+    long_integers: list[bool] = []
 
     def integer_hook(text: str) -> None:
         if not _fits(text):
-            found.append(True)
+            long_integers.append(True)
 
     json.loads(data, parse_int=integer_hook)
-    return bool(found)
+    return bool(long_integers)
 
 
 def _fits(text: str | bytes) -> bool:
@@ -301,8 +301,8 @@ def _prune(data: bytes) -> bytes:
         return data
     depths = _byte_depths(data)
     before = np.concatenate((depths[:1] * 0, depths[:-1]))
-    kept: bytes = np.frombuffer(data, dtype=np.uint8)[np.minimum(depths, before) <= MAX_DEPTH].tobytes()
-    return kept
+    shallow: bytes = np.frombuffer(data, dtype=np.uint8)[np.minimum(depths, before) <= MAX_DEPTH].tobytes()
+    return shallow
 
 
 def _too_deep(data: bytes) -> MyriaError:

@@ -48,8 +48,8 @@ def scope_key(participants: Iterable[str]) -> bytes:
 
 def visible(query: Iterable[str], scope: Iterable[str]) -> bool:
     """Tell whether a query by `query` may see a scope: query is a non-empty subset of it (§14.3)."""
-    asked = set(query)
-    return bool(asked) and asked <= set(scope)
+    asking = set(query)
+    return bool(asking) and asking <= set(scope)
 
 
 def _canonical_name(name: Any, field: str) -> str:

@@ -137,7 +137,9 @@ class ControlLoop:
 
     async def close(self) -> None:
         """End the builders this loop launched."""
-        running = [one.task for one in self._builders.values() if one.task is not None and not one.task.done()]
+        running = [
+            builder.task for builder in self._builders.values() if builder.task is not None and not builder.task.done()
+        ]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -178,15 +180,15 @@ class ControlLoop:
             at = last_due(expression, row["now"]) if row is not None else None
             if row is None or at is None or at < row["since"]:
                 return 0
-            asked = await connection.fetch(
+            requests = await connection.fetch(
                 sql("triggers.ask_all"),
                 f"{SCHEDULED}{at:%Y-%m-%dT%H:%MZ}",
                 at,
                 f"full rebuild by the clock: {expression}",
             )
-        if asked:
-            logger.info("full rebuilds are due: %d tenants", len(asked), extra={"action": "schedule_due"})
-        return len(asked)
+        if requests:
+            logger.info("full rebuilds are due: %d tenants", len(requests), extra={"action": "schedule_due"})
+        return len(requests)
 
     async def _look_at_each(self, tenants: Iterator[str]) -> None:
         for tenant in tenants:
@@ -271,16 +273,19 @@ class ControlLoop:
             waiting = await connection.fetch(sql("triggers.tenants_waiting"))
             paused = {row["tenant_id"] for row in await connection.fetch(sql("triggers.tenants_paused"))}
         self._cursor = max([self._cursor, *(row["event_seq"] for row in news)])
-        found = {row["tenant_id"] for row in waiting}
+        candidates = {row["tenant_id"] for row in waiting}
         if sweep:
             self._sweep_cost = 0.0
             self._backlog = dict.fromkeys(row["tenant_id"] for row in news)
         else:
-            found |= {row["tenant_id"] for row in news}
-        found |= {tenant for tenant, at in self._look_at.items() if at <= now}
-        found |= self._paused - paused
+            candidates |= {row["tenant_id"] for row in news}
+        candidates |= {tenant for tenant, at in self._look_at.items() if at <= now}
+        candidates |= self._paused - paused
         self._paused = paused
-        return [*sorted(found), *itertools.islice((one for one in self._backlog if one not in found), _SWEEP_SLICE)]
+        return [
+            *sorted(candidates),
+            *itertools.islice((tenant for tenant in self._backlog if tenant not in candidates), _SWEEP_SLICE),
+        ]
 
     async def _next_build(self, tenant: str) -> asyncpg.Record | None:
         build = await take_up(self._database, tenant)

@@ -51,20 +51,20 @@ class ClassTable(dict[int, str]):
     """A table for `str.translate` that turns each character into the letter of its class."""
 
     def __missing__(self, code: int) -> str:
-        found = _class_of(code)
+        letter = _class_of(code)
         if len(self) < _REMEMBERED:
-            self[code] = found
-        return found
+            self[code] = letter
+        return letter
 
 
 class FoldTable(dict[int, str]):
     """A table for `str.translate` that folds case, compatibility forms and Latin, Greek or Cyrillic accents."""
 
     def __missing__(self, code: int) -> str:
-        found = _fold(code)
+        folded = _fold(code)
         if len(self) < _REMEMBERED:
-            self[code] = found
-        return found
+            self[code] = folded
+        return folded
 
 
 def _class_of(code: int) -> str:

@@ -121,10 +121,10 @@ def _regions(word: str) -> tuple[int, int]:
     elif word.startswith("commun"):
         r1 = 6
     else:
-        found = _REGION.search(word)
-        r1 = found.end() if found else len(word)
-    found = _REGION.search(word, r1)
-    return r1, found.end() if found else len(word)
+        match = _REGION.search(word)
+        r1 = match.end() if match else len(word)
+    match = _REGION.search(word, r1)
+    return r1, match.end() if match else len(word)
 
 
 def _ends_in_short_syllable(word: str) -> bool:

@@ -90,14 +90,14 @@ def windows(text: str, *, now: int, first: int, last: int) -> tuple[Window, ...]
         now: what relative dates count from.
         first, last: span of what can be asked for; a month without a year is looked for in each year of it.
     """
-    found: list[Window] = []
+    candidates: list[Window] = []
     for year, month, day in _ISO.findall(text):
         if (start := _day(int(year), int(month), int(day))) is not None:
-            found.append(_around(start))
+            candidates.append(_around(start))
     words = _WORD.findall(_ISO.sub(" ", text))
-    found.extend(_named(words, first, last))
-    found.extend(_relative([word.lower() for word in words], now // DAY_US))
-    return tuple(dict.fromkeys(found))[:_MOST_YEARS]
+    candidates.extend(_named(words, first, last))
+    candidates.extend(_relative([word.lower() for word in words], now // DAY_US))
+    return tuple(dict.fromkeys(candidates))[:_MOST_YEARS]
 
 
 def is_date_word(term: str) -> bool:

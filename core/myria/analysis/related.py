@@ -190,12 +190,12 @@ transgender trans
 
 
 def _table() -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    others_by_term: dict[str, dict[str, None]] = {}
     for line in _GROUPS.split("\n"):
         group = list(dict.fromkeys(term for word in line.split() for term in terms(word)))
         for term in group:
-            found.setdefault(term, {}).update(dict.fromkeys(other for other in group if other != term))
-    return {term: tuple(others) for term, others in found.items()}
+            others_by_term.setdefault(term, {}).update(dict.fromkeys(other for other in group if other != term))
+    return {term: tuple(others) for term, others in others_by_term.items()}
 
 
 _RELATED = _table()

@@ -68,7 +68,7 @@ def tokens(text: str) -> list[Token]:
         return [
             Token(text[start:end], _term(word), start, end)
             for word, start, end in (
-                (found.group(), found.start(), found.end()) for found in _ASCII_WORD.finditer(text.lower())
+                (match.group(), match.start(), match.end()) for match in _ASCII_WORD.finditer(text.lower())
             )
         ]
     classes = text.translate(_CLASSES)
@@ -109,7 +109,7 @@ def _term(word: str) -> str:
 
 
 def _clusters(text: str, classes: str, start: int, end: int, into: list[Token]) -> None:
-    spans = [found.span() for found in _CLUSTER.finditer(classes, start, end)]
+    spans = [match.span() for match in _CLUSTER.finditer(classes, start, end)]
     parts = [_composed(text[first:last]) for first, last in spans]
     if len(spans) == 1:
         into.append(Token(text[start:end], parts[0], start, end))

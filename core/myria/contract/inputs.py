@@ -378,8 +378,8 @@ def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
 
 
 def _coded(error: ValidationError, model: type[BaseModel]) -> MyriaError:
-    found = error.errors(include_url=False, include_input=False, include_context=True)
-    first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
+    problems = error.errors(include_url=False, include_input=False, include_context=True)
+    first = next((item for item in problems if item["type"] == "extra_forbidden"), problems[0])
     path = _path(first["loc"])
     if first["type"] == "extra_forbidden":
         return unknown_field(first["loc"][-1], set(model.model_fields))
@@ -387,10 +387,10 @@ def _coded(error: ValidationError, model: type[BaseModel]) -> MyriaError:
         return InvalidArgument(f"{path} is required", field=path)
     context = first.get("ctx", {})
     details = {shown: context[name] for name, shown in (("ge", "minimum"), ("le", "maximum")) if name in context}
-    return InvalidArgument(f"{path}: {_said(first['type'], first['msg'], context)}", field=path, **details)
+    return InvalidArgument(f"{path}: {_wording(first['type'], first['msg'], context)}", field=path, **details)
 
 
-def _said(kind: str, message: str, context: Mapping[str, Any]) -> str:
+def _wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
     match kind:
         case "greater_than_equal":
             return f"must be at least {context['ge']}"

@@ -219,11 +219,11 @@ class View:
     @cached_property
     def speakers_by_term(self) -> dict[str, list[int]]:
         """Return the codes of speakers by the first term of their names."""
-        found: dict[str, list[int]] = {}
+        codes: dict[str, list[int]] = {}
         for code, name in enumerate(self.speakers):
             for term in name_terms(name)[:1]:
-                found.setdefault(term, []).append(code)
-        return found
+                codes.setdefault(term, []).append(code)
+        return codes
 
     def rendering(self, node: int) -> bytes:
         """Return the rendering id of a node."""
@@ -231,12 +231,12 @@ class View:
 
     def path(self, doc: int) -> tuple[bytes, ...]:
         """Return the rendering ids above a document, its leaf first, as far as the view knows them."""
-        found: list[bytes] = []
+        renderings: list[bytes] = []
         node = int(self.leaf[doc])
         while node >= 0:
-            found.append(self.rendering(node))
+            renderings.append(self.rendering(node))
             node = int(self.node_parent[node])
-        return tuple(found)
+        return tuple(renderings)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -545,15 +545,15 @@ def _taken(
 ) -> tuple[Ints, Ints, Ints]:
     spread = np.repeat(ids, np.diff(offsets))
     places = target[docs]
-    kept = places >= 0
-    return spread[kept], places[kept], values[kept].astype(np.int64)
+    is_taken = places >= 0
+    return spread[is_taken], places[is_taken], values[is_taken].astype(np.int64)
 
 
-def _appended(one: tuple[Ints, Ints, Ints], other: tuple[Ints, Ints, Ints], shift: int) -> tuple[Ints, Ints, Ints]:
+def _appended(first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints], shift: int) -> tuple[Ints, Ints, Ints]:
     return (
-        np.concatenate((one[0], other[0])),
-        np.concatenate((one[1], other[1] + shift)),
-        np.concatenate((one[2], other[2])),
+        np.concatenate((first[0], second[0])),
+        np.concatenate((first[1], second[1] + shift)),
+        np.concatenate((first[2], second[2])),
     )
 
 

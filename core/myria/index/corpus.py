@@ -51,20 +51,20 @@ class ScopeTable:
     @cached_property
     def holders(self) -> dict[str, Ints]:
         """Return for each participant the positions of their scopes."""
-        found: dict[str, list[int]] = {}
+        positions: dict[str, list[int]] = {}
         for at, names in enumerate(self.participants):
             for name in names:
-                found.setdefault(name, []).append(at)
-        return {name: np.array(places, dtype=np.int64) for name, places in found.items()}
+                positions.setdefault(name, []).append(at)
+        return {name: np.array(places, dtype=np.int64) for name, places in positions.items()}
 
     @cached_property
     def names_by_term(self) -> dict[str, list[str]]:
         """Return the participants by the first term of their names."""
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for name in self.holders:
             for term in name_terms(name)[:1]:
-                found.setdefault(term, []).append(name)
-        return found
+                names.setdefault(term, []).append(name)
+        return names
 
     def places(self, scope_ids: Ints) -> Ints:
         """Return the positions of scopes, all of which must be here."""
@@ -99,13 +99,13 @@ class Corpus:
     @cached_property
     def _parts(self) -> list[tuple[View, Mask | None]]:
         masks = self.block_masks or (None,) * len(self.blocks)
-        found: list[tuple[View, Mask | None]] = list(zip(self.blocks, masks, strict=True))
+        parts: list[tuple[View, Mask | None]] = list(zip(self.blocks, masks, strict=True))
         for loose, mask in ((self.tail, self.tail_mask), (self.internal, self.internal_mask)):
             at = 0
             for view in loose.views if loose is not None else ():
-                found.append((view, None if mask is None else mask[at : at + len(view)]))
+                parts.append((view, None if mask is None else mask[at : at + len(view)]))
                 at += len(view)
-        return [(view, None if mask is None or bool(mask.all()) else mask) for view, mask in found]
+        return [(view, None if mask is None or bool(mask.all()) else mask) for view, mask in parts]
 
     @cached_property
     def laid_out(self) -> Timeline:
@@ -222,14 +222,14 @@ def _joined_masks(parts: Sequence[tuple[View, Mask | None]]) -> Mask | None:
 
 def _scopes(table: ScopeTable, views: Sequence[View]) -> npt.NDArray[np.int32]:
     """Return the position of each document's scope; that of a hidden one may be any."""
-    found = np.zeros(sum(map(len, views)), dtype=np.int32)
+    positions = np.zeros(sum(map(len, views)), dtype=np.int32)
     at = 0
     for view in views:
         if view.scope_id is None:
             raise InternalError("a document that shares a corpus with other scopes has none itself")
-        found[at : at + len(view)] = table.places(view.scope_id)
+        positions[at : at + len(view)] = table.places(view.scope_id)
         at += len(view)
-    return found
+    return positions
 
 
 def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints, shown: Mask | None) -> Ints | None:

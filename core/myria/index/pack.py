@@ -55,43 +55,43 @@ def pack(blocks: Sequence[tuple[int, bytes]]) -> Pack:
 
 def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
     """Return one pack of the documents of others, without those that a mask leaves out; whole scopes at a time."""
-    kept = [np.arange(len(one)) if mask is None else np.flatnonzero(mask) for one, mask in packs]
-    scopes = _joined([one.scope_id[docs] for (one, _), docs in zip(packs, kept, strict=True)], np.int64)
+    kept_docs = [np.arange(len(packed)) if mask is None else np.flatnonzero(mask) for packed, mask in packs]
+    scopes = _joined([packed.scope_id[docs] for (packed, _), docs in zip(packs, kept_docs, strict=True)], np.int64)
     order = np.argsort(scopes, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    sizes = [len(docs) for docs in kept]
+    sizes = [len(docs) for docs in kept_docs]
     starts = (np.cumsum(sizes) - sizes).tolist()
-    nodes = [len(one.node_parent) for one, _ in packs]
+    nodes = [len(packed.node_parent) for packed, _ in packs]
     first_node = (np.cumsum(nodes) - nodes).tolist()
     columns: dict[str, Any] = {"scope_id": scopes[order]}
     for name in ("seq", *_BY_DOC[:4]):
-        parts = [getattr(one, name)[docs] for (one, _), docs in zip(packs, kept, strict=True)]
+        parts = [getattr(packed, name)[docs] for (packed, _), docs in zip(packs, kept_docs, strict=True)]
         if name == "leaf":
             parts = [np.where(part >= 0, part + shift, part) for part, shift in zip(parts, first_node, strict=True)]
         columns[name] = _joined(parts)[order]
     for name, table in NAMES:
         codes: dict[str, int] = {"": 0}
         parts = []
-        for (one, _), docs in zip(packs, kept, strict=True):
-            coded = np.array([codes.setdefault(text, len(codes)) for text in getattr(one, table)], dtype=np.int32)
-            parts.append(coded[getattr(one, name)[docs]])
+        for (packed, _), docs in zip(packs, kept_docs, strict=True):
+            coded = np.array([codes.setdefault(text, len(codes)) for text in getattr(packed, table)], dtype=np.int32)
+            parts.append(coded[getattr(packed, name)[docs]])
         columns[name] = _joined(parts, np.int32)[order]
         columns[table] = tuple(codes)
     parents = [
-        np.where(one.node_parent >= 0, one.node_parent + shift, one.node_parent)
-        for (one, _), shift in zip(packs, first_node, strict=True)
+        np.where(packed.node_parent >= 0, packed.node_parent + shift, packed.node_parent)
+        for (packed, _), shift in zip(packs, first_node, strict=True)
     ]
     columns["node_parent"] = _joined(parents, np.int32)
-    columns["node_level"] = _joined([one.node_level for one, _ in packs], np.int32)
-    columns["node_rendering"] = _joined([one.node_rendering for one, _ in packs], np.dtype("V32"))
+    columns["node_level"] = _joined([packed.node_level for packed, _ in packs], np.int32)
+    columns["node_rendering"] = _joined([packed.node_rendering for packed, _ in packs], np.dtype("V32"))
     for ids, offsets, docs_of, values in _POSTINGS:
         rows: list[tuple[Ints, Ints, npt.NDArray[Any]]] = []
-        for (one, mask), docs, start in zip(packs, kept, starts, strict=True):
-            spread = np.repeat(getattr(one, ids), np.diff(getattr(one, offsets)))
-            target = np.full(len(one), -1, dtype=np.int64)
+        for (packed, mask), docs, start in zip(packs, kept_docs, starts, strict=True):
+            spread = np.repeat(getattr(packed, ids), np.diff(getattr(packed, offsets)))
+            target = np.full(len(packed), -1, dtype=np.int64)
             target[docs] = place[start : start + len(docs)]
-            where, value = target[getattr(one, docs_of)], getattr(one, values)
+            where, value = target[getattr(packed, docs_of)], getattr(packed, values)
             if mask is not None:
                 shown = where >= 0
                 spread, where, value = spread[shown], where[shown], value[shown]

@@ -83,11 +83,17 @@ class Recorder:
         """Note a tool that the newest reply called."""
         if not self._calls:
             return
-        said = {"arguments": self._shown(arguments)} if self._detail == "full" else {}
+        shown_arguments = {"arguments": self._shown(arguments)} if self._detail == "full" else {}
         if self._detail == "hashed":
-            said = {"arguments_sha256": hashlib.sha256(arguments.encode()).hexdigest()}
+            shown_arguments = {"arguments_sha256": hashlib.sha256(arguments.encode()).hexdigest()}
         self._calls[-1].tools.append(
-            {"name": self._shown(name[:100]), **said, "bytes": size, "sql": list(statements), "outcome": outcome}
+            {
+                "name": self._shown(name[:100]),
+                **shown_arguments,
+                "bytes": size,
+                "sql": list(statements),
+                "outcome": outcome,
+            }
         )
 
     async def write(self, database: Database, tenant: str) -> None:

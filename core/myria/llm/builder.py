@@ -298,14 +298,14 @@ class _Asking:
 
     def just_planned(self, leaves: Sequence[Node]) -> list[dict[str, Any]]:
         """Return leaves that are not written yet as a model sees topics."""
-        told = []
+        topics = []
         for node in leaves:
-            one = ShownTopic(
+            topic = ShownTopic(
                 scope_id=self._job.scope_id, path=(node.rendering_id,), topic_id=node.topic_id, is_leaf=True
             )
-            told.append(
+            topics.append(
                 {
-                    "id": self._shown.topic(one),
+                    "id": self._shown.topic(topic),
                     "kind": "leaf",
                     "label": node.label,
                     "summary": node.summary,
@@ -314,7 +314,7 @@ class _Asking:
                     "refs": node.events,
                 }
             )
-        return told
+        return topics
 
     async def plan(self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]]) -> UnitShape:
         """Return a valid shape.
@@ -348,13 +348,13 @@ class _Asking:
     async def _page(
         self, events: Sequence[PlanEvent], neighbours: list[dict[str, Any]], *, number: int, pages: int
     ) -> UnitShape:
-        told, names = self._told(events)
+        shown_events, names = self._shown_events(events)
         submit = replace(SUBMIT_PLAN, narrowed=self._narrowed(list(names.values())))
         talk = self._conversation(PLAN_INSTRUCTIONS, (submit, *(TOOLS if self._looks_around else ())))
         talk.say(
             "Arrange these events.",
             {
-                "events": told,
+                "events": shown_events,
                 "earlier_topics": neighbours,
                 "page": number,
                 "pages": pages,
@@ -372,7 +372,7 @@ class _Asking:
             return UnitShape(
                 leaves=tuple(
                     LeafShape(
-                        events=tuple(self._event(one) for one in leaf.events),
+                        events=tuple(self._event(alias) for alias in leaf.events),
                         words=self._words(leaf.label, leaf.summary, leaf.rests_on),
                         continues=None
                         if leaf.continues is None
@@ -388,7 +388,11 @@ class _Asking:
 
     async def _grouped(self, events: Sequence[PlanEvent], leaves: tuple[LeafShape, ...]) -> UnitShape:
         """Ask what the pages of one unit are together."""
-        names = {one: alias for one, alias in self._names.items() if one in {event.event_id for event in events}}
+        names = {
+            event_id: alias
+            for event_id, alias in self._names.items()
+            if event_id in {event.event_id for event in events}
+        }
         talk = self._conversation(GROUP_INSTRUCTIONS, (SUBMIT_GROUPS,))
         room = max(40, self._model.settings.page_bytes // len(leaves) - LABEL_CHARACTERS)
         talk.say(
@@ -399,7 +403,7 @@ class _Asking:
                         "number": number,
                         "label": leaf.words.label,
                         "summary": leaf.words.summary[:room],
-                        "rests_on": [names[one] for one in leaf.words.rests_on[:4]],
+                        "rests_on": [names[event_id] for event_id in leaf.words.rests_on[:4]],
                     }
                     for number, leaf in enumerate(leaves, 1)
                 ],
@@ -436,8 +440,8 @@ class _Asking:
                         self._recorder.tool(call.name, call.text, size=0, statements=())
                         return shape
                     talk.refuse(call, failed(Kind.INVALID_PLAN, wrong[0]), details=wrong[:_PROBLEMS_TOLD])
-                    for rest in calls[position + 1 :]:
-                        talk.skip(rest)
+                    for later in calls[position + 1 :]:
+                        talk.skip(later)
                     break
             raise failed(Kind.BUDGET_ROUNDS, f"no plan within {self._model.settings.unit_rounds} rounds")
         finally:
@@ -445,11 +449,11 @@ class _Asking:
 
     async def _inspect(self, talk: Conversation, call: Call) -> None:
         try:
-            found = await self.inspector.run(call.arguments)
+            inspected = await self.inspector.run(call.arguments)
         except errors.ModelFailed as failure:
             talk.refuse(call, failure)
             return
-        talk.answer(call, found.result, statements=found.statements)
+        talk.answer(call, inspected.result, statements=inspected.statements)
 
     def _conversation(self, instructions: str, tools: Sequence[ModelTool]) -> Conversation:
         return self._model.conversation(
@@ -462,8 +466,8 @@ class _Asking:
 
         def narrowed(schema: dict[str, Any]) -> dict[str, Any]:
             leaf = schema["$defs"]["PlannedLeaf"]["properties"]
-            for one in (leaf, schema["$defs"]["PlannedGroup"]["properties"], schema["properties"]):
-                one["rests_on"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), RESTS_ON_MOST)}
+            for properties in (leaf, schema["$defs"]["PlannedGroup"]["properties"], schema["properties"]):
+                properties["rests_on"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), RESTS_ON_MOST)}
             leaf["events"] |= {"items": {"enum": aliases}, "maxItems": min(len(aliases), most.leaf_max)}
             schema["properties"]["leaves"]["maxItems"] = max(1, len(aliases) // most.leaf_min)
             return schema
@@ -475,14 +479,14 @@ class _Asking:
         """Whether the inspection tools are offered: small models that need a schema are better off without."""
         return self._model.settings.structure == "tools"
 
-    def _told(self, events: Sequence[PlanEvent]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-        told, names = [], {}
+    def _shown_events(self, events: Sequence[PlanEvent]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        shown_events, names = [], {}
         room = self._model.settings.page_bytes
         for position, event in enumerate(events):
             alias = self._alias(event)
             names[event.event_id] = alias
             share = max(40, min(_TEXT_CHARACTERS, room // (len(events) - position)))
-            one: dict[str, Any] = {
+            shown_event: dict[str, Any] = {
                 "id": alias,
                 "at": to_rfc3339(event.timestamp),
                 "speaker": event.speaker,
@@ -490,13 +494,13 @@ class _Asking:
                 "text": event.text[:share],
             }
             if len(event.text) > share:
-                one["cut"] = True
-            while len(escaped(one).encode()) > 2 * share + 400 and one["text"]:
-                one["text"], one["cut"] = one["text"][: len(one["text"]) // 2], True
-            room = max(0, room - len(escaped(one).encode()))
-            told.append(one)
+                shown_event["cut"] = True
+            while len(escaped(shown_event).encode()) > 2 * share + 400 and shown_event["text"]:
+                shown_event["text"], shown_event["cut"] = shown_event["text"][: len(shown_event["text"]) // 2], True
+            room = max(0, room - len(escaped(shown_event).encode()))
+            shown_events.append(shown_event)
         self._names.update(names)
-        return told, names
+        return shown_events, names
 
     def _alias(self, event: PlanEvent) -> str:
         return self._shown.event(
@@ -510,7 +514,7 @@ class _Asking:
         return Words(
             label=legible(label),
             summary=legible(summary),
-            rests_on=tuple(dict.fromkeys(self._event(one) for one in rests_on)),
+            rests_on=tuple(dict.fromkeys(self._event(alias) for alias in rests_on)),
         )
 
     def _groups(self, groups: Sequence[PlannedGroup]) -> tuple[GroupShape, ...]:

@@ -203,21 +203,21 @@ class Conversation:
     def _hear(self, completion: Completion, calls: Sequence[Called]) -> None:
         """Keep what the model said in the conversation, so that it can be answered."""
         if self._as_tools and calls:
-            said = [
+            tool_calls = [
                 {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for call in calls
             ]
-            self._messages.append({"role": "assistant", "content": None, "tool_calls": said})
+            self._messages.append({"role": "assistant", "content": None, "tool_calls": tool_calls})
         else:
             self._messages.append({"role": "assistant", "content": completion.text[:_QUOTED]})
 
     def _correct(self, calls: Sequence[Called], failure: ModelFailed) -> None:
-        told = fenced({"refused": failure.message})
+        refusal = fenced({"refused": failure.message})
         if self._as_tools and calls:
             for call in calls:
-                self._result(call.call_id, call.name, told)
+                self._result(call.call_id, call.name, refusal)
         else:
-            self._messages.append({"role": "user", "content": f"That could not be used.\n{told}"})
+            self._messages.append({"role": "user", "content": f"That could not be used.\n{refusal}"})
 
     def _result(self, call_id: str, name: str, content: str) -> None:
         if self._as_tools:
@@ -265,8 +265,10 @@ class Conversation:
 
 
 def _problems(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    parts = [f"{'.'.join(str(part)[:40] for part in one['loc'])}: {one['msg']}" for one in found[:_PROBLEMS]]
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    parts = [
+        f"{'.'.join(str(part)[:40] for part in problem['loc'])}: {problem['msg']}" for problem in problems[:_PROBLEMS]
+    ]
     return "; ".join(parts)[:1000]
 
 

@@ -41,10 +41,10 @@ def unfenced(content: str) -> Any:
     Raises:
         ValueError: there is none.
     """
-    found = re.findall(r"^=== data ([0-9a-f]{16}) ===\n(.*)\n=== data \1 ===$", content, re.MULTILINE)
-    if not found:
+    fences = re.findall(r"^=== data ([0-9a-f]{16}) ===\n(.*)\n=== data \1 ===$", content, re.MULTILINE)
+    if not fences:
         raise ValueError("the message holds no fenced data")
-    return json.loads(found[-1][1])
+    return json.loads(fences[-1][1])
 
 
 T = TypeVar("T")

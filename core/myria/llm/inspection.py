@@ -103,8 +103,8 @@ class Mask:
             InternalError: the row lies outside: a bug, and nothing of it was shown.
         """
         inside = scope_id in self.scopes and tuple(participants) == tuple(self.scopes[scope_id])
-        asked = set(self.participants)
-        if not inside or not (asked == set(participants) if self.exact else asked <= set(participants)):
+        asking = set(self.participants)
+        if not inside or not (asking == set(participants) if self.exact else asking <= set(participants)):
             raise InternalError("a row outside of the mask was about to be shown to a model", scope_id=scope_id)
 
 
@@ -151,13 +151,13 @@ class Shown:
     events: Aliases[ShownEvent] = field(default_factory=lambda: Aliases("e", "event"))
     cursors: Aliases[_Rest] = field(default_factory=lambda: Aliases("c", "cursor"))
 
-    def topic(self, one: ShownTopic) -> str:
+    def topic(self, topic: ShownTopic) -> str:
         """Return a topic's alias."""
-        return self.topics.of(one.path, one)
+        return self.topics.of(topic.path, topic)
 
-    def event(self, one: ShownEvent) -> str:
+    def event(self, event: ShownEvent) -> str:
         """Return an event's alias."""
-        return self.events.of(one.event_seq, one)
+        return self.events.of(event.event_seq, event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,40 +194,40 @@ class Inspector:
             return await self._events(arguments)
         raise InternalError("no such tool")
 
-    async def _subtree(self, asked: InspectSubtree) -> Inspected:
-        root = self.shown.topics.resolve(asked.root)
-        rest = self._rest(asked.cursor, "inspect_subtree", root.rendering_id)
+    async def _subtree(self, arguments: InspectSubtree) -> Inspected:
+        root = self.shown.topics.resolve(arguments.root)
+        rest = self._rest(arguments.cursor, "inspect_subtree", root.rendering_id)
         waiting = deque(rest.queue) if rest is not None else deque(await self._children(root.path, 1))
         self.loaded.append(root)
-        found: list[Json] = []
+        topics: list[Json] = []
         size = _AROUND
-        while waiting and len(found) < asked.max_nodes:
-            paths = [waiting.popleft() for _ in range(min(len(waiting), asked.max_nodes - len(found)))]
+        while waiting and len(topics) < arguments.max_nodes:
+            paths = [waiting.popleft() for _ in range(min(len(waiting), arguments.max_nodes - len(topics)))]
             rows = await self._rows([path[-1] for path, _ in paths])
             full = False
             for at, (path, depth) in enumerate(paths):
                 row = rows.get(path[-1])
                 if row is None:
                     continue
-                node = self._topic(row, path, summaries_only=asked.summaries_only)
+                node = self._topic(row, path, summaries_only=arguments.summaries_only)
                 size += len(escaped(node).encode()) + 1
-                if size > self._most_bytes and found:
+                if size > self._most_bytes and topics:
                     waiting.extendleft(reversed(paths[at:]))
                     full = True
                     break
-                found.append(node)
-                if depth < asked.depth:
+                topics.append(node)
+                if depth < arguments.depth:
                     waiting.extend(((*path, child), depth + 1) for child in row["children"])
             if full:
                 break
         left = _Rest(tool="inspect_subtree", root=root.rendering_id, queue=tuple(waiting)) if waiting else None
-        return Inspected(result=self._result("topics", found, left), statements=("llm.topics",))
+        return Inspected(result=self._result("topics", topics, left), statements=("llm.topics",))
 
-    async def _leaf_refs(self, asked: InspectLeafRefs) -> Inspected:
-        root = self.shown.topics.resolve(asked.root)
+    async def _leaf_refs(self, arguments: InspectLeafRefs) -> Inspected:
+        root = self.shown.topics.resolve(arguments.root)
         if not root.is_leaf:
-            raise failed(Kind.UNKNOWN_ID, f"{asked.root} is no leaf; inspect its subtree")
-        rest = self._rest(asked.cursor, "inspect_leaf_refs", root.rendering_id)
+            raise failed(Kind.UNKNOWN_ID, f"{arguments.root} is no leaf; inspect its subtree")
+        rest = self._rest(arguments.cursor, "inspect_leaf_refs", root.rendering_id)
         after = rest.after if rest is not None else 0
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(
@@ -236,35 +236,35 @@ class Inspector:
         for row in rows:
             self._mask.check(row["scope_id"], row["participants"])
         self.loaded.append(root)
-        found: list[Json] = []
+        references: list[Json] = []
         size = _AROUND
         left = None
         for row in rows[after:]:
-            if len(found) >= asked.max_refs or size > self._most_bytes:
-                left = _Rest(tool="inspect_leaf_refs", root=root.rendering_id, after=after + len(found))
+            if len(references) >= arguments.max_refs or size > self._most_bytes:
+                left = _Rest(tool="inspect_leaf_refs", root=root.rendering_id, after=after + len(references))
                 break
-            one = ShownEvent(
+            event = ShownEvent(
                 event_seq=row["event_seq"], event_id=row["event_id"], scope_id=root.scope_id, path=root.path
             )
-            found.append(
+            references.append(
                 {
-                    "id": self.shown.event(one),
+                    "id": self.shown.event(event),
                     "at": to_rfc3339(to_microseconds(row["occurred_at"])),
                     "channel": row["channel"],
                     "type": row["type"],
                 }
             )
-            size += len(escaped(found[-1]).encode()) + 1
-        return Inspected(result=self._result("events", found, left), statements=("llm.leaf_refs",))
+            size += len(escaped(references[-1]).encode()) + 1
+        return Inspected(result=self._result("events", references, left), statements=("llm.leaf_refs",))
 
-    async def _events(self, asked: FetchEvents) -> Inspected:
-        wanted = [self.shown.events.resolve(alias) for alias in dict.fromkeys(asked.event_ids)]
-        rows = await self.events([one.event_seq for one in wanted])
-        room = min(asked.max_bytes, self._most_bytes) - _AROUND
-        found: list[Json] = []
+    async def _events(self, arguments: FetchEvents) -> Inspected:
+        wanted = [self.shown.events.resolve(alias) for alias in dict.fromkeys(arguments.event_ids)]
+        rows = await self.events([target.event_seq for target in wanted])
+        room = min(arguments.max_bytes, self._most_bytes) - _AROUND
+        events: list[Json] = []
         omitted: list[str] = []
-        for alias, one in zip(dict.fromkeys(asked.event_ids), wanted, strict=True):
-            row = rows.get(one.event_seq)
+        for alias, target in zip(dict.fromkeys(arguments.event_ids), wanted, strict=True):
+            row = rows.get(target.event_seq)
             if row is None or room < _AROUND:
                 omitted.append(alias)
                 continue
@@ -273,9 +273,9 @@ class Inspector:
             while size > room and event["text"]:
                 event["text"], event["cut"] = event["text"][: len(event["text"]) * room // (2 * size)], True
                 size = len(escaped(event).encode())
-            found.append(event)
+            events.append(event)
             room -= size + 1
-        result = {"events": found, "truncated": bool(omitted), "omitted": omitted}
+        result = {"events": events, "truncated": bool(omitted), "omitted": omitted}
         return Inspected(result=result, statements=("llm.events",))
 
     async def events(self, event_seqs: Sequence[int]) -> dict[int, Any]:
@@ -320,9 +320,9 @@ class Inspector:
 
     def _topic(self, row: Any, path: Path, *, summaries_only: bool) -> Json:
         is_leaf = row["node_type"] == "leaf_topic"
-        one = ShownTopic(scope_id=row["scope_id"], path=path, topic_id=row["topic_id"], is_leaf=is_leaf)
-        told: Json = {
-            "id": self.shown.topic(one),
+        topic = ShownTopic(scope_id=row["scope_id"], path=path, topic_id=row["topic_id"], is_leaf=is_leaf)
+        node: Json = {
+            "id": self.shown.topic(topic),
             "kind": "leaf" if is_leaf else "inner",
             "label": row["label"],
             "summary": row["summary"][:SUMMARY_CHARACTERS],
@@ -330,13 +330,13 @@ class Inspector:
         if len(path) > 1:
             above = self.shown.topics.alias(path[:-1])
             if above is not None:
-                told["under"] = above
+                node["under"] = above
         if not summaries_only:
-            told["from"] = to_rfc3339(to_microseconds(row["first_at"]))
-            told["to"] = to_rfc3339(to_microseconds(row["last_at"]))
-            told["children"] = len(row["children"])
-            told["refs"] = row["events"]
-        return told
+            node["from"] = to_rfc3339(to_microseconds(row["first_at"]))
+            node["to"] = to_rfc3339(to_microseconds(row["last_at"]))
+            node["children"] = len(row["children"])
+            node["refs"] = row["events"]
+        return node
 
     def _rest(self, cursor: str | None, tool: str, root: bytes) -> _Rest | None:
         if cursor is None:
@@ -346,16 +346,16 @@ class Inspector:
             raise failed(Kind.UNKNOWN_ID, f"cursor {cursor} belongs to another tool or topic")
         return rest
 
-    def _result(self, name: str, found: list[Json], left: _Rest | None) -> Json:
+    def _result(self, name: str, items: list[Json], left: _Rest | None) -> Json:
         cursor = None if left is None else self.shown.cursors.of((left.tool, left.root, left.queue, left.after), left)
-        return {name: found, "truncated": left is not None, "cursor": cursor}
+        return {name: items, "truncated": left is not None, "cursor": cursor}
 
 
 def shown_event(row: Any, alias: str, *, characters: int) -> Json:
     """Return an event as a model sees it: its text is cut at `characters`, and says so."""
     payload = orjson.loads(row["payload"])
     text = searchable_text(payload)
-    told: Json = {
+    event: Json = {
         "id": alias,
         "at": to_rfc3339(to_microseconds(row["occurred_at"])),
         "speaker": speaker_of(payload),
@@ -363,5 +363,5 @@ def shown_event(row: Any, alias: str, *, characters: int) -> Json:
         "text": text[:characters],
     }
     if len(text) > characters:
-        told["cut"] = True
-    return told
+        event["cut"] = True
+    return event

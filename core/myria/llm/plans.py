@@ -95,9 +95,9 @@ def broken_rules(
     names: dict[str, str] | None = None,
 ) -> list[str]:
     """Return in words what is wrong with a shape: its own problems, else the rules of §12 that its nodes break."""
-    found = problems(shape, events, settings, names)
-    if found:
-        return found
+    shape_problems = problems(shape, events, settings, names)
+    if shape_problems:
+        return shape_problems
     nodes = plan_shaped(participants, events, shape, settings)
     violations = validate(
         Candidate(
@@ -114,8 +114,9 @@ def broken_rules(
     )
     called = {leaf_node_id(participants, leaf.events): f"leaf {at}" for at, leaf in enumerate(shape.leaves, 1)}
     return [
-        f"{called.get(one.node_id or b'', 'the unit')} breaks {one.rule}: {_named(one.message, names)}"
-        for one in violations
+        f"{called.get(violation.node_id or b'', 'the unit')} breaks {violation.rule}: "
+        f"{_named(violation.message, names)}"
+        for violation in violations
     ]
 
 

@@ -85,19 +85,19 @@ class Redactor:
 
 def _writings(secret: str) -> set[str]:
     """Return a secret, and its parts (`Bearer x`), as plain text, in JSON, in an URL and in base64."""
-    found: set[str] = set()
+    writings: set[str] = set()
     for part in {secret, secret.strip(), *secret.split()}:
         if len(part) < SHORTEST or part.lower() in _SCHEMES:
             continue
         raw = part.encode("utf-8", "surrogatepass")
-        found |= {part, quote(raw), quote(raw, safe=""), quote_plus(raw), raw.hex()}
-        found |= {
+        writings |= {part, quote(raw), quote(raw, safe=""), quote_plus(raw), raw.hex()}
+        writings |= {
             base64.b64encode(raw).decode().rstrip("="),
             base64.urlsafe_b64encode(raw).decode().rstrip("="),
         }
         try:
-            found.add(orjson.dumps(part).decode()[1:-1])
+            writings.add(orjson.dumps(part).decode()[1:-1])
         except TypeError:
             continue  # a lone surrogate: no JSON can repeat it
-        found.add(json.dumps(part)[1:-1])
-    return found
+        writings.add(json.dumps(part)[1:-1])
+    return writings

@@ -154,15 +154,15 @@ class Walker:
             origin, instructions=INSTRUCTIONS, tools=(CHOOSE, *TOOLS), meter=meter, recorder=recorder
         )
         topics = await inspector.describe(start.topics)
-        for one in (*start.found, *start.further):
-            start.mask.check(one.event.scope_id, one.participants)
-        there = {one.event.event_seq for one in start.found}
+        for candidate in (*start.found, *start.further):
+            start.mask.check(candidate.event.scope_id, candidate.participants)
+        there = {candidate.event.event_seq for candidate in start.found}
         talk.say(
             "Find further events that answer the question.",
             {
                 "question": start.question,
-                "found": [_told(one, shown) for one in start.found],
-                "further": [_told(one, shown) for one in start.further],
+                "found": [_shown_candidate(candidate, shown) for candidate in start.found],
+                "further": [_shown_candidate(candidate, shown) for candidate in start.further],
                 "topics": topics,
                 "room": start.room,
                 "rounds": self.model.settings.walk_rounds,
@@ -179,17 +179,17 @@ class Walker:
         for call in await talk.turn():
             try:
                 if not isinstance(call.arguments, Choose):
-                    found = await inspector.run(call.arguments)
-                    talk.answer(call, found.result, statements=found.statements)
+                    inspected = await inspector.run(call.arguments)
+                    talk.answer(call, inspected.result, statements=inspected.statements)
                     continue
                 chosen = [inspector.shown.events.resolve(alias) for alias in dict.fromkeys(call.arguments.add)]
             except errors.ModelFailed as failure:
                 talk.refuse(call, failure)
                 continue
-            for one in chosen:
-                if one.event_seq not in there and len(walked.additions) < room:
-                    there.add(one.event_seq)
-                    walked.additions.append(one)
+            for event in chosen:
+                if event.event_seq not in there and len(walked.additions) < room:
+                    there.add(event.event_seq)
+                    walked.additions.append(event)
             left = room - len(walked.additions)
             stop = stop or call.arguments.stop or left <= 0
             talk.answer(call, {"added": len(walked.additions), "room": left})
@@ -201,9 +201,14 @@ class Walker:
         task.add_done_callback(self._writing.discard)
 
 
-def _told(one: WalkCandidate, shown: Shown) -> Json:
-    told: Json = {"id": shown.event(one.event), "at": one.at, "speaker": one.speaker, "text": one.text}
-    topic = shown.topics.alias(one.event.path) if one.event.path else None
+def _shown_candidate(candidate: WalkCandidate, shown: Shown) -> Json:
+    node: Json = {
+        "id": shown.event(candidate.event),
+        "at": candidate.at,
+        "speaker": candidate.speaker,
+        "text": candidate.text,
+    }
+    topic = shown.topics.alias(candidate.event.path) if candidate.event.path else None
     if topic is not None:
-        told["topic"] = topic
-    return told
+        node["topic"] = topic
+    return node

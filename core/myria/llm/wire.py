@@ -127,13 +127,13 @@ def usage_of(raw: bytes) -> Usage:
     return _usage(document.get("usage")) if isinstance(document, dict) else Usage()
 
 
-def _usage(said: Any) -> Usage:
-    if not isinstance(said, dict):
+def _usage(usage: Any) -> Usage:
+    if not isinstance(usage, dict):
         return Usage()
     return Usage(
-        input_tokens=_count(said.get("prompt_tokens")),
-        output_tokens=_count(said.get("completion_tokens")),
-        cost=_money(said.get("cost")),
+        input_tokens=_count(usage.get("prompt_tokens")),
+        output_tokens=_count(usage.get("completion_tokens")),
+        cost=_money(usage.get("cost")),
     )
 
 

@@ -63,7 +63,7 @@ class Gathered:
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds."""
         table = 0 if self.table is None else self.table.nbytes
-        return 1_000 + table + sum(one.nbytes + (0 if mask is None else len(mask)) for one, mask in self.packs)
+        return 1_000 + table + sum(packed.nbytes + (0 if mask is None else len(mask)) for packed, mask in self.packs)
 
 
 class Gatherer:
@@ -109,7 +109,7 @@ class Gatherer:
         Raises:
             InternalError: as `gather`.
         """
-        found: dict[bytes, BlockView] = {}
+        views: dict[bytes, BlockView] = {}
         missing: dict[bytes, VisibleScope] = {}
         for scope in scopes:
             for rendering_id in scope.blocks:
@@ -117,11 +117,11 @@ class Gatherer:
                 if view is None:
                     missing[rendering_id] = scope
                 else:
-                    found[rendering_id] = view
+                    views[rendering_id] = view
         async for rows in self._read(connection, tenant, missing):
             for rendering_id, raw in rows:
-                found[rendering_id] = self._kept(tenant, rendering_id, decode(raw))
-        return {scope.scope_id: tuple([found[rendering_id] for rendering_id in scope.blocks]) for scope in scopes}
+                views[rendering_id] = self._kept(tenant, rendering_id, decode(raw))
+        return {scope.scope_id: tuple([views[rendering_id] for rendering_id in scope.blocks]) for scope in scopes}
 
     async def _gathered(
         self, connection: Connection, tenant: str, visible: VisibleScopes, known: Gathered | None
@@ -130,7 +130,7 @@ class Gatherer:
         changed, hidden = _differences(visible, known)
         alone = {scope.scope_id for scope in known.alone} if known is not None else set()
         alone.difference_update(hidden.tolist())
-        packs = [] if known is None else [_without(one, mask, hidden) for one, mask in known.packs]
+        packs = [] if known is None else [_without(packed, mask, hidden) for packed, mask in known.packs]
         small: dict[bytes, VisibleScope] = {}
         for scope in changed:
             if len(scope.blocks) == 1:
@@ -257,30 +257,30 @@ def _differences(visible: VisibleScopes, known: Gathered | None) -> tuple[Sequen
     return [visible.scopes[place] for place in np.flatnonzero(~unchanged).tolist()], before.ids[~same]
 
 
-def _without(one: Pack, mask: Mask | None, hidden: Ints) -> tuple[Pack, Mask | None]:
+def _without(packed: Pack, mask: Mask | None, hidden: Ints) -> tuple[Pack, Mask | None]:
     """Return a pack with a mask that also leaves out the documents of these scopes."""
     if not len(hidden):
-        return one, mask
-    shown = ~np.isin(one.scope_id, hidden)
+        return packed, mask
+    shown = ~np.isin(packed.scope_id, hidden)
     if mask is not None:
         shown &= mask
-    return one, None if bool(shown.all()) else shown
+    return packed, None if bool(shown.all()) else shown
 
 
 def _compacted(packs: list[tuple[Pack, Mask | None]]) -> list[tuple[Pack, Mask | None]]:
     """Return packs of falling size, none of them with much that is left out."""
-    found: list[tuple[Pack, Mask | None]] = []
-    for one, mask in packs:
-        shown = _shown(one, mask)
+    compacted: list[tuple[Pack, Mask | None]] = []
+    for packed, mask in packs:
+        shown = _shown(packed, mask)
         if not shown:
             continue
-        found.append((one, mask))
-        if (len(one) - shown) * _HIDDEN_SHARE > len(one):
-            found[-1] = (repack(found[-1:]), None)
-        while len(found) > 1 and _shown(*found[-2]) <= 2 * _shown(*found[-1]):
-            found[-2:] = [(repack(found[-2:]), None)]
-    return found
+        compacted.append((packed, mask))
+        if (len(packed) - shown) * _HIDDEN_SHARE > len(packed):
+            compacted[-1] = (repack(compacted[-1:]), None)
+        while len(compacted) > 1 and _shown(*compacted[-2]) <= 2 * _shown(*compacted[-1]):
+            compacted[-2:] = [(repack(compacted[-2:]), None)]
+    return compacted
 
 
-def _shown(one: Pack, mask: Mask | None) -> int:
-    return len(one) if mask is None else int(np.count_nonzero(mask))
+def _shown(packed: Pack, mask: Mask | None) -> int:
+    return len(packed) if mask is None else int(np.count_nonzero(mask))

@@ -161,9 +161,9 @@ async def _fresh(
         length = await connection.fetchval(sql("events.tail_length"), pinned.tenant, pinned.cutoff, most + 1)
         if length <= most:
             bound, joined = _common_bound(pinned, shared, alone)
-            asked = list(pinned.participants)
+            participants = list(pinned.participants)
             return await connection.fetch(
-                sql("events.short_tail"), pinned.tenant, pinned.cutoff, asked, bound, joined.tolist()
+                sql("events.short_tail"), pinned.tenant, pinned.cutoff, participants, bound, joined.tolist()
             )
     first = pinned.tail_xid if lane == "tail" else 0
     bounds = np.full(len(visible), first, dtype=np.int64)
@@ -187,7 +187,7 @@ def _common_bound(pinned: Pinned, shared: _Filling | None, alone: dict[int, _Fil
         filling.scopes if filling.held is None else filling.scopes[~_among(filling.scopes, filling.held.scopes)]
         for filling in fillings
     ]
-    return min(one.settled for one in held), np.concatenate(joined)
+    return min(lane.settled for lane in held), np.concatenate(joined)
 
 
 def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
@@ -198,8 +198,8 @@ def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
         return np.zeros(len(scopes), dtype=np.bool_)
     at = table.searchsorted(scopes)
     at[at == len(table)] = 0
-    found: npt.NDArray[np.bool_] = table[at] == scopes
-    return found
+    present: npt.NDArray[np.bool_] = table[at] == scopes
+    return present
 
 
 async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[Doc]:

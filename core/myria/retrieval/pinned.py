@@ -81,10 +81,10 @@ async def pin(
         if cursor.snapshot_id != (snapshot_id or ""):
             snapshot_id, cutoff, tail_xid = None, None, None
             if cursor.snapshot_id:
-                kept = await connection.fetchrow(sql("retrieval.pin_again"), tenant, cursor.snapshot_id)
-                if kept is None:
+                pinned_row = await connection.fetchrow(sql("retrieval.pin_again"), tenant, cursor.snapshot_id)
+                if pinned_row is None:
                     raise expired()
-                snapshot_id, cutoff, tail_xid = kept["snapshot_id"], kept["cutoff"], kept["tail_xid"]
+                snapshot_id, cutoff, tail_xid = pinned_row["snapshot_id"], pinned_row["cutoff"], pinned_row["tail_xid"]
     return Pinned(
         tenant=tenant,
         participants=participants,

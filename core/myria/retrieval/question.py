@@ -113,14 +113,14 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     text = _cut(question.text or "")
     if not text.strip():
         return Reading(asked=False, hints=hints, hint_words=hint_words)
-    found = tokens(text)
-    named, taken = _named(found, names)
+    question_tokens = tokens(text)
+    named, taken = _named(question_tokens, names)
     heard = names.speakers(named)
-    unique = list(dict.fromkeys(token.term for token in found))
+    unique = list(dict.fromkeys(token.term for token in question_tokens))
     spoken = [term for term in unique if not is_stopword(term)]
     content = [term for term in spoken if not heard or term not in taken]
     meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
-    joined = _joined(found)
+    joined = _joined(question_tokens)
     subject = [term for term in content if term not in _NO_SUBJECT and not is_date_word(term)]
     by_speaker = bool(heard) and not subject
     only_when = bool(meant) and not subject
@@ -152,17 +152,17 @@ def _cut(text: str) -> str:
     return text[:QUERY_BYTES].encode("utf-8", "replace")[:QUERY_BYTES].decode("utf-8", "ignore")
 
 
-def _named(found: Sequence[Token], names: Names) -> tuple[set[str], set[str]]:
+def _named(question_tokens: Sequence[Token], names: Names) -> tuple[set[str], set[str]]:
     """Return the names a question names, and the terms it names them by (roles excepted)."""
-    said = [token.term for token in found]
+    question_terms = [token.term for token in question_tokens]
     named: set[str] = set()
     taken: set[str] = set()
-    for term, at in {term: at for at, term in reversed(list(enumerate(said)))}.items():
+    for term, at in {term: at for at, term in reversed(list(enumerate(question_terms)))}.items():
         sharing = names.beginning_with(term)
-        is_a_name = len(sharing) <= _SAME_FIRST_NAME and _is_a_name(found[at], at)
+        is_a_name = len(sharing) <= _SAME_FIRST_NAME and _is_a_name(question_tokens[at], at)
         for name in sharing:
             parts = name_terms(name)
-            whole = _follows(said, parts)
+            whole = _follows(question_terms, parts)
             if whole or is_a_name:
                 named.add(name)
                 taken.update(parts if whole else parts[:1])
@@ -174,10 +174,10 @@ def _is_exact(term: str) -> bool:
     return digits > 4 or (0 < digits < len(term) and len(term) > 3)
 
 
-def _joined(found: Sequence[Token]) -> dict[str, tuple[str, ...]]:
+def _joined(question_tokens: Sequence[Token]) -> dict[str, tuple[str, ...]]:
     """Return the compounds that neighbouring words may be written as ("road trip": "roadtrip"), by each of them."""
     compounds: dict[str, dict[str, None]] = {}
-    for left, right in pairwise(found):
+    for left, right in pairwise(question_tokens):
         if is_stopword(left.term) or is_stopword(right.term) or not (left.term.isascii() and right.term.isascii()):
             continue
         for term in terms(left.surface + right.surface):
@@ -194,11 +194,11 @@ def _parts_of(term: str) -> tuple[str, ...]:
     return tuple(part for left, right in pairs for part in (*left, *right))
 
 
-def _follows(said: Sequence[str], parts: Sequence[str]) -> bool:
+def _follows(question_terms: Sequence[str], parts: Sequence[str]) -> bool:
     if len(parts) == 1:
-        return not is_stopword(parts[0]) and parts[0] in said
+        return not is_stopword(parts[0]) and parts[0] in question_terms
     size = len(parts)
-    return any(tuple(said[at : at + size]) == tuple(parts) for at in range(len(said) - size + 1))
+    return any(tuple(question_terms[at : at + size]) == tuple(parts) for at in range(len(question_terms) - size + 1))
 
 
 def _is_a_name(token: Token, at: int) -> bool:

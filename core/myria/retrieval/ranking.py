@@ -221,13 +221,13 @@ class _Census:
         return all(self._present(corpus, name) == np.count_nonzero(corpus.present) for corpus in self.corpora)
 
     def _speakers_beginning_with(self, term: str) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for corpus in self.corpora:
             for view, mask in corpus.parts():
                 for code in view.speakers_by_term.get(term, ()):
-                    if view.speakers[code] not in found and _is_heard(view, mask, code):
-                        found.add(view.speakers[code])
-        return found
+                    if view.speakers[code] not in names and _is_heard(view, mask, code):
+                        names.add(view.speakers[code])
+        return names
 
     def _participants_beginning_with(self, term: str) -> set[str]:
         return {
@@ -302,7 +302,7 @@ class _Plan:
 
 
 def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tuple[_Concept, ...]:
-    found: list[tuple[int, int, _Concept]] = []
+    candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
         own = term_id(word.term)
         instead = [identity for identity in map(term_id, word.instead) if frequency[identity]]
@@ -322,8 +322,8 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
             continue
         if word.exact:
             idf = idf * _EXACT // 100
-        found.append((-idf, at, _Concept(alternatives=tuple(alternatives), idf=idf)))
-    return tuple(concept for _, _, concept in sorted(found, key=lambda row: row[:2])[:MAX_CONCEPTS])
+        candidates.append((-idf, at, _Concept(alternatives=tuple(alternatives), idf=idf)))
+    return tuple(concept for _, _, concept in sorted(candidates, key=lambda row: row[:2])[:MAX_CONCEPTS])
 
 
 def _hint_weights(hints: Sequence[tuple[str, int]]) -> tuple[tuple[int, int], ...]:
@@ -364,12 +364,12 @@ def _frequencies(ids: Ints, corpora: Sequence[Corpus]) -> tuple[Ints, list[list[
     for corpus in corpora:
         rows: list[Ints] = []
         for view, mask in corpus.parts():
-            found = _located(ids, view.terms, view.offsets)
-            rows.append(found)
+            spans = _located(ids, view.terms, view.offsets)
+            rows.append(spans)
             if mask is None:
-                total[found[0]] += found[2] - found[1]
+                total[spans[0]] += spans[2] - spans[1]
             else:
-                for at, start, end in found.T.tolist():
+                for at, start, end in spans.T.tolist():
                     total[at] += np.count_nonzero(mask[view.posting_doc[start:end]])
         located.append(rows)
     return total, located
@@ -414,10 +414,10 @@ def _scores(
         _weigh(plan, corpus, total, timeline, voiced)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, timeline, parts)
-    found = total > 0
+    has_evidence = total > 0
     total *= _SCALE
     total //= _UNITY
-    return np.maximum(total, found)
+    return np.maximum(total, has_evidence)
 
 
 Postings = dict[int, tuple[Ints, Ints]]
@@ -425,7 +425,7 @@ Postings = dict[int, tuple[Ints, Ints]]
 
 def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Postings:
     """Return (positions, times) by term id; positions are unique within a term."""
-    found: dict[int, list[tuple[Ints, Ints]]] = {}
+    rows_by_id: dict[int, list[tuple[Ints, Ints]]] = {}
     wanted = plan.ids.tolist()
     for (view, mask), places, located in zip(parts, timeline.places, plan.located[corpus], strict=True):
         for at, start, end in located.T.tolist():
@@ -434,12 +434,12 @@ def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tupl
             if mask is not None:
                 shown = where >= 0
                 where, times = where[shown], times[shown]
-            found.setdefault(wanted[at], []).append((where, times))
+            rows_by_id.setdefault(wanted[at], []).append((where, times))
     return {
         identity: rows[0]
         if len(rows) == 1
         else (np.concatenate([row[0] for row in rows]), np.concatenate([row[1] for row in rows]))
-        for identity, rows in found.items()
+        for identity, rows in rows_by_id.items()
     }
 
 

@@ -112,7 +112,7 @@ async def visible_scopes(
             scopes += await _beyond(connection, tenant, participants, snapshot_id, driver, known=known.ids.tolist())
             scopes.sort(key=lambda scope: scope.scope_id)
         memberships = max(memberships, known.memberships)
-    found = VisibleScopes(
+    resolved = VisibleScopes(
         snapshot_id=snapshot_id,
         driver=driver,
         memberships=memberships,
@@ -121,8 +121,8 @@ async def visible_scopes(
         numbers=np.array([scope.number for scope in scopes], dtype=np.int64),
     )
     if is_active:
-        cache.put(key, found, found.nbytes)
-    return found
+        cache.put(key, resolved, resolved.nbytes)
+    return resolved
 
 
 async def _beyond(
@@ -135,7 +135,7 @@ async def _beyond(
     known: list[int],
 ) -> list[VisibleScope]:
     """Return the visible scopes that are not known yet."""
-    found: list[VisibleScope] = []
+    new_scopes: list[VisibleScope] = []
     while True:
         rows = await connection.fetch(
             sql("retrieval.visible_trees"),
@@ -143,13 +143,13 @@ async def _beyond(
             list(participants),
             snapshot_id,
             driver,
-            found[-1].scope_id if found else 0,
+            new_scopes[-1].scope_id if new_scopes else 0,
             _PAGE,
             known,
         )
-        found += [_scope(row, tuple(row["participants"])) for row in rows]
+        new_scopes += [_scope(row, tuple(row["participants"])) for row in rows]
         if len(rows) < _PAGE:
-            return found
+            return new_scopes
 
 
 async def _changed(

@@ -38,7 +38,7 @@ RANKED_IN_PLACE = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """The best hits of a query with the view they were found in.
 
     `corpora` stand in the order that `Hit.corpus` counts, and `owners` beside them: the scope of each, None for one
@@ -96,7 +96,7 @@ class Search:
         cursor: Cursor | None,
         turn: Turn,
         root: str | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Return the best `limit` hits of a query, after the cursor, and below `root` where it is given.
 
         Raises:
@@ -117,7 +117,7 @@ class Search:
         after = None if cursor is None else _key(cursor)
         ranked = self._ranking(query, corpora, limit=limit + 1, after=after, clock=clock)
         ranking = ranked() if events <= RANKED_IN_PLACE else await self._off_loop(ranked)
-        return Found(
+        return SearchResult(
             pinned=pinned,
             scopes=scopes,
             owners=owners,
@@ -127,13 +127,13 @@ class Search:
             newest=ranking.newest if cursor is None else cursor.newest,
         )
 
-    async def path(self, connection: Connection, found: Found, hit: Hit) -> Path:
+    async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
         """Return the path of a hit; empty for a fresh event, which has no topic yet."""
-        blocks = found.corpora[hit.corpus].blocks
+        blocks = result.corpora[hit.corpus].blocks
         if hit.view >= len(blocks):
             return ()
         return await self._paths.of_document(
-            connection, found.pinned.tenant, found.scope(hit), blocks[hit.view], hit.doc
+            connection, result.pinned.tenant, result.scope(hit), blocks[hit.view], hit.doc
         )
 
     async def _corpora(
@@ -181,11 +181,11 @@ class Search:
         """Return a corpus, laid out in time where the same was laid out before."""
         if corpus.internal is not None or corpus.tail_mask is not None:
             return corpus
-        kept: _LaidOut | None = self._cache.get(key)
-        if kept is None or kept.trees != trees or kept.tail is not corpus.tail:
-            kept = _LaidOut(trees=trees, tail=corpus.tail, timeline=Timeline.of(corpus))
-            self._cache.put(key, kept, kept.timeline.nbytes)
-        return replace(corpus, timeline=kept.timeline)
+        earlier: _LaidOut | None = self._cache.get(key)
+        if earlier is None or earlier.trees != trees or earlier.tail is not corpus.tail:
+            earlier = _LaidOut(trees=trees, tail=corpus.tail, timeline=Timeline.of(corpus))
+            self._cache.put(key, earlier, earlier.timeline.nbytes)
+        return replace(corpus, timeline=earlier.timeline)
 
     async def _subtree(self, connection: Connection, pinned: Pinned, root: str) -> tuple[VisibleScope, Corpus]:
         """Return the scope of a topic or node, and a corpus of the events below it alone.

@@ -27,7 +27,7 @@ from myria.retrieval.nodes import event_body, event_node, shortened_event_node, 
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import pin
 from myria.retrieval.ranking import Hit
-from myria.retrieval.searching import Found, Query, Search, no_topic
+from myria.retrieval.searching import Query, Search, SearchResult, no_topic
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.turns import Turn, Turns
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
@@ -89,14 +89,14 @@ class Retrieval:
 
     async def _event_nodes(self, tenant: str, query: EventNodesQuery, connection: Connection, turn: Turn) -> Json:
         cursor = await self._cursor(connection, tenant, query)
-        found = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
-        page = _Events(found, _looked_for(query), with_payload=True)
-        assembly = Assembly(self._room(found, query), topics={}, asked_by=query.participants)
+        result = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
+        page = _Events(result, _looked_for(query), with_payload=True)
+        assembly = Assembly(self._room(result, query), topics={}, asked_by=query.participants)
         async for hits in page.read(connection):
             if not all(assembly.take(page.leafward(hit)) for hit in hits):
                 break
         answer = assembly.finish()
-        return await self._answer(connection, tenant, query, found=found, answer=answer, cursor=cursor)
+        return await self._answer(connection, tenant, query, result=result, answer=answer, cursor=cursor)
 
     async def query_references(self, tenant: str, query: ReferencesQuery) -> Json:
         """Return topics with references to matching events, and matching fresh events, under one root.
@@ -122,7 +122,7 @@ class Retrieval:
         """Return the deterministic answer with its page and, where a model looks further, what it starts from."""
         cursor = await self._cursor(connection, tenant, query)
         page = await self._page(connection, tenant, query, limit=query.max_nodes, cursor=cursor, turn=turn)
-        answer = await self._answer(connection, tenant, query, found=page.found, answer=page.answer, cursor=cursor)
+        answer = await self._answer(connection, tenant, query, result=page.result, answer=page.answer, cursor=cursor)
         if not self._walks(query):
             return answer, page, None, None
         limit = query.max_nodes + _FURTHER
@@ -147,16 +147,16 @@ class Retrieval:
         whole: bool = False,
     ) -> Page:
         """Return the deterministic answer of the best `limit` hits; with `whole`, also the hits that have no room."""
-        found = await self._search.find(
+        result = await self._search.find(
             connection, tenant, query, limit=limit, cursor=cursor, turn=turn, root=query.root
         )
-        paths = [await self._search.path(connection, found, hit) for hit in found.hits]
-        scopes = [found.scope(hit) for hit in found.hits]
+        paths = [await self._search.path(connection, result, hit) for hit in result.hits]
+        scopes = [result.scope(hit) for hit in result.hits]
         topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
         if query.root is not None:
             paths = [_downward(path, topics, query.root) for path in paths]
-        events = _Events(found, _looked_for(query), with_payload=query.include_payload, keeps=whole)
-        room = self._room(found, query)
+        events = _Events(result, _looked_for(query), with_payload=query.include_payload, keeps=whole)
+        room = self._room(result, query)
         assembly = Assembly(room, topics=topics, asked_by=query.participants)
         hits: list[Leafward] = []
         is_open = True
@@ -167,7 +167,7 @@ class Retrieval:
             if not is_open and not whole:
                 break
         return Page(
-            found=found,
+            result=result,
             hits=hits,
             rows=events.rows,
             paths=paths,
@@ -180,17 +180,17 @@ class Retrieval:
         self, tenant: str, query: ReferencesQuery, answer: Json, *, page: Page, wider: Page, walked: Walked
     ) -> Json:
         """Return the deterministic answer with what a walk has added to it."""
-        ranked = {hit.event_seq: one for hit, one in zip(wider.found.hits, wider.hits, strict=True)}
-        placed = {hit.event_seq for hit in page.found.hits[: page.answer.taken]}
-        chosen = [one for one in walked.additions if one.event_seq not in placed]
-        unranked = [one for one in chosen if one.event_seq not in ranked]
+        ranked = {hit.event_seq: leafward for hit, leafward in zip(wider.result.hits, wider.hits, strict=True)}
+        placed = {hit.event_seq for hit in page.result.hits[: page.answer.taken]}
+        chosen = [event for event in walked.additions if event.event_seq not in placed]
+        unranked = [event for event in chosen if event.event_seq not in ranked]
         topics = {**wider.topics, **page.topics}
         if unranked:
             async with self._database.read(tenant) as connection:
                 more, below = await self._unranked(connection, query, page, unranked)
             ranked |= more
             topics |= below
-        additions = [ranked[one.event_seq] for one in chosen if one.event_seq in ranked]
+        additions = [ranked[event.event_seq] for event in chosen if event.event_seq in ranked]
         tree = with_additions(query, page, additions, topics) if additions else page.answer
         return {
             **answer,
@@ -205,31 +205,31 @@ class Retrieval:
         self, connection: Connection, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
     ) -> tuple[dict[int, Leafward], dict[bytes, Json]]:
         """Return events that the model found in topics, as far as they keep the filters, and the topics above them."""
-        pinned = page.found.pinned
-        scopes = {scope.scope_id: scope for scope in page.found.scopes}
+        pinned = page.result.pinned
+        scopes = {scope.scope_id: scope for scope in page.result.scopes}
         rows = await connection.fetch(
-            sql("events.by_seqs"), pinned.tenant, [one.event_seq for one in chosen], list(scopes)
+            sql("events.by_seqs"), pinned.tenant, [event.event_seq for event in chosen], list(scopes)
         )
-        kept = {row["event_seq"]: row for row in rows if fits(query, row) and row["event_seq"] <= pinned.cutoff}
-        inside = [one for one in chosen if one.event_seq in kept]
+        rows_by_seq = {row["event_seq"]: row for row in rows if fits(query, row) and row["event_seq"] <= pinned.cutoff}
+        inside = [event for event in chosen if event.event_seq in rows_by_seq]
         topics = await self._paths.topics(
-            connection, pinned.tenant, [(scopes[one.scope_id], one.path) for one in inside]
+            connection, pinned.tenant, [(scopes[event.scope_id], event.path) for event in inside]
         )
         looked_for = _looked_for(query)
         hits = {
-            one.event_seq: Leafward(
+            event.event_seq: Leafward(
                 event=event_node(
-                    kept[one.event_seq],
-                    scopes[one.scope_id].participants,
+                    rows_by_seq[event.event_seq],
+                    scopes[event.scope_id].participants,
                     cutoff=pinned.cutoff,
                     score=0,
                     as_reference=True,
                     with_payload=query.include_payload,
                     looked_for=looked_for,
                 ),
-                path=one.path,
+                path=event.path,
             )
-            for one in inside
+            for event in inside
         }
         return hits, topics
 
@@ -276,20 +276,22 @@ class Retrieval:
         if scope is None or path is None:
             raise no_topic(topic_id)
         on_path = {record["rendering_id"]: record for record in await renderings(connection, tenant, path)}
-        place = next((at for at, one in enumerate(path) if on_path[one]["topic_id"] == topic_id), None)
+        place = next(
+            (at for at, rendering_id in enumerate(path) if on_path[rendering_id]["topic_id"] == topic_id), None
+        )
         merged_into = None
         if place is None:
-            levels = [on_path[one]["level"] for one in path]
+            levels = [on_path[rendering_id]["level"] for rendering_id in path]
             place = next((at for at, level in enumerate(levels) if level <= row["level"]), len(path) - 1)
             merged_into = on_path[path[place]]["topic_id"]
-        found = on_path[path[place]]
+        topic_row = on_path[path[place]]
         children = await connection.fetch(sql("retrieval.children"), tenant, path[place])
         newest = await connection.fetchval(sql("retrieval.newest_moment"), tenant, pinned.visible.ids.tolist())
-        topic = topic_node(found, scope.participants)
+        topic = topic_node(topic_row, scope.participants)
         node_type = topic.pop("kind")
         topic["topic_id"] = topic_id
         topic["node_type"] = node_type
-        topic["state"] = "archived" if merged_into else self._state(found["last_at"], newest)
+        topic["state"] = "archived" if merged_into else self._state(topic_row["last_at"], newest)
         topic["parent_topic_id"] = on_path[path[place - 1]]["topic_id"] if place else None
         topic["children"] = [child["topic_id"] for child in children]
         topic["merged_into"] = merged_into
@@ -311,27 +313,27 @@ class Retrieval:
         tenant: str,
         query: Query,
         *,
-        found: Found,
+        result: SearchResult,
         answer: Assembled,
         cursor: Cursor | None,
     ) -> Json:
-        more = answer.taken < len(found.hits) or found.more
+        more = answer.taken < len(result.hits) or result.more
         next_cursor = None
         if more and answer.taken:
-            last = found.hits[answer.taken - 1].key
+            last = result.hits[answer.taken - 1].key
             following = Cursor(
-                snapshot_id=found.pinned.snapshot_id or "",
-                visible=found.pinned.visibility.text,
+                snapshot_id=result.pinned.snapshot_id or "",
+                visible=result.pinned.visibility.text,
                 after=(last.score, last.timestamp, last.event_seq),
                 period_end=cursors.period_end(self._settings.retrieval.cursor_lifetime_s)
                 if cursor is None
                 else cursor.period_end,
-                newest=found.newest,
+                newest=result.newest,
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)
         body = {
-            "snapshot_id": found.pinned.snapshot_id,
+            "snapshot_id": result.pinned.snapshot_id,
             "root": answer.root,
             "constraints": _constraints(query),
             "truncated": more or answer.cut_by_depth or bool(answer.skipped),
@@ -344,9 +346,9 @@ class Retrieval:
             body["skipped"] = {"count": len(answer.skipped), "event_ids": list(answer.skipped)}
         return body
 
-    def _room(self, found: Found, query: Query) -> Room:
+    def _room(self, result: SearchResult, query: Query) -> Room:
         """Return the bounds of an answer; around its tree there are the query and a cursor as long as it may get."""
-        said = cost_of([_constraints(query), found.pinned.visibility.text * 2], nodes=0)
+        query_cost = cost_of([_constraints(query), result.pinned.visibility.text * 2], nodes=0)
         if isinstance(query, ReferencesQuery):
             nodes, depth = query.max_nodes, query.max_depth
         else:
@@ -356,7 +358,7 @@ class Retrieval:
             depth=depth,
             tokens=query.max_tokens,
             size=self._settings.retrieval.answer_bytes,
-            around=said + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
+            around=query_cost + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
         )
 
     def _state(self, last_at: Any, newest: Any) -> str:
@@ -406,21 +408,23 @@ class _Events:
     `rows` are those read last, or with `keeps` all.
     """
 
-    def __init__(self, found: Found, looked_for: frozenset[str], *, with_payload: bool, keeps: bool = False) -> None:
+    def __init__(
+        self, result: SearchResult, looked_for: frozenset[str], *, with_payload: bool, keeps: bool = False
+    ) -> None:
         self.rows: dict[int, asyncpg.Record] = {}
         self._keeps = keeps
-        self._found = found
+        self._result = result
         self._looked_for = looked_for
         self._with_payload = with_payload
 
     async def read(self, connection: Connection) -> AsyncIterator[Sequence[Hit]]:
         """Yield the hits in order, those whose rows have been read."""
-        found = self._found
-        for start in range(0, len(found.hits), _ROWS_AT_ONCE):
-            hits = found.hits[start : start + _ROWS_AT_ONCE]
-            scopes = sorted({found.scope(hit).scope_id for hit in hits})
+        result = self._result
+        for start in range(0, len(result.hits), _ROWS_AT_ONCE):
+            hits = result.hits[start : start + _ROWS_AT_ONCE]
+            scopes = sorted({result.scope(hit).scope_id for hit in hits})
             wanted = [hit.event_seq for hit in hits]
-            rows = await connection.fetch(sql("events.by_seqs"), found.pinned.tenant, wanted, scopes)
+            rows = await connection.fetch(sql("events.by_seqs"), result.pinned.tenant, wanted, scopes)
             if not self._keeps:
                 self.rows.clear()
             self.rows.update((row["event_seq"], row) for row in rows)
@@ -430,8 +434,8 @@ class _Events:
         """Return a hit as it is placed below the last rendering of its path."""
         row, participants, cutoff = (
             self.rows[hit.event_seq],
-            self._found.scope(hit).participants,
-            self._found.pinned.cutoff,
+            self._result.scope(hit).participants,
+            self._result.pinned.cutoff,
         )
         shortened = partial(
             shortened_event_node,
@@ -456,7 +460,11 @@ class _Events:
 
 def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
     """Return a path from the chosen topic on: what stands above it is not part of its subtree."""
-    at = next(i for i, one in enumerate(path) if root in (topics[one]["topic_id"], topics[one]["node_id"]))
+    at = next(
+        i
+        for i, rendering_id in enumerate(path)
+        if root in (topics[rendering_id]["topic_id"], topics[rendering_id]["node_id"])
+    )
     return path[at:]
 
 
@@ -478,22 +486,26 @@ def _events(node: Json) -> Iterator[Json]:
 
 def _constraints(query: Query) -> Json:
     """Return the query as it was understood, without what was not asked for."""
-    said = {name: value for name, value in _arguments(query).items() if value not in (None, [], False)}
+    constraints = {name: value for name, value in _arguments(query).items() if value not in (None, [], False)}
     if isinstance(query, ReferencesQuery) and query.mode != "auto":
-        said["mode"] = query.mode
+        constraints["mode"] = query.mode
     for name in ("since", "until", "now"):
-        if name in said:
-            said[name] = to_rfc3339(said[name])
-    return said
+        if name in constraints:
+            constraints[name] = to_rfc3339(constraints[name])
+    return constraints
 
 
 def _arguments(query: Query) -> Json:
-    return {one.name: _plain(getattr(query, one.name)) for one in fields(query) if one.name not in _NO_ARGUMENTS}
+    return {
+        argument.name: _plain(getattr(query, argument.name))
+        for argument in fields(query)
+        if argument.name not in _NO_ARGUMENTS
+    }
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, TopicHint):
         return {"hint": value.hint, "confidence": value.confidence}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value

@@ -151,14 +151,14 @@ class Assembly:
         )
 
     def _skip(self, event_id: str) -> bool:
-        said = cost_of(event_id, nodes=0)
+        id_cost = cost_of(event_id, nodes=0)
         is_first = not self._placed and not self._skipped
         # Where not even an answer without hits fits, the bound is broken anyway: then ids are not held to it.
         if not is_first and (
-            len(self._skipped) >= MAX_SKIPPED or (self._fits(self._empty) and not self._fits(self._used + said))
+            len(self._skipped) >= MAX_SKIPPED or (self._fits(self._empty) and not self._fits(self._used + id_cost))
         ):
             return False
-        self._used += said
+        self._used += id_cost
         self._skipped.append(event_id)
         return True
 

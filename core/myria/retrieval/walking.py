@@ -18,7 +18,7 @@ from myria.events import searchable_text, speaker_of
 from myria.retrieval.filters import Filters
 from myria.retrieval.nodes import snippet
 from myria.retrieval.paths import Path
-from myria.retrieval.searching import Found
+from myria.retrieval.searching import SearchResult
 from myria.retrieval.tree import Assembled, Leafward, Room, assemble
 from myria.store.clock import to_microseconds, to_rfc3339
 
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 class Page:
     """A deterministic answer with what it was made of: ranked hits, their rows and places, and the tree."""
 
-    found: Found
+    result: SearchResult
     hits: Sequence[Leafward]
     rows: Mapping[int, asyncpg.Record]
     paths: Sequence[Path]
@@ -55,8 +55,8 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
     inside = [_candidate(wider, at, looked_for) for at in range(min(placed, len(wider.hits)))]
     further = [_candidate(wider, at, looked_for) for at in range(placed, len(wider.hits))][:MOST_FURTHER]
     topics: dict[Path, None] = {}
-    for one in (*inside[:MOST_IN_ANSWER], *further):
-        path = one.event.path
+    for candidate in (*inside[:MOST_IN_ANSWER], *further):
+        path = candidate.event.path
         if path:
             topics.setdefault(path[:1])
             topics.setdefault(path)
@@ -65,8 +65,8 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
         question=query.query or "",
         mask=Mask(
             participants=query.participants,
-            scopes={scope.scope_id: scope.participants for scope in page.found.scopes},
-            cutoff=page.found.pinned.cutoff,
+            scopes={scope.scope_id: scope.participants for scope in page.result.scopes},
+            cutoff=page.result.pinned.cutoff,
             fresh=True,
         ),
         found=inside[:MOST_IN_ANSWER],
@@ -98,11 +98,11 @@ def with_additions(
     whole = _assembled(query, page, [*base, *additions], topics)
     if must <= set(_ids(whole.root)):
         return whole
-    best, kept = page.answer, base
-    for one in additions:
-        tried = _assembled(query, page, [*kept, one], topics)
-        if len(tried.placed) == len(kept) + 1 and must <= set(_ids(tried.root)):
-            best, kept = tried, [*kept, one]
+    best, placed = page.answer, base
+    for addition in additions:
+        tried = _assembled(query, page, [*placed, addition], topics)
+        if len(tried.placed) == len(placed) + 1 and must <= set(_ids(tried.root)):
+            best, placed = tried, [*placed, addition]
     return best
 
 
@@ -115,17 +115,17 @@ def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> WalkCandidate
     from myria.llm.inspection import ShownEvent  # noqa: PLC0415
     from myria.llm.walker import WalkCandidate  # noqa: PLC0415
 
-    hit = page.found.hits[at]
+    hit = page.result.hits[at]
     row = page.rows[hit.event_seq]
     payload = orjson.loads(row["payload"])
     return WalkCandidate(
         event=ShownEvent(
             event_seq=hit.event_seq,
             event_id=row["event_id"],
-            scope_id=page.found.scope(hit).scope_id,
+            scope_id=page.result.scope(hit).scope_id,
             path=page.paths[at],
         ),
-        participants=page.found.scope(hit).participants,
+        participants=page.result.scope(hit).participants,
         at=to_rfc3339(to_microseconds(row["occurred_at"])),
         speaker=speaker_of(payload),
         text=snippet(searchable_text(payload), looked_for),
