@@ -21,8 +21,8 @@ _PATIENCE_S = 5.0
 async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, workers: int = 1) -> Outcome:
     """Work on a build with `workers` processes until it has ended; return how (`Outcome.exit_status` for the shell).
 
-    In a pod it also tells of the build on the Kubernetes resource that the environment names. All processes do the
-    same, so one that dies is not replaced: the others take over its task. Cancelling ends them.
+    In a pod it also reports the build on the Kubernetes resource that the environment names. All processes do the
+    same work, so one that dies is not replaced: the others take over its task. Cancelling ends them.
 
     Raises:
         MyriaError: this process cannot go on; the build waits for another one.
@@ -54,7 +54,7 @@ def _work(settings: Settings, dsn: str, tenant: str, build_id: str) -> None:
 
 
 def _end(processes: list[SpawnProcess]) -> None:
-    """End processes that have nothing left to do: what they hold in memory is not worth waiting for."""
+    """End processes that have nothing left to do, without waiting for what they hold in memory."""
     for process in processes:
         process.terminate()
     for process in processes:

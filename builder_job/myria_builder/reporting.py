@@ -1,7 +1,8 @@
-"""A build's pods tell of it on the status of the MyriaRebuild it belongs to, by server-side apply.
+"""A build's pods report it on the status of its MyriaRebuild, by server-side apply.
 
-A courtesy: the operator derives the same from the database, so whatever goes wrong here is logged and left. Conditions
-are the operator's alone. Only where the environment names a resource is anything told, or the Kubernetes client loaded.
+The reports only save time: the operator derives the same status from the database, so a failure here is logged and
+ignored. Only the operator writes conditions. Without a resource in the environment nothing is reported, and the
+Kubernetes client is not loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _POLL_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTarget:
-    """The resource on which a build is told of."""
+    """The resource on whose status a build is reported."""
 
     namespace: str
     name: str
@@ -45,7 +46,7 @@ class ReportTarget:
 
 @asynccontextmanager
 async def reported(dsn: str, options: PoolOptions, tenant: str, build_id: str) -> AsyncIterator[None]:
-    """Tell of a build once when it has begun and once when the block, which works on it, is over."""
+    """Report a build when it has begun, and again when the block, which works on it, has ended."""
     resource = ReportTarget.from_environment(os.environ)
     if resource is None:
         yield
@@ -83,13 +84,13 @@ async def _facts(database: Database, tenant: str, build_id: str) -> BuildFacts |
 
 
 async def tell(resource: ReportTarget, facts: BuildFacts) -> None:
-    """Apply what is known of a build to the status of its resource; a failure is logged and left.
+    """Apply what is known of a build to the status of its resource; a failure is logged and ignored.
 
-    The uid keeps it off another resource of the same name. Only what will not change is told: a pod that was slow may
-    be heard after the build's end, which must stay as it was told.
+    The uid makes sure that no other resource of the same name is written. The report holds only what will not change:
+    a slow pod may report after the build's end, and must not change what was reported then.
     """
     try:
-        # Hundreds of modules, which a slow node needs its time for: that is not the API server's.
+        # The import loads hundreds of modules, slowly on a slow node; the API server's timeout must not include it.
         connecting = await asyncio.to_thread(importlib.import_module, "myria_rebuilds.connection")
         async with asyncio.timeout(_TIMEOUT_S):
             configured, _ = await connecting.configuration()

@@ -1,4 +1,4 @@
-"""The requests that the operator makes of the Kubernetes API, by what they are for."""
+"""The requests that the operator sends to the Kubernetes API, one method for each purpose."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Api(Connection):
             await self._delete(PLURAL, f"{self._rebuilds}/{name}", uid)
 
     async def apply_status(self, name: str, uid: str, resource_version: str, status: Mapping[str, Any]) -> Json:
-        """Write the whole of our status over what was read as `resource_version`; a conflict means: read it anew."""
+        """Replace our status of the resource read as `resource_version`; after a conflict, read the resource again."""
         async with write("status"):
             return await self.apply_rebuild_status(name, uid, status, resource_version=resource_version)
 
@@ -65,7 +65,7 @@ class Api(Connection):
             return await self._ask("create", "jobs", "POST", self._jobs, body=manifest, query=self._as_manager)
 
     async def stop_job(self, name: str, deadline_s: int) -> Json:
-        """Give a Job a deadline that is over."""
+        """Give a Job a deadline that has already passed."""
         async with write("stop_job"):
             return await self._patch_job(name, {"spec": {"activeDeadlineSeconds": deadline_s}})
 
@@ -96,7 +96,7 @@ class Api(Connection):
         )
 
     async def make_event(self, manifest: Json) -> None:
-        """Make a Kubernetes Event; one of its name that is there already will do."""
+        """Make a Kubernetes Event; do nothing when one of its name exists already."""
         try:
             async with write("event"):
                 await self._ask("create", "events", "POST", f"{self._core}/events", body=manifest)

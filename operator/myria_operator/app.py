@@ -1,8 +1,8 @@
 """`myria operate`: kopf's watches, the queue, the poll and the sweep, wired together.
 
-kopf only tells that something happened, to one MyriaRebuild or one Job: no handler keeps state on a resource, so there
-are no finalizers and no annotations. Everything here goes on through any outage of the API server or the database, and
-through the end of kopf; only a queue that no longer ticks counts as death.
+kopf only reports that a MyriaRebuild or a Job has changed: no handler keeps state on a resource, so there are no
+finalizers and no annotations. The operator survives any outage of the API server or the database, and the end of kopf;
+only when its queue no longer ticks does it count as dead.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Operator:
         return time.monotonic() - self.queue.ticked_at
 
     def heard(self, name: str) -> None:
-        """Take what a watch tells."""
+        """Queue a resource that a watch reports as changed, and note the time."""
         self.metrics.heard(name)
         self.queue.add(name)
 
     async def families(self) -> list[Metric]:
-        """Return what is scraped."""
+        """Return the metrics for a scrape."""
         return await self.metrics.families(queue_length=len(self.queue), idle_s=self.idle_s())
 
     async def _poll(self) -> None:
@@ -140,7 +140,7 @@ async def operate(settings: Settings, dsn: str) -> None:
 
 
 async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
-    """End what runs when the operator will not come back; a database that is gone too has nothing to end."""
+    """End running builds when the operator will not come back; do nothing if the database is gone too."""
     if await deployment.is_gone():
         try:
             await end_builds(operator.api, operator.ledger, operator.reconciler)
@@ -149,7 +149,7 @@ async def _leave(operator: Operator, deployment: OwnDeployment) -> None:
 
 
 async def _schema(database: Database, settings: Settings) -> None:
-    """Wait for the schema, alive meanwhile. A database that is away while nobody said to wait is no reason to end."""
+    """Wait for the schema while answering health probes. Without a configured wait, a missing database is ignored."""
     async with liveness(settings.operator.probe_port, lambda: 0.0, lambda: {"keys": 0}):
         try:
             await until_current(database, settings.migrate.wait_s)

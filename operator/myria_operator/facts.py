@@ -12,7 +12,7 @@ import asyncpg
 MANAGER: Final = "myria-operator"
 """The field manager under which the operator writes."""
 REQUEST_LABEL: Final = "myria.dev/request"
-"""On resources of the operator's making: the row of `rebuild_requests` they were made from."""
+"""Label of resources that the operator made: the row of `rebuild_requests` they were made from."""
 
 _TRIGGERS: Final = {"Manual": "manual", "Inactivity": "inactivity", "TailThreshold": "tail_threshold"}
 
@@ -53,7 +53,7 @@ class Rebuild:
 
     @property
     def tenant(self) -> str:
-        """The tenant it is about; an older definition has no default for it."""
+        """The tenant; `default` where an older definition did not fill it in."""
         return str(self.spec.get("tenant", "default"))
 
     @property
@@ -129,7 +129,7 @@ class Job:
 
     @property
     def halted(self) -> bool:
-        """Whether it was told to run no pods."""
+        """Whether its spec forbids it to run pods."""
         return self.suspend or self.parallelism == 0
 
     @classmethod
@@ -166,8 +166,8 @@ class Job:
 class Situation:
     """What the database says about a resource beside its build (`rebuilds.situation`).
 
-    `unfinished_resource`: whose the tenant's unfinished build is, None where nobody's. `ahead`: unfinished builds of
-    the installation that come before this one's; `ahead_names`: whose the first of them are.
+    `unfinished_resource`: the resource that owns the tenant's unfinished build, or None. `ahead`: the number of the
+    installation's unfinished builds that come before this one's; `ahead_names`: the owners of the first of them.
     """
 
     tenant_known: bool

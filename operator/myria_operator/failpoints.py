@@ -1,6 +1,6 @@
 """Places at which a test may stop the operator: before and after each of its writes to the outside.
 
-In daily use nothing is armed and passing one costs a comparison.
+In production none is armed, and passing one costs a comparison.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Job of a build as a pure function of the installation's pod template and the resource's few fields.
 
-A MyriaRebuild never chooses image, command, volumes or service account: whoever may write one could otherwise run any
-program beside the database's Secret.
+A MyriaRebuild never chooses image, command, volumes or service account: otherwise, anyone who may create one could run
+any program with access to the database's Secret.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from myria_rebuilds.resource import API_VERSION, KIND, Json
 
 CONTAINER: Final = "builder"
 BAD_INPUT_STATUSES: Final = (2, 3, 6)
-"""Exit statuses of a builder that no retry mends: wrong arguments, no such build, a wrong set-up (docs/errors.md)."""
+"""Exit statuses of a builder that no retry mends: wrong arguments, unknown build, wrong set-up (docs/errors.md)."""
 ENDED_STATUSES: Final = (4, 7)
 """Exit statuses of a builder whose build has ended without a result: another pod would find the same."""
 STOP_DEADLINE_S: Final = 1
@@ -35,7 +35,7 @@ COMPONENT_LABELS: Final = {
     "app.kubernetes.io/managed-by": "myria-operator",
 }
 SELECTOR: Final = ",".join(f"{key}={value}" for key, value in COMPONENT_LABELS.items())
-"""Jobs of the operator's making, for the API server to filter."""
+"""Label selector of the Jobs that the operator made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

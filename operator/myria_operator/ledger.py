@@ -1,4 +1,4 @@
-"""The database as the operator uses it: the core's registry and queue, and what a resource means to them."""
+"""The operator's access to the database: the core's registry and queue, and the rows that belong to resources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """An unfinished build; `idle_s` are the seconds since anybody was seen to work on it."""
+    """An unfinished build; `idle_s` is the time since a worker last gave a sign of life."""
 
     tenant: str
     build_id: str
@@ -96,14 +96,14 @@ class Ledger:
         return situation, BuildFacts.from_row(facts) if facts is not None else None
 
     def now(self) -> datetime:
-        """Return the time by the database's clock, as far as it was heard of: ours may be wrong."""
+        """Return the time by the database's clock (before its first answer, by ours, which may be wrong)."""
         if self._clock is None:
             return datetime.now(UTC)
         moment, heard_at = self._clock
         return moment + timedelta(seconds=time.monotonic() - heard_at)
 
     async def target(self, rebuild: Rebuild, situation: Situation) -> Target:
-        """Return the snapshot a rollback means: what was resolved once stays."""
+        """Return the snapshot a rollback means; once `previous` was resolved, the same snapshot is returned again."""
         wanted = rebuild.rollback_to
         resolved = rebuild.status.get("snapshotID")
         if resolved is not None:
@@ -150,27 +150,27 @@ class Ledger:
             )
 
     async def adopt(self, tenant: str, request_id: str, name: str, uid: str) -> bool:
-        """Tie a resource to the request it was made from; False when that is another's, or is over."""
+        """Tie a resource to the request it was made from; False when the request is another's, or closed."""
         async with write("adopt"), self._database.write(ALL_TENANTS) as connection:
             return await connection.fetchval(sql("rebuilds.adopt"), tenant, request_id, name, uid) is not None
 
     async def suspend_request(self, rebuild: Rebuild, *, suspended: bool) -> None:
-        """Let a waiting request be passed over, or take its place again."""
+        """Have a waiting request skipped while it is suspended, or considered again."""
         async with write("suspend_request"), self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("rebuilds.suspend_request"), rebuild.uid, suspended)
 
     async def suspend_build(self, build: BuildFacts, *, suspended: bool) -> None:
-        """Let a build take no slot of the installation, or take one again."""
+        """Have a build give up its slot of the installation while it is suspended, or compete for one again."""
         async with write("suspend_build"), self._database.write(build.tenant) as connection:
             await connection.execute(sql("rebuilds.suspend_build"), build.tenant, build.row.build_id, suspended)
 
     async def close_request(self, uid: str) -> None:
-        """See to it that a request of a resource that is over is never taken up."""
+        """Close the request of a resource that has ended, so that no build takes it up."""
         async with write("close_request"), self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("rebuilds.close_request"), uid)
 
     async def give_up(self, rebuild: Rebuild) -> None:
-        """See to it that a rollback or a held build that is over never moves the pointer; one that did is left."""
+        """Keep an ended rollback or held build from moving the pointer; one that has moved it stays as it is."""
         async with write("give_up"), self._database.write(rebuild.tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", rebuild.tenant))
             await connection.execute(
@@ -190,7 +190,7 @@ class Ledger:
             await take_up(self._database, tenant, only_resources=True)
 
     async def note_job(self, build: BuildFacts, uid: str) -> bool:
-        """Record that a build's Job was made: no other ever is. False when it had another one before."""
+        """Record the only Job that a build may ever have; False when another one was recorded before."""
         async with write("note_job"), self._database.write(build.tenant) as connection:
             noted = await connection.fetchval(sql("rebuilds.note_job"), build.tenant, build.row.build_id, uid)
         return noted in {uid, None}
@@ -202,7 +202,7 @@ class Ledger:
             return int(await connection.fetchval(sql(statement), build.tenant, limit))
 
     async def end_build(self, tenant: str, build_id: str, reason: str, message: str) -> None:
-        """Fail a build that nobody can end any more; one that has ended stays as it is."""
+        """Fail a build that no worker will end; one that has ended stays as it is."""
         error = errors.BuildInterrupted(message, reason=reason, transient=reason in reasons.TRANSIENT)
         async with write("end_build"):
             await end_without_result(
@@ -290,7 +290,7 @@ class Ledger:
         return [(row["resource_name"], row["resource_uid"]) for row in rows]
 
     async def made(self, uids: list[str]) -> set[str]:
-        """Return which of these resources are of the operator's making."""
+        """Return which of these resources the operator made."""
         async with self._database.read(ALL_TENANTS) as connection:
             rows = await connection.fetch(sql("rebuilds.made_resources"), uids)
         return {row["resource_uid"] for row in rows}

@@ -1,7 +1,7 @@
-"""The Secrets that roles of a database log in with, made in the cluster so that no manifest holds a password.
+"""Makes the Secrets with which database roles log in, inside the cluster, so that no manifest holds a password.
 
-A Secret that exists is left alone, whoever made it: running this again changes nothing, and an installation that was
-removed finds its passwords again.
+A Secret that exists is left unchanged, whoever made it: running this again changes nothing, and a reinstallation uses
+the passwords of the one before.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def secret_of(login: Login, address: DatabaseAddress, labels: Mapping[str, str],
 
 
 class _Secrets(Api):
-    """Making Secrets, which the operator itself may not."""
+    """Makes Secrets; the operator itself has no right to."""
 
     async def make(self, manifest: Json) -> bool:
         """Make a Secret; return False when one of its name is there."""

@@ -1,6 +1,6 @@
-"""What the operator tells Prometheus: of itself as it works, and of memory and builds out of PostgreSQL.
+"""The operator's Prometheus metrics: its own, and those of memory and builds, which it reads from PostgreSQL.
 
-Builds are short-lived, so nobody could scrape their pods: the database remembers for them.
+A build's pods end too soon to be scraped, so their figures are kept in the database.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OperatorMetrics:
 
     Args:
         figures: reads the memory's figures.
-        requests: made to the API server so far, by verb, resource and code; the API client counts.
+        requests: the API client's counts of requests to the API server, by verb, resource and code.
         tenant_label: whether tenants have series of their own.
     """
 
@@ -48,7 +48,7 @@ class OperatorMetrics:
         self._rebuilds: Counter[str] = Counter()
 
     def heard(self, name: str) -> None:
-        """Note that a watch told of a resource; its latency ends with the next pass that succeeds."""
+        """Note that a watch reported a resource; its latency ends with the next pass that succeeds."""
         self._heard.setdefault(name, time.monotonic())
 
     def timed(self, work: Callable[[str], Awaitable[float | None]]) -> Callable[[str], Awaitable[float | None]]:
@@ -88,7 +88,7 @@ class OperatorMetrics:
         ]
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
         await self._figures.close()
 
     def _own(self, queue_length: int, idle_s: float) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Names of what the operator makes: deterministic, so that making it twice finds the first one."""
+"""Names of what the operator makes: deterministic, so that a second attempt finds the object of the first."""
 
 from __future__ import annotations
 

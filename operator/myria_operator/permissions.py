@@ -1,4 +1,4 @@
-"""What the operator may not do although it must: asked at its start, verb by verb, before anything fails over it."""
+"""A review of the operator's permissions at its start, so that a missing one is logged before a request fails."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NEEDED: Final = (
 """(API group, resource, verb) of everything the operator does; its Role grants these and little else."""
 
 _AGAIN_S: Final = 10.0
-"""Seconds between two attempts to ask an API server that is away, or that does not let itself be asked."""
+"""Seconds between two attempts while the API server is away or refuses the review itself."""
 
 
 async def review(api: Api) -> list[str]:
-    """Return what is missing, as `verb resource`, and log each; asks until the API server has answered."""
+    """Return the missing permissions as `verb resource`, and log each; retry until the API server has answered."""
     missing = []
     for group, resource, verb in NEEDED:
         while True:

@@ -1,4 +1,4 @@
-"""/healthz: whether the queue ticks, and nothing else. An outage of anything outside never fails it."""
+"""/healthz: whether the queue ticks, and nothing else. An outage of the database or the API server never fails it."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ async def liveness(
 
 
 DEAD_S = 60.0
-"""Seconds without a tick of the queue after which the process is better started anew."""
+"""Seconds without a tick of the queue after which Kubernetes should restart the process."""

@@ -1,6 +1,6 @@
 """A queue of keys: each waits there at most once, is worked on by one task at a time, and comes back after a failure.
 
-What it does not do: remember anything but keys. Whoever works on a key reads the world anew.
+The queue remembers only keys, not what happened: the work on a key reads everything again.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ Key = TypeVar("Key", bound=Hashable)
 _FIRST_BACKOFF_S: Final = 0.2
 _LONGEST_BACKOFF_S: Final = 30.0
 _LONGEST_OUTAGE_WAIT_S: Final = 5.0
-"""The longest wait after a failure that is an outage's: so soon after its end it is noticed."""
+"""The longest wait after a failure during an outage, and so the longest time until its end is noticed."""
 _OUTAGE_PER_S: Final = 4.0
-"""Attempts a second during an outage, about; where more keys wait than that allows, each waits longer."""
+"""About how many attempts a second are made during an outage; the more keys wait, the longer each waits."""
 _OUTAGE: Final = 5
-"""Failures of this kind in a row, whichever keys', that make it an outage of everything."""
+"""UnavailableErrors in a row, of any keys, that count as an outage of everything."""
 _RELEASED_PER_S: Final = 20.0
-"""Keys worked on anew a second once an outage is over."""
+"""Keys released per second once an outage has ended."""
 
 
 @dataclass(slots=True)
 class _Entry:
     due: float
-    """When to work on it, by the monotonic clock; infinity: it is being worked on, and nothing new has come."""
+    """When to work on the key, by the monotonic clock; infinity while it is worked on and was not added again."""
     running: bool = False
     failures: int = 0
     outage: bool = False
-    """Whether the last failure says nothing about the key: nobody could be reached."""
+    """Whether the last failure was an UnavailableError, which says nothing about the key."""
 
 
 class Queue(Generic[Key]):
     """Works on keys with `work`, at most `workers` of them at once.
 
-    A key that is added while it is worked on is worked on again afterwards. A failure is logged and tried again after a
-    wait that doubles up to half a minute; a new `add` does not shorten it. In an outage (UnavailableError) the waits
-    stay shorter, so that its end is found soon, and the first success lets all that wait for it go on.
+    A key that is added while it is worked on is worked on again afterwards. A failure is logged, and the key is tried
+    again after a wait that doubles up to half a minute; a new `add` does not shorten it. In an outage
+    (UnavailableError) the waits stay shorter, so that its end is noticed soon; the first success releases all keys.
     """
 
     def __init__(self, work: Callable[[Key], Awaitable[float | None]], *, workers: int) -> None:
@@ -74,7 +74,7 @@ class Queue(Generic[Key]):
         return len(self._entries)
 
     async def run(self) -> None:
-        """Work until cancelled; then let go of everything."""
+        """Work until cancelled; then cancel all work under way."""
         try:
             while True:
                 self.ticked_at = now = time.monotonic()
@@ -110,7 +110,7 @@ class Queue(Generic[Key]):
             raise
         except Exception as error:
             is_outage = isinstance(error, UnavailableError)
-            # Failures of another kind begin anew: right after its start an API server refuses what it will allow.
+            # Another kind of failure resets the count: an API server that has just started refuses what it soon allows.
             entry.failures = entry.failures + 1 if is_outage == entry.outage else 1
             entry.outage = is_outage
             self._outage = self._outage + 1 if entry.outage else 0
@@ -147,7 +147,7 @@ class Queue(Generic[Key]):
         return max(wait, retry_after) if isinstance(retry_after, int) else wait
 
     def _reached(self) -> None:
-        """An outage of everything is over: let the keys that wait for its end go on, a few at a time."""
+        """Note a success; if it ends an outage of everything, release the waiting keys a few at a time."""
         if self._outage >= _OUTAGE:
             now = time.monotonic()
             waiting = [entry for entry in self._entries.values() if entry.outage and not entry.running]

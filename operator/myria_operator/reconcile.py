@@ -1,7 +1,7 @@
-"""Reconcile one MyriaRebuild: read everything, derive its status, write what differs, do what is next, and again.
+"""Reconcile one MyriaRebuild: read everything, derive its status, write it if it differs, take one step, repeat.
 
-Level-based: what happened before does not matter, nor who was interrupted where. The resource is read first, then its
-Job, then the database, so that what a finished Job did is always seen.
+Level-based: only the present state matters, not what happened before or where an operator was interrupted. The
+resource is read first, then its Job, then the database, so that the results of a finished Job are always seen.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from myria_rebuilds.resource import API_VERSION, KIND, PLURAL, Json
 logger = logging.getLogger(__name__)
 
 _STEPS: Final = 12
-"""Steps of one resource in a row; then others have their turn."""
+"""Steps of one resource in a row before other resources get their turn."""
 _CONFLICTS: Final = 3
-"""Conflicts of one resource in a row that are no news; more of them are waited out."""
+"""Conflicts of one resource in a row that are retried at once; after more of them the resource waits."""
 _CHECK_AGAIN_S: Final = 10.0
 """Seconds after which a resource is looked at again when only time can change it (a lease that runs out)."""
 _NO_POD_S: Final = 1.0
-"""The same while a Job has no pod, and at least that long while a build is about to be given up."""
+"""The same while a Job has no pod; also the shortest such wait for a build that is about to be given up."""
 _DEFINITION_S: Final = 30.0
 """Seconds after which a field that the installed definition did not know is tried again."""
 _UNDECLARED: Final = re.compile(r"\.status\.(\w+)[^:]*: field not declared in schema")
@@ -53,7 +53,7 @@ class Reconciler:
         """Status fields that the installed definition was found not to know, and when, by the monotonic clock."""
 
     async def reconcile(self, name: str) -> float | None:
-        """Bring one resource forward; return after how many seconds to look again, None when an event will tell.
+        """Bring one resource forward; return the seconds until the next look, None when an event will start it.
 
         Raises:
             UnavailableError, ClusterRefused: try again later.
@@ -68,7 +68,7 @@ class Reconciler:
             try:
                 outcome = await self._once(known)
             except ClusterRefused as error:
-                # Somebody wrote meanwhile, or it is gone: read it anew. Again and again is a storm, to be waited out.
+                # It was written meanwhile, or is gone: read it again. After several conflicts in a row, wait instead.
                 conflicts += 1
                 if error.details["status"] == 409 and conflicts > _CONFLICTS:
                     raise ClusterUnavailable(error.message, status=409) from error
@@ -85,10 +85,10 @@ class Reconciler:
         return 0.0
 
     async def _read(self, name: str) -> Rebuild | None:
-        """Return a resource, None when there is none, and end what belongs to others of its name that are no more.
+        """Return a resource, None when there is none, and end what belongs to deleted resources of the same name.
 
-        What is unfinished is read before the resource: whoever owns some of it and is not there afterwards is gone. In
-        the other order it could belong to one that was made in between, and that another operator has taken on.
+        Unfinished work is read before the resource: an owner that is missing afterwards is gone. In the other order the
+        work could belong to a resource made in between, which another operator has taken on.
         """
         unfinished: list[tuple[str, str | None, str]] = []
         away: UnavailableError | None = None
@@ -142,7 +142,7 @@ class Reconciler:
             view = await self._look(rebuild, installation)
             derived = status.derive(view)
             step = next_step(view, derived.succeeded.status)
-            # What is over is closed before the end is written: afterwards nobody looks at it again.
+            # Requests and the like are closed before the end is written: afterwards nobody looks at the resource again.
             if step.do not in {Do.CLOSE_REQUEST, Do.GIVE_UP, Do.DELETE} and not self._tries_again(
                 rebuild, derived, step
             ):
@@ -164,13 +164,13 @@ class Reconciler:
             raise
 
     async def _claim(self, rebuild: Rebuild, installation: str) -> Rebuild | float | None:
-        """Write whose resource it is before anything else, and see whether the definition keeps our status."""
+        """Write this installation's id before anything else, and check that the definition keeps our status."""
         wanted = {"observedGeneration": rebuild.generation, "installationID": installation}
         if "installationID" not in self._declared(wanted):
             return _DEFINITION_S
         written = await self._apply(rebuild, wanted)
         if written.get("status", {}).get("installationID") != installation:
-            # Whose resource it is cannot be kept: two installations might both take it.
+            # The definition drops the owner: two installations might both take the resource.
             await self._outdated(Rebuild.from_object(written), ["installationID"])
             return _DEFINITION_S
         return Rebuild.from_object(written)
@@ -186,7 +186,7 @@ class Reconciler:
         if build is None and situation.request_id is None and request is not None and not status.settled(rebuild):
             await self._ledger.adopt(rebuild.tenant, request, rebuild.name, rebuild.uid)
             situation, build = await self._ledger.look(rebuild)
-            # An operator that was slow made a resource again that had its build already, and was deleted since.
+            # A slow operator made a resource again that had its build already and has been deleted since.
             is_surplus = build is None and situation.request_id is None and rebuild.manager_of("tenant") == MANAGER
         target = None
         if rebuild.rollback_to is not None and situation.moved_to is None and situation.tenant_known:
@@ -209,7 +209,7 @@ class Reconciler:
         )
 
     async def _write(self, rebuild: Rebuild, derived: status.Derived) -> Rebuild | None:
-        """Write the status if it differs from what was read, tell of its transitions, return what came of it."""
+        """Write a status that differs from what was read and make Events of its transitions; return the new one."""
         wanted = self._declared(status.with_times(derived, rebuild, self._time()))
         if wanted == rebuild.status:
             return None
@@ -224,9 +224,9 @@ class Reconciler:
         return changed if changed.resource_version != rebuild.resource_version else None
 
     def _tries_again(self, rebuild: Rebuild, derived: status.Derived, step: Step) -> bool:
-        """Whether the resource says that a permission is missing, and all that is new is that it is tried once more.
+        """Tell whether the resource reports a missing permission and the only news is that the step is tried again.
 
-        Otherwise each attempt would take that back and say it again.
+        Such a status is not written: otherwise each attempt would withdraw the report and make it again.
         """
         if step.do is Do.NOTHING or rebuild.condition(reasons.SUCCEEDED).get("reason") != reasons.PERMISSION_MISSING:
             return False
@@ -242,7 +242,7 @@ class Reconciler:
         return self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _declared(self, wanted: Mapping[str, Any]) -> Json:
-        """Return a status without the fields that the installed definition was found not to know lately."""
+        """Return a status without the fields that the installed definition did not know when last tried."""
         now = time.monotonic()
         self._undeclared = {name: at for name, at in self._undeclared.items() if now - at <= _DEFINITION_S}
         return {name: value for name, value in wanted.items() if name not in self._undeclared}
@@ -261,7 +261,7 @@ class Reconciler:
                 await self._outdated(rebuild, [unknown[1]])
 
     async def _outdated(self, rebuild: Rebuild, missing: Sequence[str]) -> None:
-        """Note fields that the installed definition does not know, and say so: it wants to be applied anew."""
+        """Note fields that the installed definition does not know, and report that it must be applied again."""
         for name in missing:
             self._undeclared.setdefault(name, time.monotonic())
         dropped = ", ".join(f"status.{name}" for name in missing)
@@ -273,7 +273,7 @@ class Reconciler:
         await self._tell(rebuild, condition)
 
     async def _tell_trouble(self, rebuild: Rebuild, installation: str, error: Exception) -> None:
-        """Say on the resource what keeps the operator from going on; that it cannot be said is no second trouble."""
+        """Write on the resource what keeps the operator from going on; a failure to write it is only logged."""
         if isinstance(error, ClusterRefused):
             trouble = reasons.PERMISSION_MISSING, error.message
         else:
@@ -323,13 +323,13 @@ class Reconciler:
         elif step.do is Do.CHANGE_JOB and job is not None:
             await self._change_job(view, job)
         elif step.do is Do.STOP_JOB and job is not None and not job.had_pods:
-            # There are no logs to keep, and where pods are refused no deadline ever ends it.
+            # There are no logs to keep, and a deadline does not end a Job whose pods are refused.
             await self._api.delete_job(job.name, job.uid)
         elif step.do is Do.STOP_JOB and job is not None:
             await self._api.stop_job(job.name, STOP_DEADLINE_S)
         elif step.do is Do.END_BUILD:
             if job is None and not await self._is_there(rebuild):
-                return _MORE  # its Job went with it: nobody was lost, and reading it anew ends what it left
+                return _MORE  # its Job was deleted with it: no worker was lost, and the next read ends what is left
             await ledger.end_build(build.tenant, build.row.build_id, step.reason, step.message)
         elif step.do is Do.ABORT:
             await ledger.abort(build.tenant, build.row.build_id)
@@ -349,7 +349,7 @@ class Reconciler:
         except ClusterRefused as error:
             return await self._job_refused(view, wanted, error)
         if not await self._ledger.note_job(build, made.uid):
-            # Another operator was faster, and its Job is gone already (deleted, or past its TTL): this is one too many.
+            # Another operator's Job was first and is gone already (deleted, or past its TTL): this second one must go.
             logger.warning("a second Job is taken back", extra={"action": "job_taken_back", "resource": rebuild.name})
             await self._api.delete_job(made.name, made.uid)
         return _MORE
@@ -391,7 +391,7 @@ class Reconciler:
             spec |= suspension(suspend=suspend, pods=pods, understood=self._keeps_suspend)["spec"]
         changed = Job.from_object(await self._api.change_job(job.name, {"spec": spec}))
         if suspend and not changed.halted:
-            # Before 1.21 the field is dropped without a word; no pods may run is said otherwise there.
+            # API servers before 1.21 silently drop `suspend`: there, a parallelism of 0 stops the pods.
             self._keeps_suspend = False
             again = suspension(suspend=True, pods=0, understood=False)
             await self._api.change_job(job.name, again)
@@ -401,7 +401,7 @@ class Reconciler:
         return int((body or {}).get("spec", {}).get("completions") or 1)
 
     async def _delete_job(self, name: str, uid: str) -> None:
-        """Stop the Job of a resource that is gone: Kubernetes' garbage collector will too, but may take a while."""
+        """Delete the Job of a resource that is gone, without waiting for Kubernetes' garbage collector."""
         body = await self._api.job(job_name(name, uid))
         if body is not None and Job.from_object(body).owner_uid == uid:
             await self._api.delete_job(body["metadata"]["name"], body["metadata"]["uid"])
@@ -417,12 +417,12 @@ class Reconciler:
                 return None
             refusals = await self._api.refused_pods(job.name, job.uid)
         except ClusterRefused:
-            return None  # a courtesy; the start's review names the missing right
+            return None  # only details are lost; the permission review at the start names the missing right
         problem = refused_pods(refusals, since=max((pod["metadata"]["creationTimestamp"] for pod in pods), default=""))
         return (reasons.PODS_REFUSED, problem) if problem is not None else None
 
     async def _tell(self, rebuild: Rebuild, condition: status.Condition) -> None:
-        """Make a Kubernetes Event of a transition, once; that it is refused stops nothing."""
+        """Make one Kubernetes Event of a transition; a refusal is only logged."""
         now = self._ledger.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         name = event_name(
             rebuild.name, rebuild.uid, condition.kind, condition.status, condition.reason, str(rebuild.generation)
@@ -455,7 +455,7 @@ class Reconciler:
 
 
 _MORE: Final = -1.0
-"""Returned by a part of a reconciliation: read everything anew, there may be more to do."""
+"""Returned by a part of a reconciliation: read everything again, there may be more to do."""
 
 _LIVING: Final = frozenset({"Pending", "Running", "Unknown"})
 """Phases of pods that may still work."""
@@ -515,7 +515,7 @@ def _again(view: RebuildView) -> float | None:
         return None
     if view.pod_problem is not None and view.build.podless_s is not None:
         return min(_CHECK_AGAIN_S, max(_NO_POD_S, view.pod_start_timeout_s - view.build.podless_s))
-    # Nothing of the Job changes when its pods are refused, so no watch tells.
+    # The Job does not change when its pods are refused, so no watch reports it.
     has_no_pod = view.job is not None and view.job.active == 0 and not view.build.alive
     return _NO_POD_S if has_no_pod and not view.rebuild.wants("suspend") else _CHECK_AGAIN_S
 

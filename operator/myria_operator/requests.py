@@ -1,8 +1,8 @@
 """From `rebuild_requests` rows to MyriaRebuilds: the one path by which triggers and tools make resources.
 
-The name is a hash of the cause, and the row is told it before the resource is made: whoever is interrupted in between
-makes the same one again, and two at once make one. A row that a build took up is never looked at again, so a resource
-that was pruned is never remade.
+The name is a hash of the cause, and is written to the row before the resource is made: an operator that is interrupted
+in between makes the same resource again, and two operators at once make one. A row that a build took up is never read
+again, so a pruned resource is never made again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def manifest(made: ToMake, name: str, namespace: str) -> Json:
 class ClusterLoop(ControlLoop):
     """The core's control loop with resources in the place of builders: it finds who is due, and makes resources.
 
-    What becomes of a resource, its build and its Job is the reconciler's.
+    The reconciler does everything that follows for a resource, its build and its Job.
     """
 
     def __init__(self, database: Database, settings: Settings, ledger: Ledger, api: Api, queue: Queue[str]) -> None:
@@ -92,7 +92,7 @@ class ClusterLoop(ControlLoop):
                 raise
             resource = await self._api.rebuild(name) or {}
             if not resource:
-                return  # it was refused for another reason, or went at once: the next look makes it anew
+                return  # it was refused for another reason, or deleted at once: the next look makes it again
         uid = resource.get("metadata", {}).get("uid")
         label = (resource.get("metadata", {}).get("labels") or {}).get(REQUEST_LABEL)
         if uid is not None and label == made.request_id:

@@ -80,7 +80,7 @@ TRANSITION_RULES: Final = (
 )
 
 SPEC_RULES: Final = (
-    # Every API server refuses it by structure as well (`not: {required: ...}`), but without saying why.
+    # The schema's `not: {required: ...}` makes every API server refuse this too, but with no readable message.
     SpecRule(
         message="build and rollback exclude each other; leave one of them out",
         allows=lambda spec: "build" not in spec or "rollback" not in spec,

@@ -1,7 +1,7 @@
 """The status of a MyriaRebuild as a pure function of (spec, Job, build): the heart of the operator.
 
-Everything is derived anew each time; nothing depends on what the operator did before, with two exceptions that the
-resource itself carries: what has ended stays as it ended, and what a rollback's `previous` was resolved to stays.
+The status is derived from scratch each time and does not depend on what the operator did before, with two exceptions
+that the resource itself carries: an end is kept, and so is the snapshot to which a rollback's `previous` was resolved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INTERRUPTIONS: Final = frozenset(
         reasons.POD_NOT_STARTING,
     }
 )
-"""Reasons with which the operator itself ends a build; they stand in the details of the build's error."""
+"""Reasons with which the operator itself ends a build; the details of the build's error hold them."""
 
 _JOB_FAILURES: Final = {
     "DeadlineExceeded": reasons.DEADLINE_EXCEEDED,
@@ -62,12 +62,12 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildView:
-    """All that is looked at to decide what a resource is and what is done next.
+    """Everything from which a resource's status and next step are derived.
 
     The Job was read before the database: a Job that is complete has its build's end in `build`. `trouble` is a reason
     and a message that keep the operator from going on now (a missing permission, a database that is away).
     `pod_problem`: the reason (PODS_REFUSED, POD_NOT_STARTING) and the message of why no pod of the Job works.
-    `is_surplus`: the operator made it out of a request that another resource has met.
+    `is_surplus`: the operator made it for a request that another resource has fulfilled.
     """
 
     rebuild: Rebuild
@@ -107,7 +107,7 @@ class Derived:
 
 
 def settled(rebuild: Rebuild) -> bool:
-    """Tell whether a resource has ended for good: its status is the truth, whatever became of Job and build since."""
+    """Tell whether a resource has ended for good: its status stays, whatever becomes of its Job and build."""
     if rebuild.condition(reasons.SUCCEEDED).get("status") not in {TRUE, FALSE}:
         return False
     return not awaits_approval(rebuild)
@@ -132,14 +132,14 @@ def derive(view: RebuildView) -> Derived:
         more, succeeded, published = _rollback(view)
     else:
         more, succeeded, published = _build(view)
-    # What was written once and cannot be seen now (tasks that retention deleted) is not taken back.
+    # Fields written earlier stay even if their source is gone (tasks that retention deleted).
     return Derived(fields={**earlier, **fields, **more}, conditions=(succeeded, published, _suspended(view, succeeded)))
 
 
 def with_times(derived: Derived, rebuild: Rebuild, now: str) -> Json:
     """Return the status to write: a condition's time is that of its last change of status.
 
-    Whatever has ended says when: a build's end is the database's, any other is the moment in which it was seen.
+    An end has a time: a build's is the database's, any other is when the operator saw it.
     """
     conditions = []
     for condition in derived.conditions:
@@ -176,7 +176,7 @@ def job_failure(job: Job) -> tuple[str, str]:
 
 
 def pods_overdue(view: RebuildView) -> tuple[str, str] | None:
-    """Return reason and message of a build to give up: something keeps its pods from working, for too long by now."""
+    """Return reason and message for giving up a build whose pods could not work for too long, else None."""
     build = view.build
     if view.pod_problem is None or build is None or build.podless_s is None or view.rebuild.wants("suspend"):
         return None
@@ -369,7 +369,7 @@ def _rollback(view: RebuildView) -> _Parts:
 
 
 def _problem(view: RebuildView) -> tuple[str, str] | None:
-    """Return why nothing can be done for a resource, if so."""
+    """Return why nothing can be done for a resource, or None."""
     broken = rules.violations(None, view.rebuild.spec)
     if broken:
         return reasons.INVALID_SPEC, "; ".join(broken)
@@ -393,7 +393,7 @@ def _suspended(view: RebuildView, succeeded: Condition) -> Condition:
 
 
 def _in_trouble(rebuild: Rebuild, reason: str, message: str) -> tuple[Condition, ...]:
-    """Return the conditions of what cannot be looked at now: only why is news, whatever the spec asks for."""
+    """Return the conditions of a resource that cannot be examined now: only the reason changes."""
     published = _published(UNKNOWN, reasons.PENDING, "the build has not begun")
     if rebuild.condition(reasons.PUBLISHED):
         published = _as_written(rebuild, reasons.PUBLISHED)

@@ -1,6 +1,6 @@
 """What is done next for a resource: a pure function beside `status.derive`, one step at a time.
 
-Each step is safe to do twice and safe to lose: after it, everything is read anew.
+Each step may be repeated or lost without harm: everything is read again after it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Do(StrEnum):
 
     NOTHING = "nothing"
     DELETE = "delete"
-    """Remove a resource that was made once too often."""
+    """Delete a resource that the operator made a second time for one request."""
     ASK = "ask"
     """Write the resource's request."""
     SUSPEND_REQUEST = "suspend_request"
@@ -39,7 +39,7 @@ class Do(StrEnum):
     PUBLISH = "publish"
     ROLL_BACK = "roll_back"
     GIVE_UP = "give_up"
-    """See to it that what is over, a rollback or a held build, never moves the pointer."""
+    """Keep an ended rollback or held build from moving the pointer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Step:
 NOTHING = Step(do=Do.NOTHING)
 
 _FINE: Final = frozenset({Outcome.SUCCEEDED, Outcome.HELD, Outcome.NOTHING_TO_DO})
-"""Ends after which the pods end by themselves."""
+"""Outcomes of a build after which its pods end by themselves."""
 
 
 def next_step(view: RebuildView, succeeded: str) -> Step:

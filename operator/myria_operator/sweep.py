@@ -1,7 +1,7 @@
-"""Compare all resources, Jobs and unfinished builds with each other, and put right what nobody told of.
+"""Compare all resources, Jobs and unfinished builds with each other, and repair what no watch reported.
 
-Watches die silently, a crash leaves halves, people delete things by hand. The sweep repairs nothing itself that the
-reconciler can: it only queues, ends builds that belong to nobody, and prunes.
+Watches die silently, a crash leaves work half done, people delete objects by hand. The sweep leaves repairs to the
+reconciler where that can do them: it queues resources, ends builds that no resource owns, and prunes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ABANDONED_S: Final = 20.0
 async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorSettings) -> list[Rebuild]:
     """Look at everything once; return the resources there are.
 
-    Builds, requests and Jobs are read before the resources they belong to: one that is not found then is gone, not new.
+    Builds, requests and Jobs are read before their resources: a resource that is missing then is gone, not new.
     """
     unfinished = await ledger.unfinished()
     waiting = await ledger.waiting_uids()
@@ -44,7 +44,7 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
         if build.uid is not None and build.uid not in uids and build.name is not None:
             queue.add(build.name)
         elif build.uid in over:
-            # An operator that was slow took it up after another one had written the end. Nobody would look at it again.
+            # A slow operator took it up after another one had written the end; the reconciler would never see it again.
             logger.info("ending a build of what has ended", extra={"action": "late_build", "build_id": build.build_id})
             await ledger.abort(build.tenant, build.build_id)
         elif build.uid is None and not build.alive and build.idle_s > ABANDONED_S:
@@ -64,7 +64,7 @@ async def sweep(api: Api, ledger: Ledger, queue: Queue[str], settings: OperatorS
 
 
 async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: OperatorSettings) -> None:
-    """Delete settled resources of the operator's making beyond the history limits, per tenant, oldest first."""
+    """Delete settled resources that the operator made, beyond the history limits, per tenant, oldest first."""
     over = [rebuild for rebuild in rebuilds if settled(rebuild) and not rebuild.deleting]
     groups: dict[tuple[str, bool], list[Rebuild]] = defaultdict(list)
     for rebuild in over:
@@ -84,5 +84,5 @@ async def prune(api: Api, ledger: Ledger, rebuilds: list[Rebuild], settings: Ope
 
 
 def age(rebuild: Rebuild) -> tuple[str, str, str]:
-    """Return what sorts resources by age: the API server knows seconds only, the ids of builds milliseconds."""
+    """Return a sort key for age: the creation time is in seconds, and builds' ids order by milliseconds."""
     return rebuild.created_at, rebuild.status.get("buildID", ""), rebuild.name

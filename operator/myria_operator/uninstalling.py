@@ -1,9 +1,9 @@
 """Ending all builds when the operator was uninstalled, so that none publishes afterwards.
 
-An operator that is told to end looks for its own Deployment. Where it is there, this is a restart or an upgrade, and
-builds go on without an operator. Where it is gone, or the operator's rights are, nobody comes back: unfinished builds
-end in the database, which fences their pods off, and these end by themselves. So uninstalling needs no pod of its own,
-and no image that can be pulled.
+An operator that is stopped looks for its own Deployment. If the Deployment exists, this is a restart or an upgrade, and
+builds go on without an operator. If it is gone, or the operator's rights are, no operator will come back: this one ends
+the unfinished builds in the database, which fences off their pods, and the pods end by themselves. So uninstalling
+needs no pod of its own, and no image that can be pulled.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from myria_operator.reconcile import Reconciler
 logger = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 10.0
-"""Seconds between two looks for the Deployment until it was seen once."""
+"""Seconds between two looks for the Deployment until it has been seen."""
 _ATTEMPTS: Final = 5
 """Looks for the Deployment at the end, one a second, while the API server does not answer."""
 
 
 class OwnDeployment:
-    """The Deployment that the operator's pod belongs to; without a name nothing is ever asked."""
+    """The Deployment that the operator's pod belongs to; without a name it is never looked for."""
 
     def __init__(self, api: Api, name: str) -> None:
         self._api = api
@@ -37,7 +37,7 @@ class OwnDeployment:
         self._was_seen = False
 
     async def find(self) -> None:
-        """Return once it was seen: only then its absence means something."""
+        """Return once it has been seen: only then does its absence mean that it was deleted."""
         is_told = False
         while self._name and not self._was_seen:
             try:
@@ -76,7 +76,7 @@ async def end_builds(api: Api, ledger: Ledger, reconciler: Reconciler) -> int:
     for build in unfinished:
         await ledger.end_build(build.tenant, build.build_id, reasons.UNINSTALLED, message)
     logger.warning("uninstalled", extra={"action": "uninstalled", "ended": len(unfinished)})
-    # With the rights that are left, if any: pods notice by themselves that their build has ended.
+    # The operator may have lost these rights: then the pods notice by themselves that their build has ended.
     with contextlib.suppress(MyriaError):
         for build in unfinished:
             if build.name is not None:

@@ -2,9 +2,8 @@
 
 kopf ends as a whole on answers it does not expect: an ERROR in a stream that is not 410, 410 or 404 as the status of a
 request, a stream that ends within a line, a 401. While it ends, it cancels every task of its event loop that began
-after it did. Neither may touch the queue, so all that this thread does is to hand over names. kopf's own way to its end
-may take for ever (it cancels what it then waits for), so its tasks are ended from here, and left behind where they do
-not.
+after it did. Neither may affect the queue, so this thread only hands over names. kopf may never finish ending by itself
+(it waits for tasks that it has cancelled), so this module cancels its tasks, and abandons those that do not end.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LONGEST_BACKOFF_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 2.0
 """Between two attempts to watch, in seconds. The list that follows finds what happened meanwhile."""
 _PATIENCE_S: Final = 2.0
-"""For each part of kopf to end."""
+"""Seconds that each part of kopf gets to end."""
 _SETTLED_S: Final = 30.0
 """Watches that went well for so long begin anew with a short wait."""
 
@@ -45,7 +44,7 @@ class _Backoffs:
 
 
 class Watches:
-    """Tells of every MyriaRebuild and every Job of a namespace that changes, by the name of the MyriaRebuild.
+    """Reports each MyriaRebuild of a namespace that changes, or whose Job does, by its name.
 
     Args:
         namespace: the only one that is watched.
@@ -65,7 +64,7 @@ class Watches:
         """Watch until cancelled.
 
         Raises:
-            InternalError: nobody watches any more.
+            InternalError: the watching thread has ended.
         """
         loop = asyncio.get_running_loop()
 
@@ -75,7 +74,7 @@ class Watches:
         thread = threading.Thread(target=self._watch_on, args=(hand_over,), name="watches", daemon=True)
         thread.start()
         try:
-            while thread.is_alive():  # noqa: ASYNC110 - a thread tells no event of ours when it dies
+            while thread.is_alive():  # noqa: ASYNC110 - a thread that dies sets no event
                 await asyncio.sleep(1.0)
             raise InternalError("the thread of the watches ended")
         finally:
@@ -94,10 +93,10 @@ class Watches:
             error: BaseException | None = None
             try:
                 loop.run_until_complete(self._watch(tell))
-            except (Exception, asyncio.CancelledError) as ended:  # noqa: BLE001 - whatever it is, it is told of below
+            except (Exception, asyncio.CancelledError) as ended:  # noqa: BLE001 - it is logged below
                 error = ended
             finally:
-                loop.close()  # and not asyncio.run: that would wait for whatever did not end
+                loop.close()  # not asyncio.run, which would wait for tasks that do not end
             if self._stopping.is_set():
                 return
             wait = 0.2 if time.monotonic() - began > _SETTLED_S else min(max(0.2, wait * 2), _LONGEST_WAIT_S)
@@ -176,7 +175,7 @@ async def _end(roots: set[asyncio.Task[None]]) -> None:
 def _settings() -> kopf.OperatorSettings:
     for name in ("kopf.objects", "kopf.activities", "kopf._core.engines.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)  # a line per event would bury what the operator does
-    # Its end is told of in one line; its traces would repeat every few seconds while a definition is missing.
+    # Our one line about its end is enough: its traces would repeat every few seconds while a definition is missing.
     logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
@@ -185,7 +184,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = _Backoffs()
     settings.networking.request_timeout = 20.0
     settings.networking.connect_timeout = 5.0
-    # A watch that says nothing is renewed: one that died silently would otherwise never be noticed.
+    # A silent watch is renewed: otherwise nobody would notice one that has died.
     settings.watching.server_timeout = 240
     settings.watching.client_timeout = 260
     settings.watching.inactivity_timeout = 90.0

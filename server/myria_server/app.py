@@ -32,7 +32,7 @@ BODY_TIMEOUT_S = 30.0
 class ServerApp:
     """One serving process as an ASGI application.
 
-    While `readiness.draining`, every answer asks its client to close the connection: the next one leads elsewhere.
+    While `readiness.draining`, every answer asks its client to close the connection and connect to another process.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ def build_app(
         memory: the domain; opened and closed by the caller.
         tenant: whose memory unauthenticated callers use.
         metrics: where to count; share it with the memory's hooks.
-        authenticate: tells who calls; by default everybody is `tenant`.
+        authenticate: returns the caller; by default everybody is `tenant`.
         body_timeout: seconds within which a request body must have arrived.
         fast: False sends every call through the SDK (for comparison).
     """

@@ -1,8 +1,8 @@
 """Decoding what clients send, so that nothing they send keeps others waiting or fills the memory.
 
-A small body is decoded at once. A big one is scanned first and refused for what is too much of it, then decoded in
-steps (`myria.jsonslices`), between which the event loop goes on. Few big ones are in hand at a time, from their
-decoding to their answer; further ones wait.
+A small body is decoded at once. A big one is scanned first and refused if it exceeds a limit, then decoded in steps
+(`myria.jsonslices`), between which the event loop goes on. Only a few big ones are held at a time, from decoding to
+answer; further ones wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEP_S = 0.002
 """Seconds of work after which the event loop gets its turn."""
 
 BIG_AT_ONCE = 2
-"""Big bodies in hand at a time."""
+"""Big bodies held at a time."""
 
 _ESCAPED_BYTES = 6
 """Bytes that one byte of text may take as JSON."""
@@ -64,7 +64,7 @@ class Bodies:
         """Lend the right to work on a body for the block.
 
         Raises:
-            Overloaded: too many big bodies are before it.
+            Overloaded: too many big bodies wait before it.
         """
         if len(body) <= SLICE:
             yield
@@ -74,7 +74,7 @@ class Bodies:
                 await self._turns.acquire()
         except TimeoutError as error:
             raise Overloaded("too many large requests are being worked on; slow down and retry") from error
-        # A decoded text holds no cycles, but many objects: looking through them again and again would take long.
+        # A decoded text has no cycles but many objects, which the garbage collector would scan for nothing.
         self._in_hand += 1
         gc.disable()
         try:

@@ -1,4 +1,4 @@
-"""What makes a decoded JSON text a JSON-RPC 2.0 message of MCP, said in words a person can act on.
+"""Checks that a decoded JSON text is a JSON-RPC 2.0 message of MCP, with messages that a person can act on.
 
 The SDK checks this too, but answers with a validator's listing, and takes a request whose id is null or a fraction
 for a notification: it would be neither carried out nor answered.

@@ -1,10 +1,9 @@
 """Answering plain `tools/call` requests without the SDK's per-request machinery.
 
 The SDK builds a transport, a connection, a dispatcher and several models for each call: 0.4 ms of CPU, several times
-what an append costs. Here, requests of the one shape that nearly all are of get the answer the SDK would give, as the
-same JSON; a request with anything unusual about it is left to the SDK. What counts as usual is decided
-by the SDK's own validators where a shape is not trivial (client info and capabilities), and a test sends the same
-requests both ways.
+what an append costs. Nearly all requests have one shape: here they get the same JSON that the SDK would answer; a
+request with anything unusual about it is left to the SDK. The SDK's own validators decide what is usual where a shape
+is not trivial (client info and capabilities), and a test sends the same requests both ways.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class FastPath:
         self._modern_end = b',"resultType":"complete","_meta":' + meta + b"}}"
 
     def recognise(self, headers: Mapping[bytes, bytes], message: Any) -> PlainCall | None:
-        """Return the plain call in a decoded body, or None where the SDK must look.
+        """Return the plain call in a decoded body, or None when the SDK must answer.
 
         Args:
             headers: names in lower case, values trimmed, no name twice.

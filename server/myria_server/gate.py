@@ -1,7 +1,7 @@
-"""Everything between the HTTP server and MCP: who may ask, how much, how fast, in what JSON.
+"""The checks between the HTTP server and MCP.
 
-Order: method, host, body (size, pace), strict JSON, batch, fast path, envelope, SDK. What is refused here never reaches
-the SDK.
+They come in this order: method, host, body (size, pace), strict JSON, batch, fast path, envelope, SDK. What is refused
+here never reaches the SDK.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Gate:
         bodies: decodes what has arrived.
         body_bytes: largest request body.
         body_timeout: seconds within which a body must have arrived.
-        authenticate: tells from the ASGI scope who calls. There are no credentials yet; this is their place.
+        authenticate: returns the caller from the ASGI scope; credentials, which do not exist yet, would be read there.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Gate:
                     await self._answer(_Request(scope, headers, caller, receive), body, send, plain=not repeated)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
-            # Closed only when the body stands still. Else its rest is read and dropped, or a reset would swallow
+            # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard
             # the answer.
             late = isinstance(error, DeadlineExceeded)
             status = 408 if late else error.http_status
@@ -201,9 +201,9 @@ class Gate:
     async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int]) -> bytes | None:
         """Return the body, or None when the client has gone.
 
-        Nearly all bodies come in one piece, and a timer costs more than reading one: the HTTP server's sweep
-        ends connections whose first piece never comes. Bodies in pieces share a bounded room; what this one
-        occupies is noted in `taken`.
+        Nearly all bodies come in one piece, and a timer would cost more than reading one: the HTTP server's sweep
+        ends connections whose first piece never comes. Bodies in pieces share bounded memory; this body's part of it
+        is noted in `taken`.
         """
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > self._body_bytes:
@@ -353,7 +353,7 @@ class Gate:
 
 
 def _accepts_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a POST is JSON and wants JSON, in the words clients use."""
+    """Tell whether the headers of a POST say that it is JSON and accepts JSON."""
     if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
         return False
     accept = headers.get(b"accept", b"")

@@ -1,6 +1,6 @@
-"""Running the application on a TCP port: the port first, then requests, then a drain with an end.
+"""Running the application on a TCP port: reserving the port, serving, and a drain of bounded time.
 
-There is no authentication yet, so anything but loopback must be asked for with `insecure=True`.
+There is no authentication yet, so anything but loopback needs `insecure=True`.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.sock
 
 
 class Departure:
-    """How a server is told to leave: the first signal starts the orderly end, the second skips its waiting."""
+    """A request to stop a server: the first signal starts the orderly end, the second skips its waiting."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
 
     def ask(self) -> None:
-        """Tell it to go; for a signal handler."""
+        """Ask the server to stop; for a signal handler."""
         if self.asked.is_set():
             self.hurried.set()
         self.asked.set()
@@ -138,7 +138,7 @@ class HttpServer:
         self._server.should_exit = True
 
     def hurry(self) -> None:
-        """Let open requests finish no longer."""
+        """Stop waiting for open requests."""
         self._server.force_exit = True
 
     async def _sweep(self) -> None:
@@ -182,7 +182,7 @@ async def serve_http(
     if sock is None:
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
     app = build_app(memory, settings, tenant=tenant, metrics=metrics)
-    # What the program itself is made of is never garbage: looking through it would take tens of milliseconds.
+    # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
     gc.collect()
     gc.freeze()
     server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s)

@@ -1,7 +1,7 @@
 """Prometheus metrics of the serving plane, and the hooks by which the domain reports into them.
 
-Of memory and builds nothing is told here: every serving process would tell the same, and it would be counted as often.
-That is the control plane's; where all planes are one program (`myria up`), its text is put beside ours.
+Memory and builds have no metrics here: every serving process would report the same figures, and they would be counted
+several times. The control plane reports them; in `myria up`, where all planes are one program, its text is appended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOOK_S = 5.0
-"""How old an answer of the database may be that a scrape repeats, in seconds."""
+"""Seconds for which a scrape may repeat an earlier answer of the database."""
 
 DEGRADED_REASONS: tuple[str, ...] = tuple(sorted(Kind))
 """Why an answer may be degraded; any other reason is counted as `other`."""
@@ -87,7 +87,7 @@ class ServerMetrics:
         self._pools[name] = read
 
     async def text(self, readiness: Readiness) -> bytes:
-        """Return the exposition, after asking the database whether it is there, if nobody has lately."""
+        """Return the exposition, after checking the database unless that was done a moment ago."""
         _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._beside())
         return text_of(self.families(readiness)) + generate_latest(self._process) + beside
 

@@ -1,6 +1,6 @@
 """The MCP server proper: the SDK's low-level server over the toolbox, for every protocol version.
 
-It serves stdio, and over HTTP everything the fast path does not: handshakes, listings, odd requests.
+It serves stdio, and over HTTP everything the fast path does not: handshakes, listings, unusual requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CALLER_KEY = "myria.caller"
 """Where the ASGI scope holds the `Caller`."""
 
 ARGUMENTS_KEY = "myria.arguments"
-"""Where the ASGI scope holds the decoded arguments of a call whose body the SDK is not to parse whole."""
+"""Where the ASGI scope holds the decoded arguments of a call whose body is too large for the SDK to parse."""
 
 _LISTINGS: tuple[CacheableMethod, ...] = (
     "server/discover",

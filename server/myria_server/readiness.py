@@ -1,4 +1,4 @@
-"""Whether this process may be sent requests: it is not on its way out, and the database is there with our schema."""
+"""Whether this process may be sent requests: it is not stopping, and the database answers with our schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOK_TIMEOUT_S = 2.0
 
 
 class Readiness:
-    """What /readyz says, and why.
+    """The state behind /readyz.
 
     A database that goes away leaves the process ready for `grace_s` seconds: during a failover every process would
     otherwise be taken out of service at once, and callers get refused connections where they could get a coded error
@@ -27,7 +27,7 @@ class Readiness:
 
     def __init__(self, ask: Callable[[], Awaitable[None]], *, grace_s: float) -> None:
         self.draining = False
-        """Set once the process is on its way out; nothing unsets it."""
+        """Set once the process is stopping; nothing unsets it."""
         self._ask = ask
         self._grace_s = grace_s
         self._looking: asyncio.Task[MyriaError | None] | None = None
@@ -37,7 +37,7 @@ class Readiness:
 
     @property
     def database_up(self) -> bool:
-        """Whether the database answered when it was last asked, whatever it said."""
+        """Whether the database answered when it was last asked, whatever the answer."""
         return not isinstance(self._error, UnavailableError)
 
     @property
@@ -47,7 +47,7 @@ class Readiness:
 
     @property
     def refusal(self) -> MyriaError | None:
-        """What is wrong with the database, None when nothing is or not for long."""
+        """The database's error, None when there is none or it is still within the grace."""
         if self._error is not None and not self.database_up and time.monotonic() - self._ready_at < self._grace_s:
             return None
         return self._error
@@ -71,7 +71,7 @@ class Readiness:
                 self._ready_at = self._looked_at
 
     async def close(self) -> None:
-        """End a look that is under way."""
+        """Cancel a check that is under way."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

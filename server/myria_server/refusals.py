@@ -1,4 +1,4 @@
-"""What is answered to JSON text that is not strict, over HTTP and stdio alike."""
+"""Answers to JSON text that is not strict, over HTTP and stdio alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARGUMENTS = "params.arguments"
 def blamed_call(message: Any, error: MyriaError) -> tuple[int | str, str, MyriaError] | None:
     """Return (request id, tool name, error about its arguments) if a refused text is a call with bad arguments.
 
-    Such a refusal goes to the tool's caller, who can mend it; every other one is about the message itself.
+    Such a refusal is the tool's answer, so that its caller can mend it; all others are JSON-RPC errors.
 
     Args:
         message: the text's outline.

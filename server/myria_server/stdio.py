@@ -1,7 +1,7 @@
-"""MCP over standard input and output: one client, the same tools, the same strict JSON (§22.1).
+"""MCP over standard input and output: one client, the same tools, the same strict JSON.
 
 When the input ends, requests under way are still answered, so that `echo '...' | myria serve --stdio` works. While
-serving, file descriptor 1 is standard error: a stray print must not tear the protocol.
+serving, file descriptor 1 is standard error: a stray print must not corrupt the protocol.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Pipe:
                     line = self._next_line()
                     asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
 
-        # A daemon: it may be blocked in a read for ever when the server is told to stop.
+        # A daemon: it may still be blocked in a read when the server stops.
         threading.Thread(target=pump, name="stdin", daemon=True).start()
         async with to_server:
             while (line := await lines.get()) is not None:

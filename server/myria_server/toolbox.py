@@ -40,7 +40,7 @@ _Handler = Callable[["Caller", Any], Awaitable[Json]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """On whose behalf a call runs: what a credential will fix once there are credentials."""
+    """On whose behalf a call runs; credentials will determine it once there are any."""
 
     tenant: str = "default"
     actor: str = "mcp"
@@ -67,7 +67,7 @@ class Toolbox:
         self.metrics = metrics
         self.limits = limits_of(settings)
         self._max_in_flight = settings.mcp.max_in_flight
-        # The domain has its own append deadline and knows what became of the commit; this one only backs it.
+        # The domain has its own append deadline and knows the commit's outcome; this one is only a safeguard.
         self._append_deadline = settings.mcp.append_deadline_s + 1.0
         self._read_deadline = settings.mcp.request_deadline_s
         self._name_style = settings.mcp.tool_names
