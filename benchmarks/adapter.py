@@ -1,8 +1,7 @@
 """Lines of an evaluation data set as arguments of append_event.
 
-Data sets label each message with things a memory must not be told, such as the conversation it was taken from: those
-fields are dropped here, everything else goes to the contract as it stands. Streaming: memory does not grow with the
-file.
+Data sets label each message with facts that the memory must not get, such as the conversation it was taken from: those
+fields are dropped here, everything else is passed on unchanged. Streaming: memory does not grow with the file.
 
     python -m benchmarks.adapter DATA/events.jsonl > events-for-import.jsonl
 """

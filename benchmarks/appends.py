@@ -78,7 +78,7 @@ class Contestant:
 
 
 def append_arguments() -> list[dict[str, Any]]:
-    """Return events to append, out of the sample conversation; their keys are slots to be filled."""
+    """Return events of the sample conversation to append; the load process fills in their keys."""
     with _SAMPLE.open("rb") as source:
         return [{**event, "source_event_key": KEY_SLOT} for event in islice(event_arguments(source), TEMPLATES)]
 
@@ -148,7 +148,7 @@ def through_sdk(port: int, event: dict[str, Any]) -> Request:
 
 
 def publish(report: Report, contestants: list[Contestant], stored: tuple[int, int], out: Path) -> int:
-    """Print and write what the rounds gave."""
+    """Print and write the results of the rounds."""
     bare, *others = contestants
     rows = []
     for contestant in contestants:

@@ -1,4 +1,4 @@
-"""What a build costs when little is new: an incremental build must cost what changed, never what is there.
+"""What an incremental build costs: it must depend on how much changed, not on how much is stored.
 
 Ten scopes of 1,500 to 2,500 events, the same in every database, are added beside the generated events. Then each round
 appends 100 events at the end of each of them and builds, in turn for every size. The same is measured for one scope of
@@ -315,7 +315,7 @@ async def _pointer(cluster: Cluster, options: Common, report: Report, stream: Pa
 
 
 async def _keep_building(dsns: RoleDsns, log: Path, enough: asyncio.Event) -> None:
-    """Build in full again and again: a move of the pointer ends a build as superseded."""
+    """Repeat full builds for ever: a move of the pointer ends each as superseded."""
     while not enough.is_set():
         with suppress(RuntimeError):
             await build(dsns, log, full=True)

@@ -18,5 +18,5 @@ def median(values: Sequence[float]) -> float:
 
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
-    """Return the ratio of each pair: rounds that ran side by side share the machine's mood."""
+    """Return the ratio of each pair of rounds that ran side by side, under the same load of the machine."""
     return [a / b if b else math.inf for a, b in zip(these, those, strict=True)]

@@ -58,7 +58,7 @@ async def measure(options: Common, *, bodies: int, seed: int = 1) -> int:
         environment = {"MYRIA_POSTGRES_DSN": dsns.server}
         log = options.work_dir / "log" / "hostile.log"
         async with Server(command, env=environment, ready="/readyz", log=log) as server:
-            await _send(server, 50, random.Random(0), largest=4_000)  # its caches and pools are made
+            await _send(server, 50, random.Random(0), largest=4_000)  # its caches and pools are filled now
             idle = usage(server.pid)
             codes, http = await _send(server, bodies, random.Random(seed), largest=Settings().mcp.body_bytes)
             after = usage(server.pid)

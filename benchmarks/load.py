@@ -72,7 +72,7 @@ class Result:
 
 
 class LoadProcess:
-    """The load process, from the side of who uses it. An async context manager."""
+    """The load process as its users see it. An async context manager."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -104,7 +104,7 @@ class LoadProcess:
         count: int | None = None,
         key_prefix: str = "",
     ) -> Result:
-        """Send the requests round-robin, for a time or a number of requests, and return what came of it."""
+        """Send the requests round-robin, for a time or a number of requests, and return the result."""
         plan = {
             "requests": [request.to_json() for request in requests],
             "port": port,

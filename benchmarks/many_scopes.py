@@ -63,7 +63,7 @@ class Asker:
         return [result.latency.p50 for result in self.warm]
 
     def cpu_ms(self) -> float:
-        """Return the server's CPU time per question, in milliseconds: what hardly depends on other work."""
+        """Return the server's CPU time per question, in milliseconds: which hardly depends on other work."""
         return self.cpu_s / max(1, sum(result.acknowledged for result in self.warm)) * 1000
 
 

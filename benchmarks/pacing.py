@@ -66,7 +66,7 @@ class Tenant:
     ages: list[float] = field(default_factory=list)
 
     def state(self, now: float) -> TriggerState:
-        """Return what `triggers.state` would say."""
+        """Return what the statement `triggers.state` would return."""
         newest = None
         if self.last is not None:
             ended_at, took_s = self.last
@@ -85,7 +85,7 @@ class Tenant:
         )
 
     def tail(self, now: float, settings: BuilderSettings) -> Tail | None:
-        """Return what the log would say of the tail."""
+        """Return the tail as the log would describe it."""
         waiting = self.came - self.built
         if not waiting:
             return None
@@ -117,7 +117,7 @@ def quiet(chosen: random.Random) -> Tenant:
 
 
 def pass_hour(tenants: list[Tenant], settings: BuilderSettings, cost: Cost) -> None:
-    """Let the hour pass."""
+    """Simulate the hour."""
     now = 0.0
     while now < HOUR_S:
         for tenant in tenants:

@@ -195,7 +195,7 @@ async def run_command(command: Sequence[str], *, env: Mapping[str, str], log: Pa
         while True:
             with suppress(OSError):
                 seen = usage(process.pid)
-                last = seen if seen.peak_mib else last  # a zombie has no memory any more
+                last = seen if seen.peak_mib else last  # an ended process (zombie) reports no memory
             await asyncio.sleep(_POLL_S)
 
     watcher = asyncio.create_task(watch())

@@ -2,8 +2,8 @@
 
 Databases of generated events are loaded through the import path and built in full, both measured. Then closed-loop
 clients ask a server process: scopes of 1,000 to 2,500 events, the largest scope, and the same with no snapshot at all
-(everything in the fresh tail). Rounds go over the sizes in turn, so that the machine's moods fall on all of them;
-ratios are taken within a round.
+(everything in the fresh tail). Each round measures all sizes in turn, so that a slower or faster machine affects them
+alike; ratios are taken within a round.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Case:
     cpu_s: float = 0.0
 
     def cpu_ms(self) -> float:
-        """Return the server process's CPU time per request, in milliseconds: what hardly depends on other work."""
+        """Return the server process's CPU time per request, in milliseconds: which hardly depends on other work."""
         return self.cpu_s / max(1, sum(result.acknowledged for result in self.results)) * 1000
 
     def p95s(self) -> list[float]:
@@ -93,7 +93,7 @@ async def measure(options: Common, *, rounds: int, requests: int) -> int:
             finally:
                 await connection.close()
         for case in cases:
-            # Every scope once, by one client, before anything is cached: what the first question after a start pays.
+            # One client asks every scope once before anything is cached: the cost of the first question after a start.
             first = case.requests[: 2 * case.scopes : 2] or case.requests[:1]
             case.cold = await load.run(first, port=case.server.port, connections=1, count=len(first))
         for round_ in range(rounds):

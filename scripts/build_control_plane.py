@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 def build(folder: Path, mirror: str | None) -> None:
     """Build the programs into the folder, which appears in one step when all of them are there.
 
-    Raises `debian.Absent` when this machine lacks what the build stands on, CalledProcessError when a step fails.
+    Raises `debian.Absent` when this machine lacks what the build needs, CalledProcessError when a step fails.
     """
     debian.check_tools("tar")
     scratch = folder.with_name(folder.name + ".building")
@@ -97,7 +97,7 @@ def build(folder: Path, mirror: str | None) -> None:
 
 
 def say(step: int, what: str) -> None:
-    """Tell on standard error which step begins; standard output holds only the result."""
+    """Write to standard error which step begins; standard output holds only the result."""
     print(f"control plane {step}/{STEPS}: {what}", file=sys.stderr, flush=True)
 
 

@@ -28,7 +28,7 @@ IGNORED = ("EXPOSE",)
 
 @dataclass(slots=True, kw_only=True)
 class Image:
-    """What the last stage says about the image beside its files."""
+    """The image's configuration, from the instructions of the last stage."""
 
     environment: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Check the rules of the house that no linter knows; print every breach and exit 1 when there is one.
+"""Check the project's own rules, which no linter knows; print every breach and exit 1 when there is one.
 
 - operator/ holds its package folder and nothing else: a Python file beside it would shadow the standard library's
   `operator` module.
@@ -82,7 +82,7 @@ def test_breaches() -> Iterator[str]:
 
 
 def version_breaches() -> Iterator[str]:
-    """Yield a version that the change log does not know."""
+    """Yield a breach when the change log has no entry for the version."""
     version = project()["version"]
     entries = re.findall(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     if version not in entries:

@@ -2,9 +2,9 @@
 
 Usage: draw_dashboards.py --prometheus URL [--minutes N] [--into FOLDER] [--rate 30s]
 
-Writes dashboard-serving.svg and dashboard-builds.svg (docs/ by default). There is no Grafana in this: the panels, their
-places, queries, units, limits and marks are read from charts/myria/files/dashboards/*.json, and drawn as Grafana would
-draw them, in a plainer way. tests/monitoring/scene.py makes an installation worth a picture:
+Writes dashboard-serving.svg and dashboard-builds.svg (docs/ by default). Grafana is not used: the panels, their places,
+queries, units, limits and marks are read from charts/myria/files/dashboards/*.json, and drawn like Grafana's, but
+plainer. tests/monitoring/scene.py makes an installation with data to draw:
 
     python -m tests.monitoring.scene --minutes 15
 """
@@ -72,7 +72,7 @@ class Prometheus:
         }
 
     def ask(self, query: str, legend: str = "", *, step: float | None = None) -> list[Line]:
-        """Return the series of a query over the window; raises httpx.HTTPStatusError when it is none."""
+        """Return the series of a query over the window; raises httpx.HTTPStatusError when Prometheus refuses it."""
         for name, value in self._variables.items():
             query = query.replace(name, value)
         window = self._window
@@ -328,7 +328,7 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
 
 
 def _beginnings(series: Sequence[Line]) -> Iterator[float]:
-    """Yield when each series began to have values, again and again: that is when something happened."""
+    """Yield each time at which a series began to have values: that is when something happened."""
     for curve in series:
         last = -math.inf
         for at, _ in curve.points:

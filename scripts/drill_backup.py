@@ -7,8 +7,8 @@ a fresh tail. It is dumped as docs/backup.md says, restored on another throw-awa
 every table, the pointer's history, the bytes of every answer. Then it goes on there: appended events are found, a
 build takes them up, a rollback works. And the log alone is exported, imported and built: the same topics come out.
 
-With --dump, a dump of your own is restored on a throw-away server of this machine and examined: whether a backup can be
-used is known once it has been restored. Exit status 1 when anything differs.
+With --dump, a dump of your own is restored on a throw-away server of this machine and examined: only a restore proves
+that a backup can be used. Exit status 1 when anything differs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from scripts.drilling import (
 )
 
 OLDER = "DO $$ BEGIN FOR i IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
-"""Lets a server's transaction numbers run ahead of those of a new one, as after months."""
+"""Advances a server's transaction numbers past those of a new one, as months of use would."""
 LATER = {
     "timestamp": "2026-04-30T08:00:00Z",
     "channel": "slack",
@@ -109,7 +109,7 @@ async def backup_and_restore(drill: Drill, folder: Path) -> None:
 
 
 async def live_through(dsns: RoleDsns) -> None:
-    """Leave behind what a memory has after a while."""
+    """Make what a memory contains after a while of use."""
     events = sample_events()
     part = len(events) // 5
     async with Memory(dsns.server, Settings()) as memory:

@@ -7,8 +7,7 @@ own code makes the schema, a memory out of the sample, builds, a rollback, and s
 pause. Then `myria migrate` of this checkout runs, the server of before goes on, a server of this checkout starts
 beside it, the client changes over, and the server of before ends. Compared are: every row that was there, every event
 that was acknowledged, the bytes of every answer of both releases (where this release ranks anew, of those without words
-to rank by). Exit status 1 when anything differs, 3 where the
-history does not reach so far (a shallow clone).
+to rank by). Exit status 1 when anything differs, 3 where the history does not reach so far (a shallow clone).
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ NO_HISTORY = 3
 WRITER = "drill-writer"
 """Who the client appends as: nobody else's answers hold its events."""
 WRITTEN = ("events", "scopes", "scope_members", "schema_migrations")
-"""Tables that are written to meanwhile; of the events, the answers and the client's own account tell."""
+"""Tables that are written to meanwhile; events are checked by the answers and by the client's own record."""
 RECKONED = "attempted_cutoff"
-"""The column of tenants from which triggers count: bookkeeping that a migration may reckon anew."""
+"""The column of tenants from which triggers count: bookkeeping that a migration may compute again."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -108,7 +107,7 @@ def schema(tree: Path) -> str:
 
 
 async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
-    """Do what the module says."""
+    """Do the drill as the module describes it."""
     async with throw_away_server(folder / "server") as (_, dsns):
         drill.step("the release before makes a memory, and serves it; a client appends without a pause")
         myria("migrate", "--grant", "--dsn", dsns.owner, tree=old)
@@ -155,7 +154,7 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
                 drill.holds("a build succeeds", await build(dsns) == "succeeded")
         if alike:
             drill.verifies(dsns)
-        else:  # nobody can plan anew what another planner planned; the build has replaced all of it
+        else:  # another planner's plans cannot be recomputed; the build has replaced all of them
             drill.verifies(dsns, "--deep")
             drill.verifies(dsns, "--all-snapshots")
 
@@ -167,7 +166,7 @@ def ranking(tree: Path | None) -> tuple[str, int]:
 
 
 def live_through(dsns: RoleDsns, old: Path) -> None:
-    """Leave behind what a memory has after a while, all of it made by the release before."""
+    """Make what a memory contains after a while of use, all of it by the release before."""
     lines = (ROOT / "examples/workshop.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     for piece in (lines[:150], lines[150:250]):
         file = old / "piece.jsonl"
@@ -178,7 +177,7 @@ def live_through(dsns: RoleDsns, old: Path) -> None:
 
 
 async def both(dsns: RoleDsns, writer: Writer) -> tuple[list[str], list[str]]:
-    """Return what the client was told and what the log holds of it."""
+    """Return the events that the client saw acknowledged, and those that the log holds."""
     rows = await fetch(dsns.owner, "SELECT event_id FROM myria.events WHERE channel = $1 ORDER BY event_id", WRITER)
     return sorted(writer.acknowledged), [row["event_id"] for row in rows]
 
@@ -257,7 +256,7 @@ class Writer:
         self.stop()
 
     def stop(self) -> None:
-        """End after the append that is under way: only then can what it was told be compared with the log."""
+        """End after the append under way: only then can the acknowledged events be compared with the log."""
         self._stop.set()
         self._thread.join(60)
 

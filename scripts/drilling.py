@@ -46,11 +46,11 @@ class Drill:
         self._began = time.monotonic()
 
     def step(self, text: str) -> None:
-        """Say what comes next."""
+        """Print the next step."""
         print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
     def same(self, what: str, before: object, after: object) -> None:
-        """Compare, and say what was found."""
+        """Compare, and print the result."""
         if before == after:
             size = f" ({len(before)})" if isinstance(before, dict | list) else ""
             print(f"          same     {what}{size}", flush=True)
@@ -59,7 +59,7 @@ class Drill:
             print(f"          DIFFERS  {what}: {_first_difference(before, after)}", flush=True)
 
     def holds(self, what: str, is_true: object) -> None:
-        """Say whether something is as it must be."""
+        """Print whether something is as it must be."""
         if is_true:
             print(f"          holds    {what}", flush=True)
         else:
@@ -83,7 +83,7 @@ class Drill:
         self.holds(f"`myria verify {' '.join(options)}`: {len(checks)} checks {failed or ''}", not failed)
 
     def result(self) -> int:
-        """Say how it went, and return the exit status."""
+        """Print the result, and return the exit status."""
         self.step("nothing was lost, nothing differs" if not self.differences else f"{self.differences} differences")
         return 1 if self.differences else 0
 
@@ -98,7 +98,7 @@ def _first_difference(before: object, after: object) -> str:
 
 @asynccontextmanager
 async def throw_away_server(folder: Path) -> AsyncIterator[tuple[EmbeddedPostgres, RoleDsns]]:
-    """Lend a PostgreSQL of its own for the block, with the planes' roles and an empty database."""
+    """Run a separate PostgreSQL for the block, with the planes' roles and an empty database."""
     quick = {"fsync": "off", "full_page_writes": "off"}
     async with EmbeddedPostgres(folder, exclusive=True, settings=quick, durable_creation=False) as server:
         yield server, await ensure_roles(server)
@@ -142,7 +142,7 @@ def environment(tree: Path | None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portrait:
-    """Everything that can be seen of a memory."""
+    """Everything that can be compared of a memory."""
 
     tables: dict[str, tuple[int, str]]
     """Rows and a digest of the content, by table."""
@@ -153,7 +153,7 @@ class Portrait:
 
 
 async def portrait(dsns: RoleDsns, questions: Sequence[Json]) -> Portrait:
-    """Look at a memory."""
+    """Return the portrait of a memory."""
     return Portrait(
         tables=await table_digests(dsns.owner),
         pointer=await fetch(
@@ -220,7 +220,7 @@ async def fetch(dsn: str, query: str, *arguments: object) -> list[Json]:
 
 
 def sample_questions() -> list[Json]:
-    """Return the sample's questions, and for everybody who asks there what is newest."""
+    """Return the sample's questions, and for each of their askers a question for the newest events."""
     lines = (ROOT / "examples/questions.jsonl").read_text(encoding="utf-8").splitlines()
     questions = [
         {"query": question["question"], "participants": question["participants"]}
@@ -274,7 +274,7 @@ async def build(dsns: RoleDsns, *, full: bool = False, hold: bool = False) -> st
 
 @contextlib.contextmanager
 def without_trace(problem: type[Exception]) -> Iterator[None]:
-    """End with a sentence instead of a trace."""
+    """Exit with a message instead of a traceback when the block raises `problem`."""
     try:
         yield
     except problem as error:

@@ -2,8 +2,8 @@
 
 Usage: generate_dashboards.py [--check]
 
-`--check` writes nothing and exits 1 when a file is not current. The first row of each dashboard tells whether all is
-well: green means go back to sleep. Limits of colour are those of the alert rules beside the dashboards.
+`--check` writes nothing and exits 1 when a file is not current. The first row of each dashboard is green when all is
+well. Colours change at the limits of the alert rules beside the dashboards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = 'namespace=~"$namespace"'
 TENANT = f'{HERE}, tenant=~"$tenant"'
 RATE = "$__rate_interval"
 RARE = "10m"
-"""The window of what happens now and then, like builds."""
+"""The window for rare events such as builds."""
 GREEN, YELLOW, RED, BLUE = "green", "#EAB839", "red", "blue"
 WIDTH = 24
 

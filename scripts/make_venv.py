@@ -134,7 +134,7 @@ def pip(*arguments: str, total: int = 0) -> None:
                 done += 1
                 progress(done, total, match[2])
             elif line.startswith("Installing collected"):
-                # From here on .venv is neither the old nor the new one; a failed download leaves the old one good.
+                # From here on .venv is neither the old nor the new one; a failed download leaves the old one intact.
                 STAMP.unlink(missing_ok=True)
                 if total:
                     progress(total, total, "unpacking all")

@@ -3,7 +3,7 @@
 Usage: sbom.py PYTHON
 
 PYTHON is the environment's interpreter. The same environment gives the same bytes: components in order of their names,
-no time, no random number. What the base image brings (Debian's packages, Python itself) is its publisher's to list.
+no time, no random number. The base image's publisher lists what it contains (Debian's packages, Python itself).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from packageurl import PackageURL
 
 ROOT = "myria"
 NAMESPACE = uuid.UUID("6f1d5b0e-1f0a-4c57-9d0e-6d1f9a1c7b11")
-"""For serial numbers that follow from the content."""
+"""For serial numbers that are derived from the content."""
 
 _LIST = """
 import json

@@ -1,8 +1,8 @@
-"""Child processes that live exactly as long as they should.
+"""Child processes that never outlive their parent.
 
 A child has a session of its own, so that a Ctrl-C at the terminal reaches the parent alone, which then stops its
-children in order. Its standard input is a pipe whose other end only the parent holds: when the parent is gone, however
-it ended, the pipe closes, and the child stops itself. No help of the operating system is needed, no orphan is left.
+children in order. Its standard input is a pipe whose other end only the parent holds: when the parent ends, in whatever
+way, the pipe closes, and the child stops itself. So no orphan is left, on any operating system.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STEADY_S = 60.0
 
 LIVED_S = 3.0
-"""A child that lived so long did start: after its death the wait is at most the one at `LIVED_DELAY`."""
+"""Seconds after which a child counts as started: when it dies later, the wait is at most that of `LIVED_DELAY`."""
 
 LIVED_DELAY = 3
 
@@ -119,7 +119,7 @@ async def keep_running(child: Child, *, patience_s: float, on_exit: Callable[[in
 
     Args:
         patience_s: seconds it gets to stop.
-        on_exit: told each exit status; what it raises ends the supervision.
+        on_exit: called with each exit status; an exception from it ends the supervision.
     """
     failures = 0
     try:

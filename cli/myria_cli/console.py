@@ -1,4 +1,4 @@
-"""What people and programs see: tables and trees on a terminal, one JSON document for a program, one line per error.
+"""Output: tables and trees on a terminal, one JSON document for a program, one line per error.
 
 Standard output carries the answer; progress, log lines and errors go to standard error. Text that came in as events is
 shown without its control characters, so that no event can steer a terminal.
@@ -23,7 +23,7 @@ from rich.text import Text
 from myria.errors import MyriaError
 
 PIPE_WIDTH = 160
-"""Columns of a table that goes to a file or a pipe, where there is no terminal to ask."""
+"""Columns of a table that goes to a file or a pipe, which has no width of its own."""
 
 LOG_EVERY_S = 5.0
 """Seconds between two progress lines where there is no terminal for a bar."""
@@ -48,7 +48,7 @@ def err() -> Console:
 
 
 def shown(text: str) -> str:
-    """Return text without what would steer a terminal: control characters and marks of writing direction."""
+    """Return text without the characters that steer a terminal: control characters and marks of writing direction."""
     return _CONTROL.sub("�", text)
 
 
@@ -76,7 +76,7 @@ def write(renderable: RenderableType) -> None:
 
 
 def say(sentence: str, style: str = "") -> None:
-    """Write a sentence to standard error: it is about the work, not the answer."""
+    """Write a sentence about the work, not the answer, to standard error."""
     err().print(Text(sentence, style=style))
 
 
@@ -110,10 +110,10 @@ def _cell(value: object) -> str:
 
 
 class ProgressMeter(Protocol):
-    """How far a piece of work has come."""
+    """The progress of a piece of work."""
 
     def advance(self, done: int, total: int | None = None, what: str | None = None) -> None:
-        """Say that `done` steps of `total` are behind us, and what is being worked on."""
+        """Show that `done` of `total` steps are done, and what is being worked on."""
         ...
 
 

@@ -31,14 +31,14 @@ _TEE, _END, _BAR, _GAP = "├─ ", "└─ ", "│  ", "   "
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a tree: what stands before it, what stands before its continuations, and its text."""
+    """One line of a tree: its branches (`head`), those of its continuation lines (`rest`), and its text."""
 
     head: str
     rest: str
     text: Text
 
     def wrapped(self, console: Console) -> Iterator[Text]:
-        """Yield the line as often as it must be broken to fit, the tree's branches going on beside it."""
+        """Yield the line broken to the console's width, with the tree's branches before each part."""
         width = max(LEAST_TEXT, console.width - max(cell_len(self.head), cell_len(self.rest)))
         for number, part in enumerate(self.text.wrap(console, width)):
             line = Text(self.rest if number else self.head, style="dim")
@@ -65,13 +65,13 @@ class Branches:
         return Branches((*self._above, last))
 
     def head(self) -> str:
-        """Return what stands before a node's first line."""
+        """Return the branches before a node's first line."""
         if not self._above:
             return ""
         return self._trunk(self._above[:-1]) + (_END if self._above[-1] else _TEE)
 
     def rest(self, *, has_children: bool) -> str:
-        """Return what stands before a node's further lines."""
+        """Return the branches before a node's further lines."""
         return self._trunk(self._above) + (_BAR if has_children else _GAP)
 
     def line(self, text: Text, *, has_children: bool) -> Line:
@@ -89,7 +89,7 @@ class Branches:
 
 
 def span(first_at: int, last_at: int) -> str:
-    """Return a span of time (microseconds since 1970) as short as it can be said: one day, or two."""
+    """Return a span of time (microseconds since 1970) as one day, or as the first and the last."""
     first, last = to_datetime(first_at), to_datetime(last_at)
     # Not strftime: it writes the year 1 as `1`.
     if first.date() != last.date():

@@ -1,8 +1,8 @@
 """All planes on one machine (`myria up`): the same triggers, queue and builder that Kubernetes runs, as processes.
 
 The control loop runs here; the serving plane and each builder are child processes. The listening socket belongs to this
-process and is lent to the server, so that a server that dies and is started again keeps its port, and clients that
-connect meanwhile wait instead of being refused. PostgreSQL is watched by its own supervisor.
+process and is passed to the server, so that a server that dies and is started again keeps its port, and clients that
+connect meanwhile wait instead of being refused. PostgreSQL has its own supervisor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from myria_monitoring.port import scraped
 
 READY_WAIT_S = 60.0
 FIRST_FAILURES = 3
-"""Times the server may end before it was ever ready; then something is wrong that a restart does not mend."""
+"""Times the server may end before it was ever ready; after that a restart is not expected to help."""
 
 ATTENDANCE_POLL_S = 2.0
 """Seconds between two looks whether the data folder's builds are left to this process."""
@@ -55,7 +55,7 @@ class Household:
     failed: asyncio.Future[None]
 
     async def run(self) -> None:
-        """Return never; raise when a plane ended that nothing can bring back."""
+        """Never return; raise when a plane has ended that cannot be started again."""
         await asyncio.shield(self.failed)
 
 
@@ -103,7 +103,7 @@ async def household(
         async def families() -> list[Metric]:
             return list(about_memory(await figures.latest(), tenant_label=settings.metrics.tenant_label))
 
-        # The server may not name all tenants: what is told of them comes from here, and is scraped there with the rest.
+        # The server may not read all tenants: this process makes their metrics, and the server's scrape includes them.
         port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
         server = _server(options, place, sock, f"http://127.0.0.1:{port}/metrics", verbose=verbose)
         control = ControlLoop(database, settings, launch=_Launcher(options, place, verbose=verbose))
@@ -118,7 +118,7 @@ async def household(
             begin(_attend(place), "attendance")
             yield Household(url=f"{address}/mcp", server=server, failed=failed)
         finally:
-            # The control loop first: it must not start what would have to be stopped.
+            # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -129,8 +129,8 @@ async def household(
 async def built_beside(options: Options, settings: Settings, place: Place) -> AsyncIterator[None]:
     """Run triggers, queue and builders of a data folder for the block, while no other process of this machine does.
 
-    A `myria up` that begins later runs its own beside; two are as good as one. Nothing is done for a --dsn: whose
-    builds those are is not known here.
+    A `myria up` that starts later runs its own beside these, which does no harm. With --dsn nothing is run: another
+    program may be responsible for that database's builds.
     """
 
     async def build(data_dir: Path) -> None:
@@ -151,7 +151,7 @@ async def built_beside(options: Options, settings: Settings, place: Place) -> As
 
 @asynccontextmanager
 async def _attendance(data_dir: Path) -> AsyncIterator[None]:
-    """Wait until nobody else builds for the data folder, and be the one who does for the block."""
+    """Wait until no other process builds for the data folder, then hold that right for the block."""
     lock = FileLock(data_dir / "control.lock")
     while not lock.try_acquire():  # noqa: ASYNC110 - another process has it
         await asyncio.sleep(ATTENDANCE_POLL_S)
@@ -193,7 +193,7 @@ class _Launcher:
             command_line("build", "--tenant", tenant, "--build", build_id, WITH_PARENT),
             environment=_environment(self._options, self._place.building, verbose=self._verbose),
             without=_OURS,
-            output=2,  # standard output may be a client's
+            output=2,  # standard output may belong to a client (stdio)
         )
         await child.start()
         try:
@@ -203,7 +203,7 @@ class _Launcher:
 
 
 def _server(options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool) -> Child:
-    # The socket was let through by --insecure already, or is loopback.
+    # The socket is loopback, or --insecure has allowed it already.
     return Child(
         "server",
         command_line(
@@ -216,7 +216,7 @@ def _server(options: Options, place: Place, sock: socket.socket, beside: str, *,
 
 
 _OURS = ("MYRIA_DATA_DIR", "MYRIA_TENANT")
-"""Variables that told this process where its memory is; its children are told otherwise."""
+"""Variables that say where this process finds its memory; its children get other settings for it."""
 
 
 def _environment(options: Options, dsn: str, *, verbose: bool) -> dict[str, str]:
@@ -230,14 +230,14 @@ def _environment(options: Options, dsn: str, *, verbose: bool) -> dict[str, str]
 
 
 def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
-    """Hand on why a plane ended; planes end only when they are cancelled, or when something is wrong."""
+    """Record why a plane ended, unless it was cancelled."""
     if task.cancelled() or failed.done():
         return
     problem = task.exception()
     if problem is None and task.get_name() == "postgres":
         return  # its supervisor returns when it is told to stop
     failed.set_exception(problem or InternalError(f"the {task.get_name()} plane ended by itself"))
-    failed.exception()  # it may never be awaited: that is no second problem
+    failed.exception()  # it may never be awaited, and must then cause no warning
 
 
 async def _wait_ready(address: str, early: list[int], failed: asyncio.Future[None]) -> None:

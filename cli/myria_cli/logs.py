@@ -50,7 +50,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
 class SharedFile(RotatingFileHandler):
     """A log file with rotation that several processes write at once: one line, or one rotation, at a time.
 
-    A lock on `FILE.lock` orders them, and who finds the file set aside by another goes on in the new one.
+    A lock on `FILE.lock` orders them; a process that finds the file rotated by another goes on in the new one.
     """
 
     def __init__(self, filename: str, **options: Any) -> None:

@@ -15,7 +15,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     from myria_cli.app import app  # noqa: PLC0415 - a second of imports, in which Ctrl-C may come
 
-    # A command that has anything to tidy puts a handler of its own in its place before it begins (`options.run`).
+    # A command that has anything to clean up installs its own handler before it begins (`options.run`).
     app(prog_name="myria")
 
 

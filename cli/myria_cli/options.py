@@ -55,7 +55,7 @@ class Options:
     def dsn_of(self, settings: Settings) -> str | None:
         """Return the database that was asked for, or None for the data folder's embedded server.
 
-        --data-dir beats a DSN from the environment or the file: it stands nearer.
+        --data-dir takes precedence over a DSN from the environment or the settings file.
         """
         return self.dsn if self.dsn is not None or self.data_dir is not None else settings.postgres.dsn
 
@@ -145,7 +145,7 @@ def command(app: typer.Typer, name: str, *, examples: str = "", panel: str) -> C
             if status:
                 raise typer.Exit(status)
 
-        del call.__wrapped__  # typer would read the inner signature
+        del call.__wrapped__  # otherwise typer would read the inner signature
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         epilog = "Examples:\n\n" + examples.strip() if examples else None
@@ -202,7 +202,7 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
         console.report(missing, as_json=options.json)
         return missing.exit_status
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is left to say, not even at interpreter exit.
+        # The reader of our output has gone (`| head`): write nothing more, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Where a command's memory lives: a database that was named, or the data folder's embedded server.
+"""Where a command's memory lives: a database given by its DSN, or the data folder's embedded server.
 
-The embedded server is found running (then it is left running) or started for the length of the command.
+An embedded server that already runs is left running; otherwise it is started for the length of the command.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Place:
 async def opened(
     options: Options, settings: Settings, *, create: bool = False, exclusive: bool = False
 ) -> AsyncIterator[Place]:
-    """Lend the place of a command for the block.
+    """Open the place of a command for the block.
 
     Args:
         create: make and migrate the data folder's database where there is none. A `--dsn` is never migrated here.
@@ -79,7 +79,7 @@ def data_dir_of(options: Options) -> Path:
 
 
 def is_attended(place: Place) -> bool:
-    """Tell whether a `myria up` owns the data folder, and so takes up what is asked for. Unknown (true) for a DSN."""
+    """Tell whether a `myria up` owns the data folder and will run requested builds. Assumed (true) for a DSN."""
     if place.embedded is None:
         return True
     owner = FileLock(place.embedded.data_dir / "up.lock")

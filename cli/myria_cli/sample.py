@@ -1,4 +1,4 @@
-"""The sample conversation of `myria demo`, told over MCP as any client would tell it."""
+"""The sample conversation of `myria demo`, sent over MCP as any client would send it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def tell(url: str, *, as_json: bool) -> None:
     try:
         await _tell(url, as_json=as_json)
     except BaseExceptionGroup as group:
-        # The client's tasks wrap whatever ends them.
+        # The client's task groups wrap the exception that ends them.
         known, _ = group.split(MyriaError)
         while isinstance(known, BaseExceptionGroup):
             known = known.exceptions[0]  # type: ignore[assignment]
@@ -61,7 +61,7 @@ async def tell(url: str, *, as_json: bool) -> None:
 
 
 async def _tell(url: str, *, as_json: bool) -> None:
-    # A proxy of the environment must not be asked for a loopback address.
+    # A loopback address must not go through a proxy named by the environment.
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
     place = folder()
     events = _json_lines(place / CONVERSATION)

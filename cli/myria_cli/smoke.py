@@ -1,6 +1,6 @@
 """One pass through a running memory, from outside: append, rebuild, ask. What `helm test` runs.
 
-It writes as a participant of its own, so nobody else ever sees its events, and each run leaves one.
+It writes as a participant of its own, so nobody else sees its events; each run leaves one event behind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """What a pass went through. `snapshot_id`: the one that holds the event, None without a build."""
+    """The result of a pass. `snapshot_id`: the snapshot that holds the event, None without a build."""
 
     event_id: str
     snapshot_id: str | None
@@ -146,7 +146,7 @@ async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> dict[st
 
 @contextmanager
 def _unwrapped() -> Iterator[None]:
-    """Let our own errors out of the groups into which the client's tasks wrap whatever ends them."""
+    """Raise our own errors out of the exception groups in which the client's tasks wrap them."""
     try:
         yield
     except BaseExceptionGroup as group:

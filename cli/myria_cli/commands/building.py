@@ -26,7 +26,7 @@ from myria_cli.place import Place, is_attended, opened
 
 POLL_S = 0.3
 NOBODY_AFTER_S = 15.0
-"""Seconds after which a waiting person is told that nobody seems to take builds up."""
+"""Seconds without progress after which the command says that nothing seems to run builds."""
 
 
 def register(app: typer.Typer) -> None:
@@ -119,7 +119,7 @@ class _BuildProcess:
 
 
 async def _ended(registry: Registry, options: Options, request_id: str, *, patient: bool) -> dict[str, Any]:
-    """Return the build that a request became, once it has ended, showing how far it is."""
+    """Wait until the build of a request has ended, showing its progress; return it."""
     asked_at = time.monotonic()
     is_told = patient
     with console.meter("waiting for a builder", quiet=options.json) as progress:

@@ -37,10 +37,10 @@ from myria_cli.place import opened
 
 FOLLOW_EVERY_S = 0.5
 LATE_COMMITS_S = 30.0
-"""How long a follower looks behind itself for commits that came after later numbers."""
+"""Seconds for which a follower looks again for events that were committed after events of higher numbers."""
 
 MANY = 1_000
-"""Imported events after which the planner's statistics are taken anew at once."""
+"""Imported events after which the planner's statistics are renewed at once."""
 
 SOME_REFUSED = 2
 """Exit status of an import that refused a line."""
@@ -255,7 +255,7 @@ def _input(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
 
 @contextmanager
 def _output(file: str) -> Iterator[IO[bytes]]:
-    """Lend where an export goes: standard output, a device or pipe, or a file that gets its name only when whole."""
+    """Open an export's target for the block: standard output, a device, a pipe, or a file that is named when whole."""
     if file == "-":
         yield sys.stdout.buffer
         return

@@ -178,9 +178,9 @@ async def _current(place: Place, *, check: bool, grant: bool) -> tuple[list[str]
 
 
 async def _patiently(work: Callable[[], Awaitable[T]], patience_s: float) -> T:
-    """Try until it succeeds or the time is over, and say what is waited for, once for each reason.
+    """Retry `work` until it succeeds or the time is over; print what it waits for whenever the reason changes.
 
-    A refused connection counts as well: where several things start at once, the role may come a moment later.
+    A refused login is retried as well: when several parts start at once, the role may be made a moment later.
     """
     deadline = time.monotonic() + patience_s
     last_message = ""

@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
                 "the operator needs a database that pods can reach: give --dsn or set postgres.dsn",
                 field="postgres.dsn",
             )
-        # kopf asks for the user's name, which a container's user may not have.
+        # kopf reads the user's name, which a container's user may not have.
         os.environ.setdefault("USER", "myria")
         from myria_operator.app import operate as work  # noqa: PLC0415 - only this command needs Kubernetes' client
 

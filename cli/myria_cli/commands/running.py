@@ -201,7 +201,7 @@ myria serve --stdio
             departure = Departure()
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, departure.ask)
             awaiting = asyncio.create_task(_expect_schema(memory.database, settings.migrate.wait_s, departure))
-            # A parent knows that it ends its child, and routes nothing to it.
+            # A parent that stops this process sends it no requests any more, so it need not linger.
             linger_s = 0.0 if with_parent else settings.mcp.linger_s
             try:
                 await serve_http(

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def actor() -> str:
-    """Return who gives a command, for the history of the pointer."""
+    """Return the name of the user who runs a command, for the history of the pointer."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):
