@@ -159,10 +159,12 @@ def publish(report: Report, contestants: list[Contestant], stored: tuple[int, in
             "events_per_s_median": round(median(contestant.throughputs()), 1),
             "ratio_by_round": [round(value, 3) for value in against],
             "ratio_median": round(median(against), 3),
-            "p50_ms": round(median([each.p50 for each in all_latencies]), 3),
-            "p95_ms": round(median([each.p95 for each in all_latencies]), 3),
+            "p50_ms": round(median([latency.p50 for latency in all_latencies]), 3),
+            "p95_ms": round(median([latency.p95 for latency in all_latencies]), 3),
             "server_cpu_us_per_event": round(contestant.cpu_per_event_us(), 1),
-            "client_cpu_share": round(median([each.client_cpu_s / each.seconds for each in contestant.results]), 3),
+            "client_cpu_share": round(
+                median([result.client_cpu_s / result.seconds for result in contestant.results]), 3
+            ),
             "acknowledged": contestant.acknowledged,
             "errors": contestant.errors,
             "first_error": contestant.first_error,

@@ -172,9 +172,9 @@ def publish_incremental(report: Report, grown: list[Grown], targets: Targets) ->
         report.figures[f"{targets.count} x {ADDED} events at {database.size}"] = {
             "seconds": [round(value, 3) for value in database.seconds()],
             "seconds_median": round(median(database.seconds()), 3),
-            "process_seconds_median": round(median([each.process_seconds for each in database.builds]), 3),
-            "cpu_s_median": round(median([each.cpu_s for each in database.builds]), 3),
-            "peak_mib": round(max(each.peak_mib for each in database.builds)),
+            "process_seconds_median": round(median([finished.process_seconds for finished in database.builds]), 3),
+            "cpu_s_median": round(median([finished.cpu_s for finished in database.builds]), 3),
+            "peak_mib": round(max(finished.peak_mib for finished in database.builds)),
             "rows": database.totals(),
             "rows_by_table": by_table,
             "counts": database.builds[-1].counts,
@@ -185,7 +185,7 @@ def publish_incremental(report: Report, grown: list[Grown], targets: Targets) ->
             (
                 f"{database.size:,}",
                 number(median(database.seconds()), 2),
-                number(median([each.process_seconds for each in database.builds]), 2),
+                number(median([finished.process_seconds for finished in database.builds]), 2),
                 number(median(against), 2),
                 number(median([float(total) for total in database.totals()]), 0),
                 *(number(by_table[table], 0) for table in shown),
@@ -221,8 +221,8 @@ async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: 
         )
     figures: dict[str, Any] = {
         "seconds": [round(value, 3) for value in database.seconds()],
-        "process_seconds_median": round(median([each.process_seconds for each in database.builds]), 3),
-        "peak_mib": round(max(each.peak_mib for each in database.builds)),
+        "process_seconds_median": round(median([finished.process_seconds for finished in database.builds]), 3),
+        "peak_mib": round(max(finished.peak_mib for finished in database.builds)),
         "rows": database.totals(),
         "rows_by_table": database.rows[-1],
         "counts": database.builds[-1].counts,

@@ -281,7 +281,7 @@ async def _carry_out(plan: dict[str, Any]) -> dict[str, Any]:
         run.errors += 1
         run.first_error = run.first_error or "answers were missing at the end of the plan"
     seconds = plan["seconds"] or run.last - began
-    everything = [value for each in run.latencies.values() for value in each]
+    everything = [value for latencies in run.latencies.values() for value in latencies]
     return {
         "acknowledged": run.good,
         "errors": run.errors,
@@ -289,7 +289,7 @@ async def _carry_out(plan: dict[str, Any]) -> dict[str, Any]:
         "seconds": seconds,
         "throughput": (run.in_time if plan["seconds"] else run.good) / seconds if seconds > 0 else 0.0,
         "latency": Latency.of(everything).to_json(),
-        "by_tag": {tag: Latency.of(each).to_json() for tag, each in sorted(run.latencies.items())},
+        "by_tag": {tag: Latency.of(latencies).to_json() for tag, latencies in sorted(run.latencies.items())},
         "client_cpu_s": time.process_time() - cpu,
     }
 

@@ -229,8 +229,8 @@ async def _ask_all(memory: Memory, questions: list[Question], lengths: dict[str,
             best = by_score(event_nodes(await ask("query_references", arguments, max_nodes=MOST_NODES)))
             scores["query_references"].append(score(question, best, lengths))
             meter.advance(done + 1)
-    for tool, each in scores.items():
-        _publish(report, tool, each)
+    for tool, tool_scores in scores.items():
+        _publish(report, tool, tool_scores)
         recall = report.figures[tool]["all"]["R@10"]
         report.check(f"R@10 by {tool}", recall, LEAST_RECALL, at_least=True)
     report.check("answers whose first events depend on the limit", unlike, 0)

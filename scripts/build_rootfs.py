@@ -107,23 +107,23 @@ class Builder:
             option, source, target = operands.split()
             if option != "--from=build" or not source.startswith("/opt/"):
                 raise SystemExit(f"Dockerfile: COPY {operands} in the last stage")
-            there = self.folder / target.lstrip("/")
+            destination = self.folder / target.lstrip("/")
             if source != target:
-                there.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self._below(source), there)
-            self._kept.add(there)
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self._below(source), destination)
+            self._kept.add(destination)
             return
         *names, target = operands.split()
         for name in names:
             wanted = ROOT / name
-            there = self._source / target / wanted.name if len(names) > 1 else self._source / target
-            there.parent.mkdir(parents=True, exist_ok=True)
+            destination = self._source / target / wanted.name if len(names) > 1 else self._source / target
+            destination.parent.mkdir(parents=True, exist_ok=True)
             if wanted.is_dir():
-                shutil.copytree(wanted, there, ignore=_ignored, dirs_exist_ok=True)
+                shutil.copytree(wanted, destination, ignore=_ignored, dirs_exist_ok=True)
             elif _is_ignored(wanted):
                 raise SystemExit(f".dockerignore keeps {name} out, which the Dockerfile copies")
             else:
-                shutil.copy(wanted, there)
+                shutil.copy(wanted, destination)
 
     def _run(self, operands: str) -> None:
         if self._is_last():

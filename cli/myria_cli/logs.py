@@ -77,10 +77,10 @@ class SharedFile(RotatingFileHandler):
     def _follow(self) -> None:
         ours = os.fstat(self.stream.fileno()) if self.stream is not None else None
         try:
-            there = os.stat(self.baseFilename)
+            on_disk = os.stat(self.baseFilename)
         except FileNotFoundError:
-            there = None
-        if ours is None or there is None or (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
+            on_disk = None
+        if ours is None or on_disk is None or (ours.st_dev, ours.st_ino) != (on_disk.st_dev, on_disk.st_ino):
             if self.stream is not None:
                 self.stream.close()
             self.stream = self._open()

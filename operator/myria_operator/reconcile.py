@@ -363,9 +363,9 @@ class Reconciler:
             body = await self._api.job(name)
             if body is None:
                 return _MORE
-            there = Job.from_object(body)
-            if there.owner_uid == view.rebuild.uid:
-                await self._ledger.note_job(build, there.uid)
+            existing = Job.from_object(body)
+            if existing.owner_uid == view.rebuild.uid:
+                await self._ledger.note_job(build, existing.uid)
                 return _MORE
             message = f"a Job {name} exists already, and is not this resource's"
             await self._ledger.end_build(build.tenant, build.row.build_id, reasons.JOB_CONFLICT, message)

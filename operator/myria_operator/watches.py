@@ -81,8 +81,8 @@ class Watches:
             self._stopping.set()
             with self._lock:
                 if self._running is not None:
-                    there, stop = self._running
-                    there.call_soon_threadsafe(stop.set)
+                    watching_loop, stop = self._running
+                    watching_loop.call_soon_threadsafe(stop.set)
             await asyncio.to_thread(thread.join, 5.0)
 
     def _watch_on(self, tell: Callable[[str], None]) -> None:
