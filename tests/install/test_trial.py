@@ -39,9 +39,10 @@ def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
     release.test()
     (smoke,) = [log for name, log in node.logs() if name == f"{release.fullname}-test"]
     assert smoke.endswith("passed\n")
-    place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("again", {"build": {"full": True}})))
+    first = smoke.partition("found it in ")[2].split()[0]
+    place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("again", {"build": {"full": True, "force": True}})))
     place.wait_terminal("again")
-    place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("back", {"rollback": {"to": "previous"}})))
+    place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("back", {"rollback": {"to": first}})))
     place.kubectl("wait", "mrb/again", "mrb/back", "--for=condition=Published", "--timeout=180s")
 
     scraper.wait_for('myria_operator_rebuilds{reason="RolledBack"} > 0')
