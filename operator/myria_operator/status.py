@@ -132,7 +132,10 @@ def derive(view: RebuildView) -> Derived:
         more, succeeded, published = _rollback(view)
     else:
         more, succeeded, published = _build(view)
-    # Fields written earlier stay even if their source is gone (tasks that retention deleted).
+    # Fields written earlier stay even if their source is gone (tasks that retention deleted), but for the snapshot of a
+    # build that had begun one and then found nothing to do.
+    if view.build is not None and view.build.outcome is Outcome.NOTHING_TO_DO:
+        earlier.pop("snapshotID", None)
     return Derived(fields={**earlier, **fields, **more}, conditions=(succeeded, published, _suspended(view, succeeded)))
 
 

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 MAX_COUNTS = 64
 """Names that `status.counts` may hold."""
 
-_CAPTURED: Final = ("buildID", "snapshotID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
+_CAPTURED: Final = ("buildID", "previousSnapshotID", "cutoff", "eventRange", "startedAt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +102,11 @@ def status_fields(build: BuildFacts) -> Json:
 def pod_fields(build: BuildFacts) -> Json:
     """Return those fields of `status_fields` that a pod reports.
 
-    They never change again once the build has captured what it compiles, the counts once it has ended: however late a
-    pod's report arrives, it is still true.
+    They never change again once the build has captured what it compiles, the counts and the snapshot once it has ended
+    (a build with nothing to do leaves none): however late a pod's report arrives, it is still true.
     """
     fields = status_fields(build)
-    reported = _CAPTURED if build.outcome is None else (*_CAPTURED, "counts")
+    reported = _CAPTURED if build.outcome is None else (*_CAPTURED, "snapshotID", "counts")
     return {name: fields[name] for name in reported if name in fields}
 
 

@@ -191,7 +191,7 @@ def test_other_commands_use_the_running_server(up: Up, data_dir: Path) -> None:
     """Status, events and rebuild join the running database, and leave it running."""
     asyncio.run(append(up.port, [event(new_id("k"))]))
     assert call("events", "--json", "--data-dir", data_dir).lines[-1]["channel"] == "up"
-    built = call("rebuild", "--wait", "--json", "--data-dir", data_dir)
+    built = call("rebuild", "--force", "--wait", "--json", "--data-dir", data_dir)
     assert built.status == 0, built.err
     assert built.json["status"] == "succeeded"
     assert call("status", "--json", "--data-dir", data_dir).json["active_snapshot_id"] == built.json["snapshot_id"]

@@ -35,7 +35,7 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
     assert reason(place.wait_terminal("before")) == ("True", "BuildPublished")
     size = resident_kb(operator.pid)
     installation.kubelet.rewrites = dawdle
-    place.rebuild("through", build={"full": True})
+    place.rebuild("through", build={"full": True, "force": True})
 
     def at_work() -> bool:
         return any(one.name.startswith("through-") for one in installation.kubelet.running())

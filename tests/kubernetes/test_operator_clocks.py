@@ -44,7 +44,7 @@ def test_wrong_clocks_change_nothing(installation: Installation, operator_s: int
     wait_until(lambda: len(place.rebuilds()) == 1, 8, "the resource of a quiet moment")
     (made,) = (one["metadata"]["name"] for one in place.rebuilds())
     assert reason(place.wait_terminal(made)) == ("True", "BuildPublished")
-    place.rebuild("asked", build={"full": True, "deadlineSeconds": 600})
+    place.rebuild("asked", build={"full": True, "force": True, "deadlineSeconds": 600})
 
     def pods() -> list[str]:
         return [one.name for one in installation.kubelet.running() if one.name.startswith("asked-")]

@@ -82,7 +82,9 @@ def test_memory_does_not_grow_with_what_is_pruned(installation: Installation) ->
     async def ask() -> None:
         async with Pool(installation.database.server_dsn) as pool:
             for tenant in tenants:
-                await Registry(pool, builds.DEFAULTS).request_build(tenant, reason="a tool asked", full=False)
+                await Registry(pool, builds.DEFAULTS).request_build(
+                    tenant, reason="a tool asked", full=False, force=True
+                )
 
     def ended() -> int:
         (row,) = installation.query("SELECT count(*) AS n FROM myria.builds WHERE status = 'succeeded'")

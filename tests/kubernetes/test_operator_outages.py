@@ -91,7 +91,9 @@ def asking(installation: Installation, count: int, names: list[str]) -> Iterator
     for number in range(count):
         tenant = TENANTS[number % len(TENANTS)]
         name = f"r{number:02d}-{tenant}"
-        installation.place.rebuild(name, tenant=tenant, build={"full": number % 4 == 0, "backoffLimit": 20})
+        installation.place.rebuild(
+            name, tenant=tenant, build={"full": number % 4 == 0, "force": True, "backoffLimit": 20}
+        )
         names.append(name)
         yield name
 
@@ -224,7 +226,7 @@ def test_the_database_is_away(installation: Installation) -> None:
     place.rebuild("before")
     place.wait_terminal("before")
     with installation.without_postgres():
-        place.rebuild("during", tenant="default")
+        place.rebuild("during", tenant="default", build={"force": True})
         time.sleep(3.0)
         assert operator.process.poll() is None
     assert reason(place.wait_terminal("during", 60)) == ("True", "BuildPublished")

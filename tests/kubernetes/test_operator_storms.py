@@ -83,7 +83,7 @@ def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None
         began = time.monotonic()
         for number in range(count):
             names.append(f"s{number:02d}")
-            place.rebuild(names[-1], tenant=TENANTS[number % 3], build={"full": True})
+            place.rebuild(names[-1], tenant=TENANTS[number % 3], build={"full": True, "force": True})
             time.sleep(length_s / count / 2)
         time.sleep(max(0.0, began + length_s - time.monotonic()))
         print(f"ended in the storm: {sum(reason(place.get(name))[0] == 'True' for name in names)} of {count}")
@@ -93,7 +93,7 @@ def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None
             place.wait_terminal(name, 20 + 2 * count)
         print(f"all ended {time.monotonic() - calm:.1f} s after it; {dict(proxy.done)}")
         began = time.monotonic()
-        place.rebuild("after", tenant="ada")
+        place.rebuild("after", tenant="ada", build={"force": True})
         place.wait_terminal("after", 15)
         print(f"one more took {time.monotonic() - began:.1f} s")
     assert operator.process.poll() is None

@@ -82,7 +82,7 @@ async def test_an_older_definition_is_replaced(installation: Installation, monke
             await until(told, 10)
             assert await asyncio.to_thread(installation.builds) == []
             await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
-            await asyncio.to_thread(place.rebuild, "new", build={"full": True})
+            await asyncio.to_thread(place.rebuild, "new", build={"full": True, "force": True})
             for name in ("old", "new"):
                 ended = await asyncio.to_thread(place.wait_terminal, name, 20)
                 assert reason(ended) == ("True", "BuildPublished")

@@ -573,9 +573,17 @@ def test_the_build_determines_the_fields() -> None:
 def test_a_pod_reports_neither_end_nor_progress(status: str) -> None:
     """What a pod reports goes with any condition: the end and the progress come from the operator, with its words."""
     reported = set(pod_fields(build(status)))
-    assert {"buildID", "snapshotID", "startedAt", "cutoff"} <= reported
+    assert {"buildID", "startedAt", "cutoff"} <= reported
     assert not reported & {"completedAt", "durationSeconds", "progress"}
-    assert ("counts" in reported) == (status != "running")
+    assert ("counts" in reported) == ("snapshotID" in reported) == (status != "running")
+
+
+def test_a_build_with_nothing_to_do_names_no_snapshot() -> None:
+    """The snapshot that it had begun is taken back, whoever reported it; what it compared with stays."""
+    begun = {"installationID": INSTALLATION, "buildID": "bld_1", "snapshotID": SNAPSHOT, "previousSnapshotID": PARENT}
+    fields = derive(view(status=begun, build=build("nothing_to_do", snapshot_id=None), job=job())).fields
+    assert "snapshotID" not in fields
+    assert fields["previousSnapshotID"] == PARENT
 
 
 def test_who_waits_says_for_whom() -> None:
