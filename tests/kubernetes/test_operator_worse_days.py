@@ -78,7 +78,7 @@ async def test_an_older_definition_is_replaced(installation: Installation, monke
 
     try:
         async with operator(installation, monkeypatch):
-            await asyncio.to_thread(place.rebuild, "old")
+            await asyncio.to_thread(place.rebuild, "old", build={"force": True})
             await until(told, 10)
             assert await asyncio.to_thread(installation.builds) == []
             await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
