@@ -1,4 +1,4 @@
-"""When a tenant is due for an automatic build: a pure decision over what PostgreSQL says about it (§11, trap 9).
+"""When a tenant is due for an automatic build: a pure decision over what PostgreSQL says about it.
 
 Every time in here is a difference taken on the database's clock, so that no process's own clock decides anything.
 """

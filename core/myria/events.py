@@ -1,4 +1,4 @@
-"""What identifies an event, and what the other layers read out of its opaque payload (§5)."""
+"""What identifies an event, and what the other layers read out of its opaque payload."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TASK_FIELDS = ("task_id", "task")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicHint:
-    """An emitter's guess at a topic: a weak signal, never truth (§17)."""
+    """An emitter's guess at a topic: a weak signal, never truth."""
 
     hint: str
     confidence: float
 
 
 def dedupe_key(channel: str, source_event_key: str) -> bytes:
-    """Return the 32-byte idempotency key of (channel, source_event_key) (§5.2)."""
+    """Return the 32-byte idempotency key of (channel, source_event_key)."""
     return hashlib.sha256(canonical_json([channel, source_event_key])).digest()
 
 

@@ -1,6 +1,6 @@
 """Appending: concurrent appends of a tenant share commits, and nothing is acknowledged before its commit.
 
-Traps 1 and 2. A commit takes the tenant's append lock shared, allocates sequence numbers in input order, inserts in
+A commit takes the tenant's append lock shared, allocates sequence numbers in input order, inserts in
 dedupe-key order, and reads what stood already in a statement of its own. One caller's events stay together: they
 commit or fail as one, and a group refused by the database is tried alone, so that it never fails another caller's.
 Events get their event_id before the first attempt, so an attempt whose outcome is unknown is simply made again.

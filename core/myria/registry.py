@@ -1,8 +1,8 @@
-"""The snapshot registry: which snapshots there are, which one is served, and what builds are doing (§3.4, §9).
+"""The snapshot registry: which snapshots there are, which one is served, and what builds are doing.
 
 The pointer moves by compare-and-set under the tenant's publish lock; publishing and rolling back cost O(1), whatever
-the size of the log. A rollback pauses automatic builds, or the next one would bring back what was just taken away
-(trap 9). Answers are JSON-ready.
+the size of the log. A rollback pauses automatic builds, or the next one would bring back what was just taken away.
+Answers are JSON-ready.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Registry:
         self._settings = settings
 
     async def active_snapshot(self, tenant: str) -> Json:
-        """Return `{"snapshot": ...}`: the active snapshot's metadata (§9.2), or null before the first publish."""
+        """Return `{"snapshot": ...}`: the active snapshot's metadata, or null before the first publish."""
         async with self._database.read(tenant) as connection:
             active = await connection.fetchrow(sql("snapshots.active"), tenant)
             row = None
@@ -231,7 +231,7 @@ class Registry:
         Raises:
             SnapshotNotFound: no such snapshot is kept.
             SnapshotNotHeld: it does not wait to be published.
-            StaleParent: another snapshot became active since it was built (trap 10).
+            StaleParent: another snapshot became active since it was built.
         """
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", tenant))

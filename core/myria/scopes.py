@@ -1,4 +1,4 @@
-"""Scopes: one exact participant set within a tenant, and the rule of who sees it (§18)."""
+"""Scopes: one exact participant set within a tenant, and the rule of who sees it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def scope_key(participants: Iterable[str]) -> bytes:
 
 
 def visible(query: Iterable[str], scope: Iterable[str]) -> bool:
-    """Tell whether a query by `query` may see a scope: query is a non-empty subset of it (§14.3)."""
+    """Tell whether a query by `query` may see a scope: query is a non-empty subset of it."""
     asking = set(query)
     return bool(asking) and asking <= set(scope)
 

@@ -1,4 +1,4 @@
-"""The control loop: finds tenants that are due for a build, queues builds, and keeps builders going (§11, trap 8).
+"""The control loop: finds tenants that are due for a build, queues builds, and keeps builders going.
 
 Every cause of a build is a row in `rebuild_requests`, unique on the cause; a waiting row becomes the tenant's one
 unfinished build; that build has a builder process until it ends. The loop keeps nothing that matters in memory: it may

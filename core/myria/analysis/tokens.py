@@ -1,4 +1,4 @@
-"""Text to terms: any language, any string, linear time, the same result on every machine (trap 11).
+"""Text to terms: any language, any string, linear time, the same result on every machine.
 
 Words are folded (case, compatibility forms, Latin, Greek and Cyrillic accents) and, where they are plain
 a-z, stemmed as English (irregular forms count as their base). Scripts without spaces give overlapping pairs of

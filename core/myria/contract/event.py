@@ -1,4 +1,4 @@
-"""From the arguments of an append to an event that can be stored (§5).
+"""From the arguments of an append to an event that can be stored.
 
 This is the hottest path of the service, so it is written by hand; `contract.inputs` describes the same rules as a
 model for JSON Schema, and a test holds the two together.

@@ -74,8 +74,8 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str], path: str = "")
 def parse_timestamp(value: Any, field: str = "timestamp") -> int:
     """Return microseconds since 1970-01-01 UTC of an RFC 3339 timestamp.
 
-    Lower-case `t` and `z`, and a space for `T`, are accepted as RFC 3339 §5.6 allows; of up to 9 fractional digits
-    those beyond microseconds are cut off. The instant must lie in the years 0001-9999, in UTC too.
+    Lower-case `t` and `z`, and a space for `T`, are accepted as RFC 3339 allows (section 5.6); of up to 9 fractional
+    digits those beyond microseconds are cut off. The instant must lie in the years 0001-9999, in UTC too.
 
     Raises:
         InvalidTimestamp: anything else, a missing zone and a leap second (:60) among it.

@@ -35,7 +35,7 @@ class Limits:
         payload_depth: deepest payload; `{}` has depth 1.
         batch_events: most events in one append_events.
         future_seconds: how far a timestamp may lie ahead of the server's clock; None or 0 for any distance.
-        internal_types: event types stored as internal whatever their flag says (§5.2, §6).
+        internal_types: event types stored as internal whatever their flag says.
     """
 
     payload_bytes: int = 256 * 1024

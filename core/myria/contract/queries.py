@@ -40,14 +40,14 @@ class _Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventNodesQuery(_Selection):
-    """Arguments of query_event_nodes (§14.1); `limit` counts event nodes."""
+    """Arguments of query_event_nodes; `limit` counts event nodes."""
 
     limit: int = DEFAULT_LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencesQuery(_Selection):
-    """Arguments of query_references (§14.2).
+    """Arguments of query_references.
 
     `max_nodes` counts all nodes of the answer, its root included; `max_depth` counts levels below the root (None: no
     bound of its own); `root` is the topic_id or node_id whose subtree is asked for. `mode` says whether a language

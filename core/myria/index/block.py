@@ -1,7 +1,7 @@
 """The search block: the words of up to 4,096 events of one scope, with the part of the topic tree above them.
 
 An immutable byte string, content-addressed and written by the builder; serving pods keep decoded views in a cache
-bounded in bytes (trap 13: under row-level security words cannot come from a PostgreSQL index). Decoding copies
+bounded in bytes (under row-level security words cannot come from a PostgreSQL index). Decoding copies
 nothing but names: every column is a numpy view of the bytes.
 
 Layout, little-endian, every section padded to 8 bytes: magic `MYSB`, version, section lengths, then the sections in

@@ -1,7 +1,7 @@
 """The builder's workflow: unit by unit, a model proposes how events form topics, and what they are called.
 
 It sees one exact participant set: the unit's events in bounded pages and the topics nearest in time, with the
-inspection tools for more. Its plan is held to the unit's own events and to every rule of §12; it is told precisely
+inspection tools for more. Its plan is held to the unit's own events and to every validation rule; it is told precisely
 what is wrong, a few times, and then the deterministic plan of that unit stands, and the task says why.
 """
 

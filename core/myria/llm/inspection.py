@@ -1,4 +1,4 @@
-"""What a model may look at (§22.2): subtrees, references, events. Read-only, masked at each call, bounded, in order.
+"""What a model may look at: subtrees, references, events. Read-only, masked at each call, bounded, in order.
 
 Everything is read from immutable rows below the roots that the workflow pinned, each call in a short transaction of
 its own: no transaction is open while a model thinks. The scopes in force are a condition of every statement, and each

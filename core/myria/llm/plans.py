@@ -1,4 +1,4 @@
-"""Shapes of units that were found valid, kept so that nobody asks for them again (trap 12)."""
+"""Shapes of units that were found valid, kept so that nobody asks for them again."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def broken_rules(
     settings: PlannerSettings,
     names: dict[str, str] | None = None,
 ) -> list[str]:
-    """Return in words what is wrong with a shape: its own problems, else the rules of §12 that its nodes break."""
+    """Return in words what is wrong with a shape: its own problems, else the validation rules that its nodes break."""
     shape_problems = problems(shape, events, settings, names)
     if shape_problems:
         return shape_problems

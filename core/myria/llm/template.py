@@ -1,4 +1,4 @@
-"""The request template on disk (§22.1): everything that is the same in every call, checked when the process starts.
+"""The request template on disk: everything that is the same in every call, checked when the process starts.
 
 Fields nobody here knows go to the provider as they stand. `headers` become HTTP headers and never a part of the body.
 `${NAME}` stands for an environment variable and `${file:/path}` for a mounted file's text, anywhere in a string. What

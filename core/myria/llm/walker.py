@@ -1,4 +1,4 @@
-"""The walker's workflow (§15 step 6): a model looks further than the ranking did, and may only add.
+"""The walker's workflow: a model looks further than the ranking did, and may only add.
 
 It starts from the deterministic ranking: what is in the answer, what came next, and the topics around both, with short
 summaries. Each turn it opens topics, reads events, or chooses some for the answer. Rounds, tokens, bytes, money and

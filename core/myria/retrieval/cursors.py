@@ -28,9 +28,9 @@ class Cursor:
 
     `snapshot_id` is empty when no snapshot was active; `visible` is `pg_current_snapshot()` as text; `after` is the
     last key of the page before; `period_end` says when the period ended in which the first page was made, in seconds
-    since 1970: not the moment itself, or the same answer would never have the same bytes twice. `newest` is the newest
-    visible moment that was not ahead of the clock on the first page, in microseconds since 1970, only where visible
-    events lie ahead of it: the clock itself would never be the same twice.
+    since 1970: with the moment itself, equal answers would differ in their bytes. `newest` is the newest visible moment
+    that was not ahead of the clock on the first page, in microseconds since 1970, given only where visible events lie
+    ahead of the clock, for the same reason.
     """
 
     snapshot_id: str
@@ -63,7 +63,7 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     """Return the cursor behind `text`.
 
     Args:
-        lifetime: seconds after its first page within which a cursor works for certain; it ends before twice as many.
+        lifetime: seconds after its first page within which a cursor works for certain; it ends before twice that time.
         now: seconds since 1970; the clock's by default.
 
     Raises:

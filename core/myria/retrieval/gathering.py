@@ -1,9 +1,9 @@
 """What the visible trees hold: search blocks of large scopes, each by itself, and packs of all the small ones.
 
-Blocks are immutable and cached by content, large ones for all who see them; a pack is kept for who asked. When a
+Blocks are immutable and cached by content: large ones for everyone who sees them, packs for one participant set. When a
 snapshot changes some scopes, their rows are masked out of the packs, and what they hold now becomes a small pack beside
-them; packs of falling size are merged like the runs of a log-structured merge tree. So a publish costs a reader what it
-changed, and asking costs no work per scope.
+them; packs of falling size are merged like the runs of a log-structured merge tree. So the cost of a publish to a
+reader grows with what it changed, and a question costs no work per scope.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from myria.store.queries import sql
 logger = logging.getLogger(__name__)
 
 SHARED_FROM = 9
-"""Visible scopes from which the small ones are packed; fewer are searched by themselves, from blocks readers share."""
+"""From this many visible scopes on the small ones are packed; fewer are searched one by one, from shared blocks."""
 
 SMALL_BYTES = 128 * 1024
 """Size of a block up to which its scope is packed: some 800 events."""
@@ -190,7 +190,7 @@ class Gatherer:
     async def _read(
         self, connection: Connection, tenant: str, wanted: dict[bytes, VisibleScope]
     ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-        """Yield the bytes of search blocks in pages of bounded size; what nobody has written is made."""
+        """Yield the bytes of search blocks in pages of bounded size; missing blocks are made from the log."""
         unread = list(wanted)
         at, size = 0, _READ_AT_ONCE
         while at < len(unread):
@@ -209,10 +209,10 @@ class Gatherer:
             size = max(_READ_AT_ONCE, min(_MOST_READ_AT_ONCE, _BYTES_AT_ONCE // mean))
 
     async def _made(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> BlockView:
-        """Return a block that nobody has written in this program's version, made out of the log.
+        """Make, out of the log, a block that is not stored in this program's version.
 
-        That is so after an upgrade until the next build, and after a rollback to a snapshot from before it. One is made
-        at a time, whoever asks.
+        It is missing after an upgrade until the next build, and after a rollback to a snapshot from before the upgrade.
+        The process makes one block at a time.
         """
         async with self._making:
             made: BlockView | None = self._cache.get((tenant, "block", rendering_id))
@@ -245,7 +245,7 @@ class Gatherer:
 
 
 def _differences(visible: VisibleScopes, known: Gathered | None) -> tuple[Sequence[VisibleScope], Ints]:
-    """Return the scopes whose trees are not those that are known, and the numbers of those that were known."""
+    """Return the scopes whose trees changed, and the ids of those known before that no longer hold."""
     if known is None:
         return visible.scopes, np.zeros(0, dtype=np.int64)
     before = known.visible
@@ -268,7 +268,7 @@ def _without(packed: Pack, mask: Mask | None, hidden: Ints) -> tuple[Pack, Mask 
 
 
 def _compacted(packs: list[tuple[Pack, Mask | None]]) -> list[tuple[Pack, Mask | None]]:
-    """Return packs of falling size, none of them with much that is left out."""
+    """Merge packs until each is less than half as large as the one before and few of its documents are masked."""
     compacted: list[tuple[Pack, Mask | None]] = []
     for packed, mask in packs:
         shown = _shown(packed, mask)

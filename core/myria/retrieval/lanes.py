@@ -1,9 +1,9 @@
 """The loose lanes: the fresh tail and the internal events of the visible scopes, beside their trees.
 
 A loose lane only grows: a cached one is topped up with the transactions that were not settled when it was last read,
-and each request masks out what its own snapshot does not see. So reading is exact without reading a tail again and
-again. Scopes that are packed share one lane per lane and participants; a scope that is searched alone has its own,
-whoever asks.
+and each request masks out what its own snapshot does not see. So each answer is exact, and no request reads the whole
+tail again. Scopes that are packed share one lane per lane and participants; a scope that is searched alone has one lane
+for all who ask.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Lane = Literal["tail", "internal"]
 _STATEMENTS: Final[dict[Lane, str]] = {"tail": "events.tail", "internal": "events.internal"}
 
 FEW_SCOPES = 64
-"""Visible scopes up to which the tail of each is looked up; beyond, the tenant's tail is read if it is shorter."""
+"""Up to this many visible scopes, the tail of each is looked up; beyond, the tenant's tail is read if it is shorter."""
 
 _ANALYSED_AT_ONCE = 128
 _EMPTY = LooseBlock()
@@ -66,7 +66,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Filling:
-    """A lane on its way: whose it is, what was kept of it, and the rows that came new."""
+    """A lane being read: its scopes, what the cache held of it, and its new rows."""
 
     key: Hashable
     scopes: Ints
@@ -113,7 +113,7 @@ class Lanes:
         return held
 
     async def _seen(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseLane | None:
-        """Return what the request sees of a lane, None where that is nothing."""
+        """Return the part of a lane that the request sees, None where it sees nothing."""
         block = await self._topped_up(pinned, lane, filling)
         mask = pinned.visibility.sees(block.xid)
         if lane == "tail":
@@ -124,7 +124,7 @@ class Lanes:
     async def _topped_up(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseBlock:
         held = filling.held
         fresh = await _analysed(filling.rows, _EMPTY if held is None else held.block)
-        # While this request waited, another may have topped the lane up: go on from the newer one if it serves.
+        # While this request waited, another may have topped the lane up: continue from that one if it fits.
         newer = self._usable(pinned, lane, filling.key)
         base = held
         if newer is not None and (

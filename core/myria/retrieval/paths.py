@@ -1,4 +1,4 @@
-"""From a found event to the topics above it, in the pinned snapshot."""
+"""The topics above a hit, in the pinned snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request's view of the memory: the pinned snapshot, what it sees of the tail, and the scopes it may read.
+"""The view of one request: the pinned snapshot, the part of the tail it sees, and the scopes it may read.
 
 Everything is read inside one REPEATABLE READ transaction, so the snapshot, the tail and the set of scopes belong
 together, and a publish in between is not seen.

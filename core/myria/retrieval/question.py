@@ -1,8 +1,8 @@
 """What a question asks for: words, whom it names, when, and what its hints say.
 
-Names are taken out of the words and kept as evidence of who spoke: people call each other by name in greetings, so
-a name matches the wrong turns. Dates become windows of time. Pure: the same question over the same visible names and
-span of time always reads the same.
+Names are taken out of the words and kept as evidence of who spoke: people greet each other by name, so a name as a word
+finds the wrong turns. Dates become windows of time. Pure: the same question over the same visible names and span of
+time always reads the same.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
     `parts` are pairs of terms, one after the other, that the term may be a compound of: they count where the term
-    itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and digits, a long number): who
-    types one means it.
+    itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and digits, or a long number),
+    which is meant literally.
     """
 
     term: str
@@ -66,9 +66,10 @@ class Word:
 class Reading:
     """A question understood.
 
-    `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` asks for
-    what the named said, there being no other word; `windows` are times it means, and `only_when` that it says nothing
-    else; `asks_when` that the answer is a time. `asked` is False when there is no text: the most recent events.
+    `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
+    names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
+    tells that it says nothing else; `asks_when` tells that the answer is a time. `asked` is False when there is no
+    text: the most recent events.
     """
 
     asked: bool

@@ -8,7 +8,7 @@ and never a filter: this is what turned out best on long conversations (soft top
 single-speaker questions of LoCoMo, Maharana et al. 2024). No model, no training, and few weights, each named below.
 
 Two passes over the corpora: the first counts, the second scores one corpus after another and keeps the best `limit`
-hits, so memory is bounded by the largest corpus. Small scopes share a corpus, and no loop here is over scopes.
+hits, so memory is bounded by the largest corpus. Small scopes share a corpus, so nothing here loops over scopes.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _LEAF: Final = 30
 _UNIT: Final = 40
 """Percent of the best match of each word within the unit (a stretch of conversation)."""
 _RELATED: Final = 50
-"""Percent a related word counts of the word itself."""
+"""Percent of a word's own weight that a related word counts."""
 _EXACT: Final = 200
-"""Percent an identifier counts of any other word as rare."""
+"""Percent of an equally rare word's weight that an identifier counts."""
 _SPEAKER: Final = 200
 """Percent of the score of what a named person said."""
 _PARTICIPANT: Final = 125
@@ -63,11 +63,11 @@ _PERIOD: Final = 250
 _AROUND_DAY: Final = 400
 """Percent of the score around a day that the question names."""
 _HINT: Final = 100
-"""Percent that a topic hint in common adds, both confidences being full."""
+"""Percent that a shared topic hint adds when both confidences are 1."""
 _HINT_TERM: Final = 40
-"""Percent that a single word in common counts of a whole hint in common."""
+"""Percent of a whole shared hint that a single shared word counts."""
 _HINT_TEXT: Final = 25
-"""Percent that a hint's words in the text count of the question's own."""
+"""Percent of the question's own words that a hint's words in the text count."""
 
 _UNITY: Final = 65_536
 _ALONE: Final = 8 * _UNITY
@@ -174,7 +174,7 @@ def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Census:
-    """What is visible in all: the first pass. Names are looked up, not listed: there may be very many."""
+    """Totals of everything visible: the first pass. Names are looked up, not listed: there may be very many."""
 
     corpora: Sequence[Corpus]
     docs: int
@@ -239,7 +239,7 @@ class _Census:
 
     @staticmethod
     def _present(corpus: Corpus, name: str) -> int:
-        """Return in how many scopes of a corpus with a visible document somebody is."""
+        """Return in how many scopes of a corpus with a visible document a participant is."""
         places = corpus.scopes.holders.get(name)
         return 0 if places is None else int(np.count_nonzero(corpus.present[places]))
 
@@ -259,7 +259,7 @@ class _Concept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """A reading with the weights of its words: what scores any scope."""
+    """A reading with the weights of its words: all that is needed to score a corpus."""
 
     reading: Reading
     concepts: tuple[_Concept, ...]
@@ -313,7 +313,7 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
         if frequency[own]:
             idf = _idf(docs, frequency[own])
             alternatives = [(own, 100)]
-            # A stand-in more common than the word itself counts less by so much.
+            # A related word that is more common than the word itself counts proportionally less.
             alternatives += [(other, _RELATED * min(idf, _idf(docs, frequency[other])) // idf) for other in instead]
         elif instead:
             idf = max(_idf(docs, frequency[other]) for other in instead)
@@ -552,7 +552,7 @@ def _add_hints(
     timeline: Timeline,
     parts: Sequence[tuple[View, Mask | None]],
 ) -> None:
-    """Let shared topic hints raise what matched; without a text they are all there is to match."""
+    """Raise the score of matches that share a topic hint; without a text, hints are the only match."""
     shared = np.zeros(len(timeline), dtype=np.int64)
     weights = [weight for _, weight in plan.hint_ids]
     ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
@@ -584,7 +584,7 @@ def _order_of(reading: Reading, order: Order) -> _Order:
 
 
 class _Best:
-    """The best hits so far, over scopes taken one after another."""
+    """The best hits so far, over corpora taken one after another."""
 
     def __init__(self, *, order: _Order, limit: int, after: Key | None) -> None:
         self._order = order
@@ -594,7 +594,7 @@ class _Best:
         self._rows = np.zeros((0, 6), dtype=np.int64)
 
     def take(self, corpus: int, timeline: Timeline, score: Ints, allowed: Mask | None, *, everything: bool) -> None:
-        """Take the hits of one scope. A row is (score, timestamp, event_seq, corpus, view, doc)."""
+        """Take the hits of one corpus. A row is (score, timestamp, event_seq, corpus, view, doc)."""
         if everything:
             chosen = np.arange(len(timeline)) if allowed is None else np.flatnonzero(allowed)
         else:
@@ -615,7 +615,7 @@ class _Best:
         self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))[: self._limit]]
 
     def ranking(self) -> Ranking:
-        """Return what was found."""
+        """Return the ranking of the hits taken."""
         return Ranking(
             hits=tuple(
                 Hit(corpus=corpus, event_seq=seq, timestamp=stamp, score=score, view=view, doc=doc)

@@ -2,8 +2,9 @@
 
 Scopes are only ever added, their participants never change, and neither does a root of a snapshot. So the set is kept
 between requests and topped up: with new scopes when the driver (the participant with the fewest scopes when the set
-was first read) has more of them than before, and with the roots that differ when another snapshot is pinned. A set
-read by a slightly later transaction does no harm: what that one saw and this one does not has no visible document.
+was first read) has more of them than before, and with the roots that differ when another snapshot is pinned. A set read
+by a slightly later transaction does no harm: a scope that only that transaction saw has no document that this one can
+see.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ async def _beyond(
 async def _changed(
     connection: Connection, tenant: str, known: VisibleScopes, snapshot_id: str | None
 ) -> dict[int, VisibleScope]:
-    """Return the known scopes whose root in a snapshot is another, by number."""
+    """Return the known scopes whose root differs in a snapshot, by number."""
     changed: dict[int, VisibleScope] = {}
     ids, numbers = known.ids.tolist(), known.numbers.tolist()
     for at in range(0, len(ids), _LOOKED_UP_AT_ONCE):

@@ -34,7 +34,7 @@ from myria.store.queries import sql
 Query = EventNodesQuery | ReferencesQuery
 
 RANKED_IN_PLACE = 20_000
-"""Events up to which ranking is quicker than a hop to a thread and back."""
+"""With at most this many events, ranking is quicker than handing it to a thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaidOut:
-    """A corpus's documents in order of time, as long as its trees and its tail are these."""
+    """A corpus's timeline; valid as long as its trees and its tail are these."""
 
     trees: object
     tail: LooseBlock | None
@@ -178,7 +178,7 @@ class Search:
         return self._laid_out(key, gathered, _corpus(corpus, tail, internal))
 
     def _laid_out(self, key: Hashable, trees: object, corpus: Corpus) -> Corpus:
-        """Return a corpus, laid out in time where the same was laid out before."""
+        """Return a corpus with its timeline, taken from the cache where its trees and tail are unchanged."""
         if corpus.internal is not None or corpus.tail_mask is not None:
             return corpus
         earlier: _LaidOut | None = self._cache.get(key)
@@ -225,7 +225,7 @@ class Search:
     def _ranking(
         self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None, clock: int
     ) -> Callable[[], Ranking]:
-        """Return what ranks everything in corpora."""
+        """Return a function that ranks everything in corpora."""
         return partial(
             rank,
             Question(text=query.query, topic_hints=query.topic_hints, now=query.now),

@@ -1,4 +1,4 @@
-"""Reads: mask, pin, rank both lanes together, assemble one rooted tree (§14-§16).
+"""Reads: mask, pin, rank both lanes together, assemble one rooted tree.
 
 Each request runs in one REPEATABLE READ transaction: the pinned snapshot, the fresh tail and the events themselves
 belong to one moment, whatever is published or rolled back meanwhile.
@@ -48,13 +48,13 @@ _FURTHER = 40
 """Hits after those of an answer from which a model may choose."""
 
 _ROWS_AT_ONCE = 64
-"""Events of an answer that are read at once, which bounds the memory of payloads that have no room in it."""
+"""Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
 
 _NO_ARGUMENTS = frozenset({"cursor", "mode"})
-"""Fields that do not say what is looked for: a cursor continues a ranking whoever looked further than it."""
+"""Fields that do not say what is looked for; a cursor is valid in every mode."""
 
 _ANSWER_TOKENS = 190
-"""The names of an answer's fields, its ids and counts, what a walk says, a cursor but for its transactions."""
+"""Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
 
 
 class Retrieval:
@@ -73,7 +73,7 @@ class Retrieval:
         self._secret: bytes | None = None
 
     async def close(self) -> None:
-        """End the ranking threads, and what walks."""
+        """End the ranking threads and the walker."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.walker is not None:
             await self.walker.close()
@@ -130,7 +130,7 @@ class Retrieval:
         return answer, page, wider, start_of(tenant, query, page, wider, _looked_for(query))
 
     def _walks(self, query: ReferencesQuery) -> bool:
-        """Tell whether a model looks further: it needs words to go by, and room; a cursor continues the ranking."""
+        """Tell whether a model looks further: that needs a text and room; a cursor only continues the ranking."""
         if self.walker is None or query.cursor is not None or query.query is None or room_of(query) < 1:
             return False
         return query.mode == "llm" or (query.mode == "auto" and self._settings.llm.walk)
@@ -146,7 +146,7 @@ class Retrieval:
         turn: Turn,
         whole: bool = False,
     ) -> Page:
-        """Return the deterministic answer of the best `limit` hits; with `whole`, also the hits that have no room."""
+        """Return the deterministic answer of the best `limit` hits; `whole` reads those without room too."""
         result = await self._search.find(
             connection, tenant, query, limit=limit, cursor=cursor, turn=turn, root=query.root
         )
@@ -204,7 +204,7 @@ class Retrieval:
     async def _unranked(
         self, connection: Connection, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
     ) -> tuple[dict[int, Leafward], dict[bytes, Json]]:
-        """Return events that the model found in topics, as far as they keep the filters, and the topics above them."""
+        """Return the events that the model found in topics and that pass the filters, and the topics above them."""
         pinned = page.result.pinned
         scopes = {scope.scope_id: scope for scope in page.result.scopes}
         rows = await connection.fetch(
@@ -236,7 +236,7 @@ class Retrieval:
     async def get_event(
         self, tenant: str, event_id: str, participants: tuple[str, ...], *, include_internal: bool = False
     ) -> Json:
-        """Return one event; absent and forbidden look alike (trap 6).
+        """Return one event; absent and forbidden look alike.
 
         Raises:
             EventNotFound: no such event for these participants, or it is internal and was not asked for as such.
@@ -375,7 +375,7 @@ class Retrieval:
 
 
 def _walker(database: Database, settings: Settings) -> Walker | None:
-    """Return who walks, None where no model is configured.
+    """Return the walker, None where no model is configured.
 
     Raises:
         ConfigurationError: the request template cannot be used.
@@ -485,7 +485,7 @@ def _events(node: Json) -> Iterator[Json]:
 
 
 def _constraints(query: Query) -> Json:
-    """Return the query as it was understood, without what was not asked for."""
+    """Return the query as it was understood, without arguments that were not given."""
     constraints = {name: value for name, value in _arguments(query).items() if value not in (None, [], False)}
     if isinstance(query, ReferencesQuery) and query.mode != "auto":
         constraints["mode"] = query.mode

@@ -1,9 +1,9 @@
-"""Assembling the answer: one rooted tree, bounded in nodes, depth, tokens and bytes (§14.3, §16, trap 5).
+"""Assembling the answer: one rooted tree, bounded in nodes, depth, tokens and bytes.
 
 Hits arrive best first and are taken in that order, so a bounded answer is always a prefix of the ranking and a cursor
-can continue it. A hit that fits on no page is shortened, and one that does not fit then either is skipped: its id is
-said. So every page takes at least one hit, and nothing is out of reach. A topic with a single child in the answer says
-nothing and is left out, unless it is a scope's root or a leaf: what remains is where the hits part.
+can continue it. A hit that fits on no page is shortened; one that still does not fit is skipped, and the answer names
+its id. So every page takes at least one hit, and every hit can be reached. A topic with a single child in the answer
+is left out, unless it is a scope's root or a leaf: the topics that remain are those where hits branch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated: characters of the answer's JSON, divided by this."""
 
 MAX_SKIPPED = 50
-"""Ids of skipped events that one answer may say; a page that skips more ends there."""
+"""Ids of skipped events that one answer may name; a page that would skip more ends there."""
 
 _ROOT_TOKENS = 20
 _CHILDREN_TOKENS = 4
@@ -131,7 +131,7 @@ class Assembly:
         return self._skip(hit.event["event_id"])
 
     def finish(self) -> Assembled:
-        """Return the answer of what was taken."""
+        """Return the answer of the hits taken so far."""
         cut = [False]
         children, shown = _render(self._top, 1, self._room.depth, cut)
         union = sorted({name for child in children for name in child["participants"]})
@@ -153,7 +153,7 @@ class Assembly:
     def _skip(self, event_id: str) -> bool:
         id_cost = cost_of(event_id, nodes=0)
         is_first = not self._placed and not self._skipped
-        # Where not even an answer without hits fits, the bound is broken anyway: then ids are not held to it.
+        # If not even an answer without hits fits, the bound is broken anyway: ids need not keep it then.
         if not is_first and (
             len(self._skipped) >= MAX_SKIPPED or (self._fits(self._empty) and not self._fits(self._used + id_cost))
         ):

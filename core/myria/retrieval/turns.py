@@ -1,8 +1,8 @@
 """Turns: heavy reads go a few at a time, so that they cannot starve appends and small reads of CPU and connections.
 
-A read is heavy when it must resolve very many scopes or rank very many events. Who asked for one before is known, and
-waits for a turn before taking a connection; one that turns out to be heavy gives its connection back, waits, and begins
-again: what it has read by then is cached.
+A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
+remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
+back, waits, and begins again; what it has read by then is cached.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Asker = tuple[str, tuple[str, ...]]
 
 
 class HeavyRead(Exception):
-    """This read is heavy and has no turn."""
+    """Raised when a read is heavy and has no turn."""
 
 
 class Turn:
@@ -47,7 +47,7 @@ class Turn:
         self.was_heavy = False
 
     def weigh(self, *, scopes: int = 0, events: int = 0) -> None:
-        """Say what is about to be done.
+        """Announce how much is about to be read.
 
         Raises:
             HeavyRead: it is too much without a turn.

@@ -1,7 +1,7 @@
-"""An answer that a model walked further for: the deterministic answer, and what was added within the reserved room.
+"""Answers with a model's additions: the deterministic answer, and what a walk added within the reserved room.
 
-What is read after the first transaction has ended is immutable and was visible in it, so the answer still belongs to
-one snapshot, while no transaction is open as long as a model thinks.
+Rows read after the first transaction has ended are immutable and were visible in it. So the answer still belongs to one
+snapshot, and no transaction is open while a model thinks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
 
 
 def fits(query: ReferencesQuery, row: asyncpg.Record) -> bool:
-    """Tell whether an event passes the filters of a query, and is not internal where it asks for none of these."""
+    """Tell whether an event passes the filters of a query, and is internal only if the query includes these."""
     return (query.include_internal or not row["internal"]) and Filters.of(query).fits(
         channel=row["channel"],
         type=row["type"],
