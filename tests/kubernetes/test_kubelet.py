@@ -154,6 +154,13 @@ def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: 
     kubelet.lose(first.name)
     wait_until(lambda: [one.name for one in kubelet.running()] not in ([], [first.name]), 90)
     second = kubelet.running()[0]
+
+    def seen() -> bool:
+        reported = place.admin.get("Pod", second.name, place.name).get("status", {}).get("phase")
+        return reported == "Running" and place.admin.get("Job", "wanderer", place.name)["status"].get("active") == 1
+
+    # Until the Job controller has seen the pod that it made, it would not notice that this pod is gone.
+    wait_until(seen, 90)
     zombie = kubelet.cut_off(second.name)
     wait_until(lambda: len(kubelet.running()) == 2, 90)
     assert first.process.poll() is not None
