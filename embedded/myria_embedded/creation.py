@@ -26,9 +26,9 @@ _REMOVALS = 100
 async def create_cluster(
     data_dir: Path, cluster: Path, *, binaries: Binaries, account: Account, password: str, durable: bool
 ) -> None:
-    """Make the cluster in a folder aside, then rename it to `cluster`: cut off anywhere, there is none.
+    """Make the cluster in a folder aside, then rename it to `cluster`; an interruption leaves no `cluster`.
 
-    What a cut leaves behind, the password for initdb included, the next attempt removes.
+    The next attempt removes what an interrupted one left, the password for initdb included.
 
     Raises:
         DataDirUnusable: the disk is full or read-only.

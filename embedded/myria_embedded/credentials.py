@@ -28,7 +28,7 @@ class Credential:
 
 
 class Credentials:
-    """The file of passwords. A role met for the first time gets one; written before PostgreSQL learns it."""
+    """The file of passwords. A new role gets a password, which is written here before PostgreSQL gets it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -90,7 +90,7 @@ def _candidates() -> Iterator[tuple[Path, Source]]:
     for folder in sorted(versions, key=lambda path: -int(path.parent.name)):
         yield folder, "debian"
     for entry in os.get_exec_path():
-        if entry and os.path.isfile(os.path.join(entry, "initdb")):  # PATH may name what we may not enter
+        if entry and os.path.isfile(os.path.join(entry, "initdb")):  # PATH may name folders that we may not enter
             # A distribution may put links on PATH; the server looks for its share folder beside the real file.
             yield (Path(entry) / "initdb").resolve().parent, "path"
 

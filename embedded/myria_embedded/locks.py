@@ -16,7 +16,7 @@ POLL_S = 0.02
 
 
 class FileLock:
-    """One `flock` on one file. The file stays; only the lock comes and goes."""
+    """One `flock` on one file; releasing the lock leaves the file in place."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class FileLock:
             return self.try_acquire()
 
     def write_pid(self) -> None:
-        """Leave this process's id in the file for whoever is refused."""
+        """Write this process's id into the file, for processes that are refused the lock."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -55,7 +55,7 @@ STOP_STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off of the supervisor; it starts over once the server has lived for a minute."""
 LIVED = 3
-"""Where in the back-off a server stands at most that did accept connections: killed ones are back in seconds."""
+"""Highest back-off step of a server that did accept connections: a killed one is back in seconds."""
 
 _PASSING = ("shared memory block", "lock file", "could not create any TCP/IP sockets", "Unix-domain sockets")
 """What the log says of a start that may succeed a moment later."""
@@ -78,7 +78,7 @@ class EmbeddedPostgres:
         exclusive: be the directory's one owner (`myria up`): refuse when another process is, and stop the server on
             leaving whoever else uses it.
         settings: PostgreSQL settings on top of `configuration.DEFAULTS`, for a server started here.
-        progress: told about steps that take noticeable time.
+        progress: called for steps that take noticeable time.
         durable_creation: wait for the disk after creating the cluster; False only for throw-away servers.
         public_port: listen on this port of every address instead of on a free one of loopback; the cluster's
             pg_hba.conf says who may come in.
@@ -147,7 +147,7 @@ class EmbeddedPostgres:
             raise
 
     async def stop(self) -> None:
-        """Leave the server, and stop it if that falls to us: fast, then immediately, then by force."""
+        """Leave the server, and stop it if we own it or nobody else uses it: fast, then immediately, then by force."""
         self._leaving = True
         try:
             if not self.cluster.is_dir():
@@ -159,7 +159,7 @@ class EmbeddedPostgres:
                         await self._shut_down()
         finally:
             if self._child is not None and self._child.poll() is None:
-                self._child.returncode = 0  # left to its other users: nothing to wait for, nothing to warn about
+                self._child.returncode = 0  # it runs on for its other users: no wait, no warning
             self._child = self._port = self._socket_folder = None
             self._using.release()
             self._owner.release()
@@ -268,7 +268,7 @@ class EmbeddedPostgres:
         return FileLock(self.data_dir / "start.lock").held(START_WAIT_S)
 
     async def _join_or_launch(self) -> None:
-        """Have a running server. The start lock is held."""
+        """Join the running server, or start one. The caller holds the start lock."""
         if not self.cluster.is_dir():
             await self._create()
         elif not self.credentials.exist():
@@ -315,7 +315,7 @@ class EmbeddedPostgres:
         while True:
             with folders.usable(self.data_dir):
                 await asyncio.to_thread(processes.end_remains, self.cluster)
-                (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # nobody alive stands behind it
+                (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # its process is dead
                 self._log_files.prune()
             self._socket_folder = make_socket_folder(self.cluster, account, self._socket_folder)
             if restart:
@@ -386,7 +386,7 @@ class EmbeddedPostgres:
         """Whether the server lets us in now.
 
         Raises:
-            EmbeddedPostgresFailed: it never will: the password is another one.
+            EmbeddedPostgresFailed: the server has another password.
         """
         try:
             connection = await asyncpg.connect(self.dsn, timeout=5)
@@ -435,7 +435,7 @@ class EmbeddedPostgres:
     # -- stopping -----------------------------------------------------------------------------------------------------
 
     def _falls_to_us(self) -> bool:
-        """Whether nobody else needs the server. The start lock is held, so nobody joins meanwhile."""
+        """Whether nobody else needs the server. The caller holds the start lock, so nobody joins meanwhile."""
         postmaster = self._postmaster()
         if postmaster is not None and self._managed()[:2] != [str(postmaster.pid), postmaster.started]:
             return False
@@ -454,7 +454,7 @@ class EmbeddedPostgres:
             except TimeoutError:
                 continue
             except asyncio.CancelledError:
-                _signal(postmaster.pid, signal.SIGQUIT)  # asked twice: no time for a checkpoint, and nothing is lost
+                _signal(postmaster.pid, signal.SIGQUIT)  # interrupted: stop without a checkpoint; nothing is lost
                 raise
             break
         if self._child is not None:
@@ -465,7 +465,7 @@ class EmbeddedPostgres:
 
 
 async def _becomes_free(port: int) -> bool:
-    """Whether a dead server's port can be had again; its last child lets go of it a moment later."""
+    """Whether a dead server's port becomes free: its last child process releases it a moment later."""
     deadline = time.monotonic() + PORT_WAIT_S
     while not is_free(port):
         if time.monotonic() > deadline:

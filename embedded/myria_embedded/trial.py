@@ -89,7 +89,7 @@ async def trial_server(
         )
         for login in (owner, *others)
     ]
-    # In private first: whoever finds the port open finds roles and database too.
+    # Private first: once the public port is open, roles and database exist.
     async with EmbeddedPostgres(data_dir, exclusive=True, progress=progress) as server:
         await make_roles(server, credentials, owner.database, owner.role)
         rules = cluster / "pg_hba.conf"

@@ -32,7 +32,7 @@ PAUSES: Final = ("held_snapshot", "other", "rollback")
 STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
 WORKFLOWS: Final = ("build", "walk")
 OTHER: Final = "other"
-"""The label of what was not foreseen: labels stay bounded."""
+"""The label of unforeseen values, which keeps the number of labels bounded."""
 
 LLM_OUTCOMES: Final = ("ok", *sorted(Kind), OTHER)
 """How a request to a language model may end."""
@@ -90,13 +90,13 @@ def histogram(name: str, tallies: Mapping[tuple[str, ...], Tally]) -> Metric:
 
 
 def about_process(plane: str, *, database_up: bool) -> Iterator[Metric]:
-    """Yield what every process tells of itself."""
+    """Yield what every process reports of itself."""
     yield gauge("myria_build_info", {(metadata.version("myria"), plane): 1.0})
     yield gauge("myria_database_up", float(database_up))
 
 
 def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iterator[Metric]:
-    """Yield what PostgreSQL told; nothing when it did not answer, so that no old number is taken for a new one."""
+    """Yield the figures from PostgreSQL; nothing when it did not answer, so that no old number passes for a new one."""
     if figures is None:
         return
     yield gauge("myria_tenants", len(figures.tenants))
@@ -170,7 +170,7 @@ def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iter
 
 
 def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
-    """Yield the counters; every label that can be foreseen is there from the start, for rates begin with a zero."""
+    """Yield the counters; every known label is there from the start with a zero, which rates need."""
     finished: dict[tuple[str, ...], float] = dict.fromkeys(product(TRIGGERS, OUTCOMES), 0)
     tasks: dict[tuple[str, ...], float] = {("done",): 0, ("degraded",): 0}
     rules: dict[tuple[str, ...], float] = {(rule,): 0 for rule in (*RULE_NAMES, OTHER)}

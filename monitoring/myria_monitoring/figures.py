@@ -1,8 +1,7 @@
 """The memory's figures, read from PostgreSQL at a cost that does not grow with the log.
 
-Nothing that a figure needs is counted twice: of a long tail a reader remembers how far it has counted, and goes on from
-there. All of it is the work of few statements, asked at most every few seconds whoever scrapes, and less often when
-they take long.
+Nothing is counted twice: a reader remembers how far it has counted a long tail, and goes on from there. A few
+statements read everything, at most every few seconds however many clients scrape, and less often when they take long.
 """
 
 from __future__ import annotations

@@ -183,11 +183,11 @@ def _refusal(
     if not isinstance(answer, dict):
         answer = {}
     message = str(answer.get("message") or content[:300].decode("utf-8", "replace"))
-    # What is no Status is a gateway's word, or that of an API server which does not serve our kind yet: a 404 of theirs
+    # An answer that is no Status comes from a gateway, or from an API server that does not serve our kind yet: its 404
     # must never mean that a resource is gone.
     if status == 429 or status >= 500 or answer.get("kind") != "Status":
         details: dict[str, Any] = {"status": status}
-        if retry_after is not None and retry_after.isdecimal():  # the other form, a date, is not of API servers
+        if retry_after is not None and retry_after.isdecimal():  # API servers do not send the other form, a date
             details["retry_after_s"] = min(int(retry_after), _LONGEST_RETRY_AFTER_S)
         return ClusterUnavailable(f"the API server answered {status} to {verb} {resource}: {message}", **details)
     causes = [cause.get("reason", "") for cause in (answer.get("details") or {}).get("causes") or ()]

@@ -1,7 +1,7 @@
 """The search blocks of a scope's tree: which nodes carry one, and the bytes of those that are new.
 
 A block covers the highest node with at most 2,048 events; a unit may have twice as many before its parts take its
-place. So a change rewrites the blocks above it and no others, and a block found under its rendering's id is right.
+place. So a change rewrites only the blocks above it, and a block stored under a rendering's id is up to date.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def block_nodes(database: Database, tenant: str, root: bytes) -> BlockNode
 
 
 class OldBlocks:
-    """Search blocks of the parent that the new tree does not use: what their events say need not be analysed again."""
+    """Search blocks of the parent that the new tree does not use: their events' texts need not be analysed again."""
 
     def __init__(self, views: Sequence[BlockView]) -> None:
         self._views = views
@@ -57,7 +57,7 @@ class OldBlocks:
 
     @classmethod
     async def load(cls, database: Database, tenant: str, old: Sequence[bytes], new: BlockNodes) -> OldBlocks:
-        """Return the blocks that went out of use; none of them when they are too many to hold at once."""
+        """Return the blocks that went out of use, or none when they are too many to hold at once."""
         gone = sorted(set(old) - set(new.covering)) if new.missing else []
         if not 0 < len(gone) <= _BLOCKS_HELD:
             return cls([])
@@ -66,7 +66,7 @@ class OldBlocks:
         return cls([decode(row["block"]) for row in rows])
 
     def pieces(self, wanted: Sequence[int]) -> tuple[list[Piece], list[int]]:
-        """Return where the events of these numbers are found, and the numbers of those that are not."""
+        """Return the parts of old blocks that hold these events, and the numbers of events that no old block holds."""
         numbers = np.array(sorted(wanted), dtype=np.int64)
         if not len(self._seq):
             return [], numbers.tolist()

@@ -1,4 +1,4 @@
-"""The beginning of a build: an exact cutoff, a staging snapshot, one task per dirty scope (trap 1, §11.2).
+"""The beginning of a build: an exact cutoff, a staging snapshot, one task per dirty scope.
 
 Three transactions, each safe to lose: read the high-water mark under the tenant's append lock, and let go of it; make
 the staging snapshot under the publish lock; list the tasks. What the log gained between the first and the second is
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _LOCK_WAIT = "200ms"
 _LOCK_HELD = "2000ms"
 GIVE_UP_AFTER_S = 60.0
-"""Seconds for which the end of the log is asked for; it takes an instant unless something stands still."""
+"""Seconds after which the wait for the append lock is given up; it is long only if a process that holds it hangs."""
 
 _PAUSE_S = (0.02, 0.3)
 
@@ -45,11 +45,11 @@ class HighWaterMark:
 
 
 async def start_build(database: Database, tenant: str, build_id: str, fingerprint: str) -> RunningBuild | Outcome:
-    """Bring a queued build to running, or find that it is; return what its workers need, or how it ended.
+    """Start a queued build, or join one that runs; return what its workers need, or how it ended.
 
     Raises:
         BuildNotFound: no such build.
-        LogBusy: appends never left the log alone for an instant; the build is still queued.
+        LogBusy: the append lock was never free in time; the build is still queued.
     """
     while True:
         build = await _build(database, tenant, build_id)
@@ -65,7 +65,7 @@ async def start_build(database: Database, tenant: str, build_id: str, fingerprin
 
 
 async def high_water_mark(database: Database, tenant: str) -> HighWaterMark:
-    """Return the exact end of the log (trap 1).
+    """Return the exact end of the log.
 
     Owning the append lock means that no append of the tenant is in flight; the maximum is read in the next statement,
     whose snapshot sees every one of them. Appends queue behind the lock while it is waited for, so the wait is short
@@ -118,7 +118,7 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
             sql("builds.is_scheduled"), tenant, build.request_id
         )
         if by_itself and await automatic_builds_pause(connection, tenant):
-            # Queued before a rollback, which it would undo (trap 9).
+            # Queued before a rollback, which it would undo.
             await connection.fetchval(
                 sql("builds.finish"), tenant, build.build_id, Outcome.ABORTED, '{"reason": "paused"}', "{}", 0, 0
             )

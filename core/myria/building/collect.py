@@ -116,7 +116,7 @@ async def collect_garbage(database: Database, tenant: str, retention: RetentionS
 
 
 async def _forget_calls(database: Database, tenant: str, age_s: float, collected: Collected) -> None:
-    """Remove the audit of calls to a language model that is old enough, a batch at a time."""
+    """Remove the audit rows of old calls to a language model, a batch at a time."""
     while True:
         async with database.write(tenant) as connection:
             status = await connection.execute(sql("llm.prune_calls"), tenant, age_s, _ORPHANS_AT_ONCE)
@@ -177,7 +177,7 @@ async def _sweep_leftovers(database: Database, tenant: str, build_id: str, colle
             scope_id = task["scope_id"]
             async with database.read(tenant) as connection:
                 rows = await connection.fetch(sql("collect.roots"), tenant, [scope_id])
-            # Dead root rows are left to the sweep of roots: what they read is not ours to remove.
+            # Dead root rows are left to the sweep of roots: only that sweep removes what they read.
             live = frozenset(row["root_rendering_id"] for row in rows)
             sweep = _Sweep(database, tenant, scope_id, live, collected)
             try:

@@ -1,4 +1,4 @@
-"""One scope's part of a build: read what changed, plan it, check it, write it (trap 11, §12).
+"""One scope's part of a build: read what changed, plan it, check it, write it.
 
 Incremental where the parent has a tree: only units whose events changed are read and planned, and the paths above
 them. Full otherwise, streaming. Both give the same root, so choosing between them is a matter of cost alone.
@@ -54,10 +54,10 @@ class _OldTree:
 
 
 class UnitShaper(Protocol):
-    """Who may say how a unit is divided, such as a model with its stored plans."""
+    """Decides how a unit is divided, such as a model with its stored plans."""
 
     def start_from(self, root: bytes | None) -> None:
-        """Hear which tree the scope has in the parent."""
+        """Take note of the tree that the scope has in the parent."""
         ...
 
     async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
@@ -80,7 +80,7 @@ async def compile_scope(
     phase. Without `shaper` every unit is planned deterministically.
 
     Raises:
-        BuildInvalid: the plan breaks a rule of §12; nothing of it can be reached.
+        BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
     """
     work = _Work(database, build, task, settings, counts, shaper=shaper)
     started = time.monotonic()
@@ -106,7 +106,7 @@ async def replay_scope(
     """Return the root rendering that compiling a scope gives, all of whose nodes are stored already. Writes nothing.
 
     Raises:
-        BuildInvalid: the plan breaks a rule of §12.
+        BuildInvalid: the plan breaks a validation rule.
         InternalError: a node of the tree is not stored.
     """
     writer = _NoWriter(database, build.tenant, task.scope_id)
@@ -122,13 +122,13 @@ class _NoWriter(TreeWriter):
     """Takes nodes and writes none."""
 
     async def add(self, nodes: Sequence[Node]) -> None:
-        """Leave them."""
+        """Write nothing."""
 
     async def flush(self) -> None:
-        """There is nothing to write."""
+        """Write nothing."""
 
     async def add_block(self, rendering_id: bytes, block: bytes) -> None:
-        """Leave it."""
+        """Write nothing."""
 
 
 class _Work:
@@ -248,7 +248,7 @@ class _Work:
     async def write_blocks(self, root: bytes, old: Sequence[bytes]) -> list[bytes]:
         """Write the search blocks that the tree needs and nobody has written; return all of them.
 
-        `old` are the parent's, from which what is known of their events is taken over.
+        `old` are the parent's blocks; what they hold of their events is reused.
         """
         tenant = self._build.tenant
         with self._timed("ms_blocks"):
@@ -306,7 +306,7 @@ class _Work:
         return root
 
     def _validate_unit(self, nodes: Sequence[Node], events: Sequence[PlanEvent]) -> None:
-        """Hold one planned unit to the rules of §12."""
+        """Check one planned unit against the validation rules."""
         participants = self._task.participants
         _refuse(
             validate(
@@ -325,7 +325,7 @@ class _Work:
         )
 
     async def validate_groups(self) -> None:
-        """Hold the groups above the planned units to the same rules, each with the children it names as stored."""
+        """Check the groups above the planned units against the same rules, each with its stored children."""
         groups, self._groups = self._groups, []
         for at in range(0, len(groups), _GROUPS_AT_ONCE):
             part = groups[at : at + _GROUPS_AT_ONCE]

@@ -1,4 +1,4 @@
-"""The end of a build: publish by compare-and-set, hold, or end without a result (trap 10, §11.4)."""
+"""The end of a build: publish by compare-and-set, hold, or end without a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TASKS_AT_ONCE = 5_000
 
 
 async def publish_or_hold(database: Database, build: RunningBuild, settings: BuilderSettings) -> Outcome:
-    """End a build all of whose tasks are done; return how it ended, whoever ended it."""
+    """End a build all of whose tasks are done; return how it ended, also if another worker ended it."""
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.task_counts"), build.tenant, build.build_id)
         tasks = await _count_tasks(connection, build.tenant, build.build_id)
@@ -181,7 +181,7 @@ async def _move_pointer(
 
 
 async def _shows_what_its_parent_shows(connection: Connection, build: RunningBuild) -> bool:
-    """Whether a build found every scope as its parent has it, made in the same way."""
+    """Whether a build left every scope as its parent has it, with the same settings of the planner."""
     if build.parent is None or await connection.fetchval(sql("builds.changed_scopes"), build.tenant, build.build_id):
         return False
     made = await connection.fetchrow(sql("snapshots.get"), build.tenant, build.snapshot_id)
@@ -194,8 +194,8 @@ async def end_with_nothing(
 ) -> None:
     """End a build without a snapshot because nothing is new, inside a transaction that owns the publish lock.
 
-    Like a publish, it ends the waits after failures, and the pause after a rollback if somebody asked for the build:
-    there is nothing that an automatic one could bring back.
+    Like a publish, it ends the waits after failures. It ends the pause after a rollback too if somebody asked for the
+    build: an automatic build could then bring nothing back.
     """
     await connection.fetchval(sql("builds.finish"), tenant, build.build_id, Outcome.NOTHING_TO_DO, None, counts, *tasks)
     await connection.execute(sql("builds.forget_snapshot"), tenant, build.build_id)
@@ -218,12 +218,12 @@ async def move_pointer(
 ) -> None:
     """Move the pointer inside a transaction that owns the publish lock, and keep the history; O(1).
 
-    `resource` is what asked for it outside; by default that of the build that is published. A publish ends the
-    pause that a rollback began, and every other held snapshot: they were built on what is no longer active. A rollback
-    begins the pause (trap 9).
+    `resource` is the outside resource that asked for the move; by default that of the published build. A publish ends
+    the pause that a rollback began, and every other held snapshot: they were built on what is no longer active. A
+    rollback begins the pause.
 
     Raises:
-        StaleParent: the pointer does not stand where the caller thinks.
+        StaleParent: the active snapshot is not `from_id`.
     """
     if await connection.fetchval(sql("snapshots.point"), tenant, to_id, from_id) is None:
         raise errors.StaleParent("the active snapshot moved meanwhile; look again", snapshot_id=to_id)

@@ -1,4 +1,4 @@
-"""Leases kept alive from a thread of its own, however long a plan keeps the event loop busy.
+"""Renews leases from a thread of its own, however long a plan keeps the event loop busy.
 
 It also notices when the work is for nothing: the task went to another worker, the build ended, the pointer moved.
 """
@@ -69,7 +69,7 @@ class Heartbeat:
         self._watched = _Watched(build=build, task=task, counts=counts, work=work, loop=asyncio.get_running_loop())
 
     def forget(self, work: asyncio.Task[None]) -> None:
-        """Leave a task's lease alone again."""
+        """Stop renewing a task's lease."""
         watched = self._watched
         if watched is not None and watched.work is work:
             self._watched = None

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRow:
-    """A build as its row tells; `counts` and `error` are JSON, times are aware datetimes."""
+    """A build as its row stores it; `counts` and `error` are JSON, times are aware datetimes."""
 
     build_id: str
     status: str
@@ -56,7 +56,7 @@ class BuildRow:
 
     @classmethod
     def from_row(cls, row: asyncpg.Record) -> BuildRow:
-        """Return the value of a row of `builds.get` and its likes."""
+        """Return the value of a row of `builds.get` and similar statements."""
         return cls(
             build_id=row["build_id"],
             status=row["status"],
@@ -80,7 +80,7 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """What a control plane outside, such as Kubernetes, calls the one on whose behalf something happens.
+    """The resource of an outside control plane, such as Kubernetes, on whose behalf something happens.
 
     `manager` is the field manager that asked, as it called itself: nobody has verified it.
     """

@@ -1,6 +1,6 @@
 """The build queue: how a waiting request becomes its tenant's one unfinished build.
 
-The guard is a unique index, so it does not matter how many ask, where, or when.
+A unique index guards this, so any number of processes may ask at any time.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from myria.store.queries import sql
 logger = logging.getLogger(__name__)
 
 SCHEDULED = "schedule:"
-"""How the causes begin that come from the clock: manual builds, which wait while automatic ones pause."""
+"""Prefix of the causes that come from a schedule: manual builds, which wait while automatic ones pause."""
 
 
 async def take_up(database: Database, tenant: str, *, only_resources: bool = False) -> asyncpg.Record | None:
-    """Turn the request whose turn it is into the tenant's build, with all others that the same build satisfies.
+    """Turn the next request into the tenant's build, with all others that the same build satisfies.
 
     Args:
         database: connects as the control plane.
         tenant: whose queue.
-        only_resources: leave requests alone that have no resource of a control plane outside yet.
+        only_resources: skip requests that have no resource of an outside control plane yet.
 
     Returns:
         The tenant's unfinished build (`builds.unfinished`), whoever queued it; None when nothing waits.
@@ -63,7 +63,7 @@ async def take_up(database: Database, tenant: str, *, only_resources: bool = Fal
 
 
 async def automatic_builds_pause(connection: Connection, tenant: str) -> bool:
-    """Tell whether only manual builds may start now: after a rollback, or while a held snapshot waits (trap 9)."""
+    """Tell whether only manual builds may start now: after a rollback, or while a held snapshot waits."""
     state = await connection.fetchrow(sql("snapshots.pause_state"), tenant)
     if state is not None and state["auto_paused_at"] is not None:
         return True

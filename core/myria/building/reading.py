@@ -1,4 +1,4 @@
-"""A scope's events and its old tree, read from PostgreSQL in short transactions (trap 14)."""
+"""A scope's events and its old tree, read from PostgreSQL in short transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NODES_AT_ONCE = 512
 
 
 class EventRows:
-    """Makes the planner's events of a scope's rows, fed in its order; counts each one's place in its microsecond."""
+    """Turns a scope's rows, fed in order, into the planner's events; counts each one's place in its microsecond."""
 
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
@@ -35,7 +35,7 @@ class EventRows:
         self._place = 0
 
     def start_at(self, timestamp: int, place: int) -> None:
-        """Say that so many events of this microsecond stand before the next row."""
+        """Start where `place` events of this microsecond come before the next row."""
         self._timestamp, self._place = timestamp, place
 
     def event(self, row: asyncpg.Record) -> PlanEvent:

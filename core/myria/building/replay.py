@@ -1,4 +1,4 @@
-"""A build repeated from its stored plans against its retained parent, without any model (trap 12). Writes nothing."""
+"""Repeats a build from its stored plans against its retained parent, without any model. Writes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from myria.store.queries import sql
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedScope:
-    """One scope of a build: the root it got, and the root it gets again; None for a scope without a tree."""
+    """One scope of a build: the root it got, and the root that the replay gives; None for a scope without a tree."""
 
     scope_id: int
     participants: tuple[str, ...]
@@ -33,7 +33,7 @@ class ReplayedScope:
         return self.root == self.again
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a program wants to know."""
+        """Return the result as JSON values."""
         return {
             "scope_id": self.scope_id,
             "participants": list(self.participants),
@@ -54,11 +54,11 @@ class Replay:
 
     @property
     def is_equal(self) -> bool:
-        """Whether every scope got its root again."""
+        """Whether the replay gave every scope the root it had."""
         return all(scope.is_equal for scope in self.scopes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a program wants to know."""
+        """Return the result as JSON values."""
         return {
             "build_id": self.build_id,
             "snapshot_id": self.snapshot_id,
@@ -128,7 +128,7 @@ async def _scope(database: Database, build: RunningBuild, row: Any, settings: Pl
 
 
 class _Again:
-    """Shapes the units that the build planned by their stored plans, and leaves the others, as it did."""
+    """Shapes units by the stored plans that the build used, and leaves the others to the planner."""
 
     def __init__(self, database: Database, build: RunningBuild, task: Task, settings: PlannerSettings) -> None:
         self._build_id = build.build_id
@@ -137,7 +137,7 @@ class _Again:
         )
 
     def start_from(self, root: bytes | None) -> None:
-        """Neighbouring topics matter to nobody here."""
+        """Do nothing: stored plans need no neighbouring topics."""
 
     async def shape(self, events: Sequence[PlanEvent]) -> UnitShape | None:
         """Return the shape that the build used.

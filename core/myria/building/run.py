@@ -1,7 +1,7 @@
-"""One build from its queue to its end, by any number of processes, each doing whatever is next.
+"""Drives one build from the queue to its end, in any number of processes, each doing whatever is next.
 
-Nothing here is remembered between steps: every step reads where the build stands. So a process may die anywhere, any
-other may go on, and two at once only share the tasks.
+Every step reads from PostgreSQL where the build stands; nothing is remembered between steps. So a process may die
+anywhere, another may go on, and processes that run at the same time share the tasks.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class _Worker:
                 return
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-            # Told to stop: whoever goes on need not wait for the lease to end.
+            # This process was told to stop: the next one need not wait for the lease to end.
             await asyncio.shield(tasks.let_go(self._database, build, self._name))
             raise
         except errors.LeaseLost as error:

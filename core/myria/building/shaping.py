@@ -1,4 +1,4 @@
-"""Where a language model comes into a build; without one, and without its stored plans, nothing of it is loaded."""
+"""Brings a language model into a build; without a model and stored plans, none of its code is loaded."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def unit_planner(
     model: LanguageModel | None,
     counts: Counter[str],
 ) -> UnitPlanner | None:
-    """Return who shapes the units of a task; None where neither a model nor one of its plans can have a say."""
+    """Return what shapes the units of a task; None where there is neither a model nor one of its plans."""
     if model is None and not task.has_plans:
         return None
     from myria.llm.builder import ScopeTask, UnitPlanner  # noqa: PLC0415 - only where a model is asked

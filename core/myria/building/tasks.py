@@ -1,4 +1,4 @@
-"""Claiming, leasing and finishing the tasks of a build (trap 14).
+"""Claiming, leasing and finishing the tasks of a build.
 
 A task's attempt is its fencing token: a worker that lost its lease finds another attempt on the row, and its last
 statement, which alone makes its work reachable, changes nothing.
@@ -45,9 +45,9 @@ def worker() -> Iterator[str]:
 
 
 async def drop_leases_of_the_dead(database: Database, build: RunningBuild, name: str) -> None:
-    """Let go of tasks whose workers ran on this very host and are gone; others keep their leases to the end.
+    """Release the tasks of workers that ran on this host and are gone; other leases run to their end.
 
-    `name` is the worker that begins, or begins again after an outage: it is at work on none.
+    `name` is the calling worker, which begins, or begins again after an outage, and works on no task yet.
     """
     async with database.read(build.tenant) as connection:
         rows = await connection.fetch(sql("builds.workers"), build.tenant, build.build_id)
@@ -58,7 +58,7 @@ async def drop_leases_of_the_dead(database: Database, build: RunningBuild, name:
 
 
 async def let_go(database: Database, build: RunningBuild, name: str) -> None:
-    """Give back what a worker has that is told to stop; best effort, for its lease ends anyway."""
+    """Give back the task of a worker that was told to stop; best effort, as its lease ends anyway."""
     try:
         async with database.write(build.tenant) as connection:
             await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, [name])
@@ -174,7 +174,7 @@ async def _settle(
 
 
 def _is_dead(name: str) -> bool:
-    """Whether a worker of this host has ended: its process is gone, or is now this one (pods count from 1)."""
+    """Whether a worker of this host has ended: its process id is free, or now ours (pods number processes from 1)."""
     host, _, rest = name.partition(":")
     pid, _, _ = rest.partition(":")
     if host != socket.gethostname() or not pid.isdigit():

@@ -18,7 +18,7 @@ def moment(timestamp: int) -> datetime:
 
 
 def digits(timestamp: int) -> bytes:
-    """Return a timestamp as calendar digits, one byte each, in an order that is the order of time.
+    """Return a timestamp as calendar digits, one byte each; their order is the order of time.
 
     Four of the year, month, week of the month (the fourth runs to its end), day of that week, part of the day, hour
     of that part, ten minutes, minute, ten seconds, second, and six of the microseconds. No digit exceeds 15.

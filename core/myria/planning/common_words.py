@@ -1,6 +1,6 @@
 """English words that people use about everything: they rarely say what a talk is about. A fixed list, never learnt.
 
-The planner has no corpus statistics (trap 11), so this list stands for them. WEAK words (verbs, judgements, fillers)
+The planner has no corpus statistics, so this list stands for them. WEAK words (verbs, judgements, fillers)
 never make a label; PLAIN words (everyday nouns) count little alone and help in phrases ("support group").
 """
 

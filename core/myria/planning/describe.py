@@ -109,7 +109,7 @@ def describe_leaf(
 
 
 def marker_text(event: PlanEvent, settings: PlannerSettings) -> str:
-    """Return what an explicit marker (§6.2) says, short enough for a label; nothing for other events."""
+    """Return what an event of `marker_types` says, short enough for a label; nothing for other events."""
     if event.type not in settings.marker_types:
         return ""
     return clip(clean(event.text[:400]), _MARKER_CHARACTERS)

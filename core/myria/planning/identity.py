@@ -1,4 +1,4 @@
-"""Identities of nodes, renderings and topics, and the nodes that carry them (§7.3, trap 3)."""
+"""Identities of nodes, renderings and topics, and the nodes that carry them."""
 
 from __future__ import annotations
 

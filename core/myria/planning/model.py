@@ -61,7 +61,7 @@ def group_level(shared_digits: int) -> int:
 
 
 def shared_digits(level: int) -> int:
-    """Return how many digits the units of a group of this ladder number share: `group_level` undone."""
+    """Return how many digits the units of a group of this ladder number share: the inverse of `group_level`."""
     return UNIT_LEVEL + KEY_DIGITS - level
 
 
@@ -141,7 +141,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One rendering with its identity (trap 3).
+    """One rendering with its identity.
 
     `rendering_id` fixes every field but `topic_id` and the anchor, which also depend on the order of arrival.
     `child_leaves` gives, in the order of `children`, the node_id of a child that is a leaf, else b"".

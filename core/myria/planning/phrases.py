@@ -229,7 +229,7 @@ class TextReading:
         return word
 
     def _close(self, run: _Run, text: str) -> None:
-        """Count the phrases of two and three words in a run of words that nothing parts."""
+        """Count the phrases of two and three words in an unbroken run of words."""
         size = len(run)
         if size > _LONGEST_TIGHT_RUN:
             # Where many words stand in a row (lists, languages without our stop words) most neighbours are no
@@ -352,7 +352,7 @@ def _name_terms(names: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the words of names that are names; `user_42` or `agent:7` would take "user" and "agent" away."""
+    """Return the words of names but not of identifiers: `user_42` or `agent:7` would take "user" and "agent" away."""
     words: set[str] = set()
     for name in names:
         if not any(character in "0123456789_:/@.#" for character in name):
@@ -363,7 +363,7 @@ def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
 
 @lru_cache(maxsize=65_536)
 def _base(term: str) -> int:
-    """Return how much a term of its kind says: 0 nothing, else more the rarer its kind."""
+    """Return the weight of a term by its kind: 0 for none, more for rarer kinds."""
     if is_stopword(term) or len(term) < 2 or len(term) > _KEYWORD_CHARACTERS:
         return 0
     if term in WEAK or (term.isascii() and term.isdigit()):
@@ -375,7 +375,7 @@ def _base(term: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def key_of(phrase: str) -> tuple[str, ...]:
-    """Return the terms by which a phrase is the same phrase."""
+    """Return the terms that identify a phrase."""
     return tuple(terms(phrase)) or (phrase,)
 
 

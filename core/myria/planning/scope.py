@@ -53,7 +53,7 @@ T = TypeVar("T")
 def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: PlannerSettings) -> list[Node]:
     """Plan one unit: its leaves, the parts over them if there are many, and its top node last.
 
-    A pure function of the unit's events and the settings (trap 11). A unit of one leaf is that leaf.
+    A pure function of the unit's events and the settings. A unit of one leaf is that leaf.
     """
     spans = leaf_spans(events, settings)
     only = len(spans) == 1

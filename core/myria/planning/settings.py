@@ -1,4 +1,4 @@
-"""What the planner may be told, and the version of its rules (trap 11)."""
+"""The planner's settings, and the version of its rules."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PlannerSettings:
     """A silence of at least this many microseconds starts a new stretch."""
 
     marker_types: tuple[str, ...] = ("topic_marker", "marker", "task_start", "task_boundary", "session_start")
-    """Event types that start a new stretch by themselves (§6.2)."""
+    """Event types that start a new stretch by themselves."""
 
     leaf_min: int = 2
-    """Fewest events of a leaf where the scope has as many (§7.3: no avoidable singleton)."""
+    """Fewest events of a leaf where the scope has as many (the rule `no_avoidable_singleton_leaf`)."""
 
     leaf_target: int = 5
     """The size a leaf tends to: one subject is rarely shorter or longer than a few turns."""

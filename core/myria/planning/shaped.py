@@ -1,4 +1,4 @@
-"""A unit planned to a given shape: somebody else's grouping, labels and summaries, our identities and rules.
+"""Plans a unit to a given shape: its grouping, labels and summaries, the planner's identities and rules.
 
 A shape says only what is inside one unit. Which events are the unit, what stands above it, and every identity stay the
 planner's. A pure function of events, shape and settings, so that a stored shape gives the same nodes for ever.

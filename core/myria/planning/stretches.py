@@ -1,4 +1,4 @@
-"""Where stretches and units begin: decided from an event's nearest neighbours alone (trap 11).
+"""Where stretches and units begin: decided from an event's nearest neighbours alone.
 
 A stretch boundary depends on an event and the one before it. A unit is what is planned at once: a stretch, with the
 lone one-event stretches beside it, or a run of one-event stretches. Whether a unit begins at an event depends on the
@@ -24,7 +24,7 @@ _RUN_CUT = 32
 
 
 def stretch_starts(before: PlanEvent | None, event: PlanEvent, settings: PlannerSettings) -> bool:
-    """Tell whether a stretch begins at `event`, whose predecessor in its scope is `before` (§6.2)."""
+    """Tell whether a stretch begins at `event`, whose predecessor in its scope is `before`."""
     return (
         before is None
         or event.timestamp - before.timestamp >= settings.gap_us

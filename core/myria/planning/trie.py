@@ -1,4 +1,4 @@
-"""The calendar trie above the units: content-defined, so that inserting a unit changes one path (trap 11).
+"""The calendar trie above the units: content-defined, so that inserting a unit changes one path.
 
 A unit's key is written as digits: four of its year, then month, week, day, part of the day, hour, ten minutes, minute,
 ten seconds, second, six of its microseconds and 64 of its first event's content key. A group is the set of all

@@ -1,4 +1,4 @@
-"""The rules a tree must keep before it may be served (§12), each with its name.
+"""The rules a tree must keep before it may be served, each with its name.
 
 Every rule is a pure function of a `Candidate`: the nodes that were planned, the old nodes beside them, and the events
 of the planned part. A builder validates the units it replanned and their paths; `verify` validates whole trees. A plan
@@ -117,7 +117,7 @@ class Candidate:
             else:
                 open_children = [child for child in node.children if child not in leaf_ids]
                 if open_children:
-                    # A cycle would never close; a child that is being worked out already hides its leaves.
+                    # A child that is on the stack already is part of a cycle: its leaves stay unknown.
                     leaf_ids.update((child, None) for child in open_children if child in stack)
                     stack.extend(child for child in open_children if child not in leaf_ids)
                 else:
@@ -143,7 +143,7 @@ def refs_resolve(tree: Candidate) -> Iterator[Violation]:
 
 
 def no_orphan_children(tree: Candidate) -> Iterator[Violation]:
-    """Every child of a planned node exists, and is named as leaf or not as it is."""
+    """Every child of a planned node exists, and its parent records whether it is a leaf."""
     for node in tree.nodes:
         if len(node.child_leaves) != len(node.children):
             yield _broken("no_orphan_children", "children and their leaf ids differ in number", node)
@@ -194,14 +194,14 @@ def root_present(tree: Candidate) -> Iterator[Violation]:
 
 
 def internal_without_refs(tree: Candidate) -> Iterator[Violation]:
-    """Internal nodes refer to no event directly (§7.2)."""
+    """Internal nodes refer to no event directly."""
     for node in tree.inner:
         if node.refs:
             yield _broken("internal_without_refs", f"an internal node holds {len(node.refs)} references", node)
 
 
 def refs_only_in_leaves(tree: Candidate) -> Iterator[Violation]:
-    """A leaf holds its references and no child; its level is the lowest (§7.2)."""
+    """A leaf holds its references and no child; its level is the lowest."""
     for node in tree.leaves:
         if not node.refs or node.children or node.level != LEAF_LEVEL:
             yield _broken("refs_only_in_leaves", "a leaf needs references, no children and level 0", node)
@@ -211,14 +211,14 @@ def refs_only_in_leaves(tree: Candidate) -> Iterator[Violation]:
 
 
 def no_avoidable_singleton_leaf(tree: Candidate) -> Iterator[Violation]:
-    """A leaf of one event stands only in a scope of one event (§7.2)."""
+    """A leaf of one event stands only in a scope of one event."""
     for node in tree.leaves:
         if len(node.refs) < 2 <= tree.scope_events:
             yield _broken("no_avoidable_singleton_leaf", "one event alone where it could be merged", node)
 
 
 def summaries_have_refs(tree: Candidate) -> Iterator[Violation]:
-    """Every label and summary says something, and rests on events (Invariant 5)."""
+    """Every label and summary says something, and rests on events."""
     for node in tree.nodes:
         if not node.label or not node.summary:
             yield _broken("summaries_have_refs", "label or summary is empty", node)
@@ -251,14 +251,14 @@ def child_coverage_preserved(tree: Candidate) -> Iterator[Violation]:
 
 
 def no_cross_scope(tree: Candidate) -> Iterator[Violation]:
-    """Every node belongs to exactly this scope: its topic id is made of these participants (§11.3)."""
+    """Every node belongs to exactly this scope: its topic id is made of these participants."""
     for node in tree.nodes:
         if node.topic_id != topic_id(tree.participants, node.node_type, node.level, node.anchor_event_id):
             yield _broken("no_cross_scope", "the topic id is not that of this scope and anchor", node)
 
 
 def no_private_refs_in_shared(tree: Candidate) -> Iterator[Violation]:
-    """Only events of exactly these participants are referred to, and no internal ones (§18, trap 7)."""
+    """Only events of exactly these participants are referred to, and no internal ones."""
     by_id = {event.event_id: event for event in tree.events}
     for node in tree.nodes:
         for ref in node.refs:
@@ -272,7 +272,7 @@ def no_private_refs_in_shared(tree: Candidate) -> Iterator[Violation]:
 
 
 def no_giant_root(tree: Candidate) -> Iterator[Violation]:
-    """No node has more children, and no leaf more references, than the settings allow (§25, over-merge)."""
+    """No node has more children, and no leaf more references, than the settings allow (no over-merging)."""
     for node in tree.nodes:
         if len(node.children) > tree.settings.max_fan_out:
             yield _broken("no_giant_root", f"{len(node.children)} children", node)
@@ -281,7 +281,7 @@ def no_giant_root(tree: Candidate) -> Iterator[Violation]:
 
 
 def no_dust(tree: Candidate) -> Iterator[Violation]:
-    """No more leaves than the smallest leaf allows (§25, under-merge)."""
+    """No more leaves than the smallest leaf allows (no under-merging)."""
     for node in tree.nodes:
         if node.leaves > max(1, node.events // 2):
             yield _broken("no_dust", f"{node.leaves} leaves over {node.events} events", node)
@@ -311,7 +311,7 @@ def depth_bounded(tree: Candidate) -> Iterator[Violation]:
 
 
 def each_event_exactly_once(tree: Candidate) -> Iterator[Violation]:
-    """Each event of the planned part that is not internal is in exactly one leaf (§12)."""
+    """Each event of the planned part that is not internal is in exactly one leaf."""
     times: dict[str, int] = {}
     for node in tree.nodes:
         for ref in node.refs:
@@ -323,7 +323,7 @@ def each_event_exactly_once(tree: Candidate) -> Iterator[Violation]:
 
 
 def identities_recompute(tree: Candidate) -> Iterator[Violation]:
-    """Node and rendering ids are the hashes of what they name (§7.3)."""
+    """Node and rendering ids are the hashes of what they name."""
     for node in tree.nodes:
         if node.node_type == LEAF:
             expected: bytes | None = leaf_node_id(tree.participants, [ref.event_id for ref in node.refs])
@@ -362,7 +362,7 @@ RULES: tuple[Rule, ...] = (
     each_event_exactly_once,
     identities_recompute,
 )
-"""Every rule of §12, in its order; a rule's name is its function's name."""
+"""Every validation rule; a rule's name is its function's name."""
 
 RULE_NAMES: tuple[str, ...] = tuple(rule.__name__ for rule in RULES)
 

@@ -1,7 +1,7 @@
 """The words that a description may use: whole words of any script, without those that only hold sentences together.
 
 English has its stop words in `myria.analysis`. Other languages written with spaces are known by their own function
-words, of which the fixed lists here hold the most frequent. Scripts without spaces have no words that could be told
+words, of which the fixed lists here hold the most frequent. Scripts without spaces have no words that can be found
 without a dictionary; there, what a person reads as one is a run of characters of one kind between particles: ideographs
 and katakana in Japanese, what lies between function words in Chinese and Thai, a word without its particle in Korean.
 """

@@ -185,7 +185,7 @@ class Database:
 
     @asynccontextmanager
     async def append(self, tenant: str) -> AsyncIterator[Connection]:
-        """As `write`, holding the tenant's append lock shared (trap 1)."""
+        """As `write`, holding the tenant's append lock shared."""
         async with self.connection() as connection, connection.transaction(isolation="read_committed"):
             await connection.execute(sql("session.begin_append"), tenant, *self._bounds, lock_key("append", tenant))
             yield connection

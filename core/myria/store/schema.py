@@ -1,7 +1,7 @@
 """The schema's version: migrate it, or check that this program and the database agree.
 
-Connections of its own prepare nothing under a name: whether PgBouncer stands in between is not known here, and a name
-left behind on its connection to the server would be in the way of whoever gets that next.
+The connections opened here prepare no named statements: PgBouncer may stand in between, and a name left behind on its
+connection to the server would collide with those of the next client.
 """
 
 from __future__ import annotations

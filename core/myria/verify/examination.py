@@ -25,7 +25,7 @@ Seqs = npt.NDArray[np.int64]
 
 
 class Examination:
-    """One verification: where it reads, what it is told, and its checks by name."""
+    """One verification: its connection, its settings, and its checks by name."""
 
     def __init__(
         self, connection: Connection, tenant: str, settings: PlannerSettings, *, deep: bool, progress: Progress
@@ -48,7 +48,7 @@ class Examination:
             check.seconds += time.perf_counter() - started
 
     async def stream(self, check: Check, statement: str, total: int = 0) -> AsyncIterator[Any]:
-        """Yield the rows of a statement of the tenant, each of them examined by a check."""
+        """Yield the rows of a statement of the tenant, each counted as examined by a check."""
         cursor = self.connection.cursor(sql(statement), self.tenant, prefetch=STREAM_ROWS)
         async for row in cursor:
             check.examined += 1
@@ -112,7 +112,7 @@ class TreeShape:
 
 
 def set_problems(held: Seqs, wanted: Seqs, what: str) -> Iterator[str]:
-    """Yield how numbers that must be equal as sets, each once, differ."""
+    """Yield how two lists differ that must hold the same numbers, each once."""
     values, counts = np.unique(held, return_counts=True)
     for seq in values[counts > 1].tolist():
         yield f"event {seq} is in more than one {what}"

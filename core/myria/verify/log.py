@@ -1,4 +1,4 @@
-"""The log: scopes are canonical, events belong to them, and repeats were told apart."""
+"""The log: scopes are canonical, events belong to them, and repeats were recognised."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SHOWN_FAILURES = 20
-"""Failures of a check that are told in words; all are counted."""
+"""Failures of a check that the report describes; all are counted."""
 
 CHECKS: Mapping[str, str] = {
     "participants": "every scope is canonical, its key recomputes, its members are exactly its participants",
@@ -31,7 +31,7 @@ CHECKS: Mapping[str, str] = {
 DEEP = frozenset({"block_content", "replan"})
 
 Progress = Callable[[str, int, int], None]
-"""Told (check, done, total)."""
+"""Called with (check, done, total)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Check:
             self.failures.append(message)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a program wants to know."""
+        """Return the result as JSON values."""
         return {
             "check": self.name,
             "proves": CHECKS[self.name],
@@ -77,7 +77,7 @@ class Report:
         return sum(check.failed for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a program wants to know."""
+        """Return the result as JSON values."""
         return {
             "tenant": self.tenant,
             "ok": self.failed == 0,

@@ -10,7 +10,7 @@ from myria.verify.report import Check
 
 
 async def states(exam: Examination, check: Check) -> list[StoredSnapshot]:
-    """Return the snapshots; each one's state fits its build, and its tail bound hides no event."""
+    """Return the snapshots; check that each one's state fits its build and its tail bound hides no event."""
     snapshots = [StoredSnapshot(**row) async for row in exam.stream(check, "verify.snapshots")]
     fitting = {
         "staging": {"queued", "running"},

@@ -1,6 +1,6 @@
 -- name: insert
--- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before
--- (trap 1). Rows arrive in dedupe-key order, so that two batches never wait for each other crosswise (trap 2).
+-- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before.
+-- Rows arrive in dedupe-key order, so that two batches never deadlock.
 WITH allocated AS MATERIALIZED (
     SELECT place, nextval('myria.event_seq') AS event_seq
     FROM generate_series(1, cardinality($2::bigint[])) AS place
@@ -92,7 +92,7 @@ CROSS JOIN LATERAL (
 ) e;
 
 -- name: internal
--- The internal events of scopes, below or above the cutoff (trap 7).
+-- The internal events of scopes, below or above the cutoff.
 SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
        e.payload, e.topic_hints
 FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)

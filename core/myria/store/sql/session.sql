@@ -12,7 +12,7 @@ SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2,
             THEN set_config('transaction_timeout', $5, true) END;
 
 -- name: begin_append
--- As begin, and takes the lock that every append holds before it allocates sequence numbers (trap 1).
+-- As begin, and takes the lock that every append holds before it allocates sequence numbers.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
        set_config('idle_in_transaction_session_timeout', $3, true), set_config('lock_timeout', $4, true),
        CASE WHEN current_setting('server_version_num')::int >= 170000

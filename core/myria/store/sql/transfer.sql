@@ -1,5 +1,5 @@
 -- name: newest_event_seq
--- Read while the append lock is held exclusively: every event up to it is committed (trap 1).
+-- Read while the append lock is held exclusively: every event up to it is committed.
 SELECT coalesce(max(event_seq), 0) FROM myria.events WHERE tenant_id = $1;
 
 -- name: count
