@@ -156,8 +156,9 @@ def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: 
     second = kubelet.running()[0]
 
     def seen() -> bool:
-        reported = place.admin.get("Pod", second.name, place.name).get("status", {}).get("phase")
-        return reported == "Running" and place.admin.get("Job", "wanderer", place.name)["status"].get("active") == 1
+        phase = place.admin.get("Pod", second.name, place.name).get("status", {}).get("phase")
+        active = place.admin.get("Job", "wanderer", place.name)["status"].get("active")
+        return (phase, active) == ("Running", 1)
 
     # Until the Job controller has seen the pod that it made, it would not notice that this pod is gone.
     wait_until(seen, 90)
