@@ -272,13 +272,13 @@ class ControlLoop:
             news = await connection.fetch(sql("triggers.tenants_with_news"), 0 if sweep else self._cursor)
             waiting = await connection.fetch(sql("triggers.tenants_waiting"))
             paused = {row["tenant_id"] for row in await connection.fetch(sql("triggers.tenants_paused"))}
-        self._cursor = max([self._cursor, *(row["event_seq"] for row in news)])
         candidates = {row["tenant_id"] for row in waiting}
         if sweep:
             self._sweep_cost = 0.0
             self._backlog = dict.fromkeys(row["tenant_id"] for row in news)
-        else:
-            candidates |= {row["tenant_id"] for row in news}
+        if self._cursor or not sweep:  # to the first sweep of all, every tenant would be news
+            candidates |= {row["tenant_id"] for row in news if row["event_seq"] > self._cursor}
+        self._cursor = max([self._cursor, *(row["event_seq"] for row in news)])
         candidates |= {tenant for tenant, at in self._look_at.items() if at <= now}
         candidates |= self._paused - paused
         self._paused = paused

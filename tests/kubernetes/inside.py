@@ -31,14 +31,22 @@ class Stopped(BaseException):
 
 
 @asynccontextmanager
+async def parts(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
+) -> AsyncIterator[Operator]:
+    """An operator of this process, without kopf, whose parts the test drives."""
+    monkeypatch.setenv("KUBECONFIG", str(installation.place.kubeconfig(OPERATOR)))
+    configured, namespace = await configuration()
+    async with Api(configured, namespace) as api, Pool(installation.database.operator_dsn) as pool:
+        yield Operator(api, pool, settings, installation.template)
+
+
+@asynccontextmanager
 async def operator(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, settings: Settings = QUICK
 ) -> AsyncIterator[asyncio.Task[None]]:
     """An operator of this process, without kopf: its sweep, twice a second, finds what there is to do."""
-    monkeypatch.setenv("KUBECONFIG", str(installation.place.kubeconfig(OPERATOR)))
-    configured, namespace = await configuration()
-    async with Api(configured, namespace) as api, Pool(installation.database.operator_dsn) as pool:
-        one = Operator(api, pool, settings, installation.template)
+    async with parts(installation, monkeypatch, settings) as one:
         task = asyncio.create_task(one.run())
         try:
             yield task

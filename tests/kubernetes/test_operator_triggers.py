@@ -4,65 +4,118 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from myria import triggers
+from myria.ingest import Ingest
 from myria.registry import Registry
 from myria.store.database import Database as Pool
+from tests.kubernetes.inside import parts, until
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds
 from tests.support.events import append, conversation, event
 from tests.support.processes import wait_until
 
-DUE_S = 2.0
+DUE_AT_TEN: Mapping[str, Any] = {"max_unindexed_events": 10, "inactivity_timeout_s": 0}
 
 
 def made(installation: Installation) -> list[dict[str, Any]]:
     """Return the resources of the operator's making."""
-    found = installation.place.rebuilds()
-    return [one for one in found if one["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")]
+    return [
+        resource
+        for resource in installation.place.rebuilds()
+        if resource["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")
+    ]
 
 
-def test_twenty_of_a_thousand_tenants_are_due(installation: Installation) -> None:
-    """Each due tenant gets exactly one resource within two seconds of being due; the others get none."""
-    run, dsn = installation.databases.loop.run, installation.database.server_dsn
+def tenants_of(resources: list[dict[str, Any]]) -> list[str]:
+    """Return the resources' tenants, in order."""
+    return sorted(resource["spec"]["tenant"] for resource in resources)
+
+
+def remembered(look: Callable[[str], Awaitable[None]], looked_at: list[str]) -> Callable[[str], Awaitable[None]]:
+    """Return the same look, which writes down its tenant."""
+
+    async def looking(tenant: str) -> None:
+        looked_at.append(tenant)
+        await look(tenant)
+
+    return looking
+
+
+async def make_due(dsn: str, tenants: list[str]) -> None:
+    """Append as many events to each tenant as its threshold."""
+    for tenant in tenants:
+        await append(dsn, conversation(10), tenant=tenant)
+
+
+async def test_the_due_ones_of_a_thousand_tenants(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look finds each tenant that has become due, at the cost of those with news; a sweep never delays it."""
+    dsn = installation.database.server_dsn
     tenants = [f"t{number:04d}" for number in range(1000)]
+    async with Pool(dsn) as pool:
+        ingest = Ingest(pool)
+        for tenant in tenants:
+            await ingest.append_events(tenant, [event(1, "hello")])
+        await ingest.close()
+    now = [time.monotonic()]
+    monkeypatch.setattr(triggers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    quiet, loud = builds.settings(builder=DUE_AT_TEN), tenants[1]
+    looked_at: list[str] = []
+    async with parts(installation, monkeypatch, quiet) as operator:
+        monkeypatch.setattr(operator.loop, "look", remembered(operator.loop.look, looked_at))
 
-    async def fill() -> None:
-        for start in range(0, 1000, 50):
-            await asyncio.gather(*(append(dsn, [event(1, "hello")], tenant=one) for one in tenants[start : start + 50]))
+        async def step() -> Counter[str]:
+            """Let the operator look once; return whom it looked at."""
+            looked_at.clear()
+            await operator.loop.step()
+            return Counter(looked_at)
 
-    run(fill())
+        swept: Counter[str] = Counter()
+        while len(swept) < len(tenants):
+            slice_of_sweep = await step()
+            assert 0 < len(slice_of_sweep) <= 40
+            swept += slice_of_sweep
+        assert swept == Counter(tenants)
+        assert made(installation) == []
+
+        between, beginning, within = tenants[5::150], tenants[6::150], tenants[7::150]
+        await append(dsn, [event(at, "thinking", internal=True) for at in range(20)], tenant=loud)
+        await make_due(dsn, between)
+        assert await step() == Counter([loud, *between])
+        assert tenants_of(made(installation)) == sorted(between)
+
+        now[0] += triggers.SWEEP_S[1]
+        await make_due(dsn, beginning)  # as a sweep begins, and the last of them are far from its beginning
+        assert Counter(beginning) <= await step()
+        assert tenants_of(made(installation)) == sorted([*between, *beginning])
+
+        await make_due(dsn, within)
+        assert Counter(within) <= await step()
+        assert tenants_of(made(installation)) == sorted([*between, *beginning, *within])
+
+    due = sorted([*between, *beginning, *within])
+    assert len(due) == 21
+    monkeypatch.undo()
     installation.kubelet.accepts = lambda _pod: False
-    operator = installation.start(
-        builder_max_unindexed_events="10", builder_inactivity_timeout_s="0", operator_max_builds="2"
+    await asyncio.to_thread(
+        installation.start,
+        builder_max_unindexed_events="10",
+        builder_inactivity_timeout_s="0",
+        operator_max_builds="2",
     )
-    operator.wait_for("operator_ready")
-    time.sleep(15.0)  # everything was looked at once
-    assert made(installation) == []
-    chosen = tenants[5::50]
-
-    async def make_due() -> None:
-        internal = [event(at, "thinking", internal=True) for at in range(20)]
-        await append(dsn, internal, tenant=tenants[1])
-        for one in chosen:
-            await append(dsn, conversation(10), tenant=one)
-
-    began = time.monotonic()
-    run(make_due())
-    ended = time.monotonic()
-    wait_until(lambda: len(made(installation)) >= len(chosen), 60.0, "the resources")
-    took = time.monotonic() - ended
-    print(f"the last of {len(chosen)} {took:.1f} s after the last event")
-    assert took < DUE_S, f"{took:.1f} s after the last event ({ended - began:.1f} s of appending)"
-    time.sleep(3.0)
-    found = made(installation)
-    assert sorted(one["spec"]["tenant"] for one in found) == sorted(chosen)
-    assert {one["spec"]["trigger"] for one in found} == {"TailThreshold"}
 
     def queued() -> int:
         return [reason(one) for one in made(installation)].count(("Unknown", "Queued"))
 
-    wait_until(lambda: queued() == len(chosen) - 2, 60, "all that wait")
+    await until(lambda: queued() == len(due) - 2)
+    assert tenants_of(made(installation)) == due
+    assert {resource["spec"]["trigger"] for resource in made(installation)} == {"TailThreshold"}
 
 
 def test_causes_wait_pause_and_back_off(installation: Installation) -> None:
