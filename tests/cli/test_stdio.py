@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,16 @@ from myria_embedded.locks import FileLock
 from tests.cli.conftest import call
 from tests.server.wire import call as tool_call
 from tests.server.wire import event
+from tests.support.place import throw_away_folder
+from tests.support.processes import Guardian
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data_dir(guardian: Guardian) -> Iterator[Path]:
     """A data folder whose database was made once."""
-    folder = tmp_path_factory.mktemp("memory") / "data"
-    assert call("migrate", "--data-dir", folder).status == 0
-    return folder
+    with throw_away_folder(guardian) as folder:
+        assert call("migrate", "--data-dir", folder / "data").status == 0
+        yield folder / "data"
 
 
 class Host:

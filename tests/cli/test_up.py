@@ -25,19 +25,20 @@ from tests.cli.conftest import call
 from tests.metrics.scraping import Samples, samples
 from tests.soak.wire import Client
 from tests.support.counts import share
+from tests.support.place import throw_away_folder
 from tests.support.postgres import Database
-from tests.support.processes import Spawned, Spawner, wait_until
+from tests.support.processes import Guardian, Spawned, Spawner, wait_until
 
 KILLS = share(50)
 SEED = 20_261_121
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data_dir(guardian: Guardian) -> Iterator[Path]:
     """A data folder whose database was made once; the tests of this module use it one after the other."""
-    folder = tmp_path_factory.mktemp("memory") / "data"
-    assert call("migrate", "--data-dir", folder).status == 0
-    return folder
+    with throw_away_folder(guardian) as folder:
+        assert call("migrate", "--data-dir", folder / "data").status == 0
+        yield folder / "data"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 from myria_embedded import EmbeddedPostgres
 from myria_embedded.account import give, server_account
 from myria_embedded.processes import cluster_tag, end_remains
+from tests.support.place import throw_away_folder
 from tests.support.postgres import LoopThread
 from tests.support.processes import Guardian, Spawned, Spawner
 
@@ -21,18 +22,16 @@ HOLD = Path(__file__).with_name("hold.py")
 @pytest.fixture(scope="session")
 def pristine(guardian: Guardian) -> Iterator[Path]:
     """A data directory whose database was just created: copying it is quicker than creating another."""
-    folder = Path(tempfile.mkdtemp(prefix="myria-test-"))
-    guardian.tell(f"folder {folder}")
+    with throw_away_folder(guardian) as folder:
 
-    async def create() -> None:
-        async with EmbeddedPostgres(folder / "data", durable_creation=False):
-            pass
+        async def create() -> None:
+            async with EmbeddedPostgres(folder / "data", durable_creation=False):
+                pass
 
-    thread = LoopThread()
-    thread.run(create())
-    thread.close()
-    yield folder / "data"
-    shutil.rmtree(folder)
+        thread = LoopThread()
+        thread.run(create())
+        thread.close()
+        yield folder / "data"
 
 
 @pytest.fixture
@@ -48,15 +47,13 @@ def data_dir(new_dir: Path, pristine: Path) -> Path:
 @pytest.fixture
 def new_dir(guardian: Guardian) -> Iterator[Path]:
     """A data directory that does not exist yet, in a private folder; its server is ended with the test."""
-    folder = Path(tempfile.mkdtemp(prefix="myria-test-"))
-    guardian.tell(f"folder {folder}")
-    path = folder / "data"
-    yield path
-    if (path / "postgres").is_dir():
-        end_remains(path / "postgres")
-        for sockets in Path(tempfile.gettempdir()).glob(f"{cluster_tag(path / 'postgres')}*"):
-            shutil.rmtree(sockets)
-    shutil.rmtree(folder)
+    with throw_away_folder(guardian) as folder:
+        path = folder / "data"
+        yield path
+        if (path / "postgres").is_dir():
+            end_remains(path / "postgres")
+            for sockets in Path(tempfile.gettempdir()).glob(f"{cluster_tag(path / 'postgres')}*"):
+                shutil.rmtree(sockets)
 
 
 @pytest.fixture

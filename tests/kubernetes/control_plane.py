@@ -8,7 +8,6 @@ there, and checked elsewhere.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -24,6 +23,7 @@ from typing import Any
 from tests.kubernetes import manifests
 from tests.kubernetes.api import Api, ApiError
 from tests.kubernetes.certificates import write_certificates
+from tests.support.place import fast_folder
 from tests.support.processes import Guardian, Spawned, Spawner, free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def _minor_version(programs: Path) -> int:
 
 
 class ControlPlane:
-    """Started by making it, stopped by `close()`; the data lies in memory where the machine has /dev/shm.
+    """Started by making it, stopped by `close()`; the data lies in memory where the machine has room for it.
 
     `url` and `ca` say how to reach it, `admin` is everybody's master. `api(token)` is any other identity.
     """
@@ -87,8 +87,7 @@ class ControlPlane:
         self.minor = _minor_version(self._programs)
         """The version behind `1.`."""
         self._spawn = Spawner(guardian)
-        memory = Path("/dev/shm")
-        self.folder = Path(tempfile.mkdtemp(prefix="myria-kube-", dir=memory if os.access(memory, os.W_OK) else None))
+        self.folder = Path(tempfile.mkdtemp(prefix="myria-kube-", dir=fast_folder()))
         guardian.tell(f"folder {self.folder}")
         write_certificates(self.folder)
         self.ca = self.folder / "ca.crt"

@@ -17,11 +17,14 @@ import asyncpg
 
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_embedded.roles import OWNER
+from tests.support.place import fast_folder
 from tests.support.processes import Guardian
 
 THROW_AWAY = {
     "fsync": "off",
     "full_page_writes": "off",
+    "max_wal_size": "256MB",
+    "min_wal_size": "64MB",
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_connections": "200",
@@ -71,7 +74,7 @@ class Databases:
     """The session's server: makes and drops databases."""
 
     def __init__(self, guardian: Guardian) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="myria-tests-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="myria-tests-", dir=fast_folder()))
         guardian.tell(f"folder {self.folder}")
         self.loop = LoopThread()
         self.server = EmbeddedPostgres(
