@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -18,11 +19,13 @@ _LIMIT = 1 << 24
 
 
 class Endpoints:
-    """The ports to which routers send, in turn."""
+    """The ports to which routers send, in turn; `sent` counts how often it was whose turn, `open` what is under way."""
 
     def __init__(self) -> None:
         self._ports: list[int] = []
         self._turn = itertools.count()
+        self.sent: Counter[int] = Counter()
+        self.open: Counter[int] = Counter()
 
     def add(self, port: int) -> None:
         """Send to a process from now on."""
@@ -32,9 +35,16 @@ class Endpoints:
         """Send nothing new to a process any more."""
         self._ports.remove(port)
 
-    def next(self) -> int:
-        """Return whose turn it is."""
-        return self._ports[next(self._turn) % len(self._ports)]
+    @contextlib.contextmanager
+    def next(self) -> Iterator[int]:
+        """Lend the port whose turn it is, for a request or a connection."""
+        port = self._ports[next(self._turn) % len(self._ports)]
+        self.sent[port] += 1
+        self.open[port] += 1
+        try:
+            yield port
+        finally:
+            self.open[port] -= 1
 
     def __contains__(self, port: object) -> bool:
         return port in self._ports
@@ -76,11 +86,11 @@ class Proxy(_Router):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             request = await _message(reader)
-            port = self._endpoints.next()
-            upstream = await self._connection(port)
-            upstream[1].write(request)
-            await upstream[1].drain()
-            answer = await _message(upstream[0])
+            with self._endpoints.next() as port:
+                upstream = await self._connection(port)
+                upstream[1].write(request)
+                await upstream[1].drain()
+                answer = await _message(upstream[0])
             if closes(answer):
                 upstream[1].close()
                 answer = answer.replace(b"\r\nconnection: close", b"", 1)
@@ -102,13 +112,14 @@ class Balancer(_Router):
     """Forwards connection by connection, whatever goes over them."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._endpoints.next())
-        onward = asyncio.create_task(_pipe(reader, back))
-        try:
-            await _pipe(there, writer)
-        finally:
-            onward.cancel()
-            back.close()
+        with self._endpoints.next() as port:
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+            onward = asyncio.create_task(_pipe(reader, back))
+            try:
+                await _pipe(there, writer)
+            finally:
+                onward.cancel()
+                back.close()
 
 
 def closes(answer: bytes) -> bool:

@@ -14,11 +14,12 @@ import pytest
 from myria.contract.queries import EventNodesQuery
 from myria.contract.tools import TOOLS
 from myria.memory import Memory
-from myria.settings import Settings
+from myria.settings import PostgresSettings, Settings
 from myria_server import gate as gate_module
 from myria_server import http as http_module
 from myria_server.gate import HostList
 from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, listed, serving
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 ASKED = {"participants": ["user_42"]}
@@ -225,6 +226,7 @@ async def test_a_slow_body_is_given_up(memory: Memory) -> None:
         message = request(BODY)
         answer = await served.raw(message[:-10], pause=0)
         assert answer.startswith(b"HTTP/1.1 408") or b"deadline_exceeded" in answer
+        served.server.app._gate._body_timeout = PATIENCE_S
         assert (await served.call("query_event_nodes", ASKED)).is_error is False
 
 
@@ -385,26 +387,25 @@ async def test_profiles_hide_tools(memory: Memory) -> None:
 
 
 async def test_a_stuck_database_is_answered_within_the_deadline(database: Database) -> None:
-    """Appends and reads behind a lock are given up, retryable, and the service goes on."""
-    settings = with_mcp(request_deadline_s=0.4, append_deadline_s=0.4)
+    """Appends and reads behind a lock are given up, retryable, before the lock is free, and the service goes on."""
+    patient = PostgresSettings(statement_timeout_s=3600, lock_timeout_s=3600)  # only the service gives up
+    settings = dataclasses.replace(with_mcp(request_deadline_s=0.4, append_deadline_s=0.4), postgres=patient)
     blocker = await asyncpg.connect(database.superuser_dsn)
     async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while (await served.call("append_event", event("before"))).is_error:
                 await asyncio.sleep(0.05)
         transaction = blocker.transaction()
         await transaction.start()
         await blocker.execute("LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
-        began = asyncio.get_running_loop().time()
         appended, read = await asyncio.gather(
             served.call("append_event", event("during")), served.call("query_event_nodes", ASKED)
         )
-        assert asyncio.get_running_loop().time() - began < 3
         for answer in (appended, read):
             assert answer.code in ("deadline_exceeded", "database_unavailable")
             assert answer.content["error"]["retryable"] is True
         await transaction.rollback()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while (await served.call("append_event", event("during"))).is_error:
                 await asyncio.sleep(0.05)
     await blocker.close()
@@ -420,7 +421,7 @@ async def test_too_many_requests_at_once_are_overloaded(database: Database) -> N
         await transaction.start()
         await blocker.execute("LOCK TABLE myria.events IN ACCESS EXCLUSIVE MODE")
         waiting = [asyncio.create_task(served.call("append_event", event(f"k{n}"))) for n in range(2)]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE_S):
             while served.server.app.metrics.in_flight < 2:
                 await asyncio.sleep(0.01)
         turned_away = await served.call("append_event", event("late"))
@@ -449,7 +450,7 @@ async def test_large_bodies_share_a_bounded_room(memory: Memory, monkeypatch: py
             return answer
 
         slow = [asyncio.create_task(slowly()) for _ in range(2)]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE_S):
             while served.server.app._gate._held_bytes < 2 * (len(big) - 9):
                 await asyncio.sleep(0.01)
         turned_away = await served.post(big, headers(NAME))

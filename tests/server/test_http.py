@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import asyncpg
@@ -14,6 +15,7 @@ from myria.settings import Settings
 from myria_server import reserve_port, serve_http
 from tests.server.wire import Served, event, serving
 from tests.support.locks import somebody_waits
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 ASKED = {"participants": ["user_42"]}
@@ -81,6 +83,16 @@ async def test_the_default_port_may_be_busy(memory: Memory) -> None:
             await serve_http(memory, settings)
 
 
+async def refuses_connections(port: int) -> None:
+    """Return once nobody listens to a port any more."""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                await asyncio.sleep(0.01)
+
+
 async def test_open_requests_are_finished_before_stopping(database: Database) -> None:
     """A request under way when the server is told to stop still gets its answer."""
     blocker = await asyncpg.connect(database.superuser_dsn)
@@ -92,7 +104,7 @@ async def test_open_requests_are_finished_before_stopping(database: Database) ->
         waiting = asyncio.create_task(served.call("append_event", event("during")))
         await somebody_waits(blocker)
         served.server.stop()
-        await asyncio.sleep(0.2)
+        await refuses_connections(served.port)
         await transaction.rollback()
         assert not (await waiting).is_error
     await blocker.close()

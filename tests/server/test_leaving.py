@@ -19,6 +19,7 @@ from myria_server import Departure, reserve_port, serve_http
 from myria_server.readiness import Readiness
 from tests.server.wire import Served, call, event, headers
 from tests.support.locks import somebody_waits
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 APPEND = "myria.append_event"
@@ -78,13 +79,13 @@ async def test_a_database_that_hangs_holds_no_answer(monkeypatch: pytest.MonkeyP
     asked = Asked()
     asked.free = asyncio.Event()
     readiness = Readiness(asked, grace_s=0)
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(readiness.look() for _ in range(5)))
         await readiness.look()
     assert not readiness.ready
     assert asked.times == 1
+    monkeypatch.setattr("myria_server.readiness.LOOK_TIMEOUT_S", PATIENCE_S)
     asked.free.set()
-    await asyncio.sleep(0)
     await readiness.look()
     assert readiness.ready
     await readiness.close()
@@ -123,11 +124,11 @@ async def leaving(
         address = f"http://127.0.0.1:{sock.getsockname()[1]}"
         task = asyncio.create_task(serve_http(memory, settings, sock=sock, departure=departure, ready=ready))
         await ready.wait()
-        async with httpx.AsyncClient(base_url=address, timeout=10) as client:
+        async with httpx.AsyncClient(base_url=address, timeout=PATIENCE_S) as client:
             yield client, departure, task
         departure.ask()
         departure.ask()
-        await asyncio.wait_for(task, 60)
+        await asyncio.wait_for(task, PATIENCE_S)
 
 
 async def test_it_serves_on(database: Database) -> None:
@@ -136,7 +137,7 @@ async def test_it_serves_on(database: Database) -> None:
     async with leaving(database, settings) as (client, departure, task):
         assert (await client.get("/readyz")).status_code == 200
         departure.ask()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while (await client.get("/readyz")).status_code != 503:
                 await asyncio.sleep(0.01)
         assert "myria_ready 0.0" in (await client.get("/metrics")).text
@@ -153,7 +154,7 @@ async def test_it_ends_after_its_time(database: Database) -> None:
         assert (await client.get("/livez")).status_code == 200
         began = time.monotonic()
         departure.ask()
-        await asyncio.wait_for(task, 120)
+        await asyncio.wait_for(task, PATIENCE_S)
         assert time.monotonic() - began >= 0.5
         with pytest.raises(httpx.ConnectError):
             await client.get("/livez")
@@ -172,7 +173,7 @@ async def test_a_second_word_makes_haste(database: Database) -> None:
         assert (await client.get("/readyz")).status_code == 503
         assert not task.done()
         departure.ask()
-        await asyncio.wait_for(task, 120)
+        await asyncio.wait_for(task, PATIENCE_S)
         await blocker.execute("ROLLBACK")
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)

@@ -15,6 +15,7 @@ import httpx
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server import HttpServer, ServerMetrics, build_app, reserve_port
+from tests.support.patience import PATIENCE_S
 
 MODERN = "2026-07-28"
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -109,7 +110,7 @@ class Served:
                 writer.write(piece)
                 await writer.drain()
         with contextlib.suppress(ConnectionError):
-            return await asyncio.wait_for(reader.read(), 120)
+            return await asyncio.wait_for(reader.read(), PATIENCE_S)
         return b""
 
 
@@ -132,7 +133,7 @@ async def serving(
     task = asyncio.create_task(server.run(ready))
     try:
         await ready.wait()
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.address[1]}", timeout=30) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.address[1]}", timeout=PATIENCE_S) as client:
             yield Served(server, client)
     finally:
         server.stop()
