@@ -262,3 +262,45 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(np, name, counting)
     return calls
+
+
+def _close_ids(term: str) -> int:
+    """Return an id that shares its upper 32 bits with those of most other terms."""
+    return (sum(map(ord, term)) % 3 - 1 << 40) + len(term) % 2 * 7 + sum(map(ord, term)) % 251
+
+
+@pytest.mark.parametrize("identity", [None, _close_ids])
+def test_postings_are_sorted_by_all_of_their_ids(monkeypatch: pytest.MonkeyPatch, identity: Any) -> None:
+    """Packed and merged, each term has the documents that its blocks give it, also where ids differ in low bits only;
+    as long as they do not, no more than 16 bits are sorted at a time."""
+    if identity is not None:
+        monkeypatch.setattr("myria.index.block.term_id", identity)
+    rng = random.Random(8)
+    blocks = [(number, _block([_doc(rng, number * 100 + at, number) for at in range(30)])) for number in range(1, 9)]
+    wanted: dict[int, Counter[int]] = {}
+    for _, raw in blocks:
+        view = decode(raw)
+        for at, term in enumerate(view.terms.tolist()):
+            places = slice(view.offsets[at], view.offsets[at + 1])
+            counts = dict(
+                zip(view.seq[view.posting_doc[places]].tolist(), view.posting_tf[places].tolist(), strict=True)
+            )
+            wanted.setdefault(term, Counter()).update(counts)
+    sorted_at_once: list[int] = []
+    argsort = np.argsort
+
+    def sorting(column: Any, **rest: Any) -> Any:
+        sorted_at_once.append(column.itemsize if len(column) > len(blocks) else 0)
+        return argsort(column, **rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "argsort", sorting)
+        whole = pack(blocks)
+    assert (max(sorted_at_once) == 2) is (identity is None)
+    first, second = pack(blocks[:5]), pack(blocks[5:])
+    for packed in (whole, repack([(first, None), (second, None)])):
+        assert packed.terms.tolist() == sorted(wanted)
+        for at, term in enumerate(packed.terms.tolist()):
+            places = slice(packed.offsets[at], packed.offsets[at + 1])
+            seqs = packed.seq[packed.posting_doc[places]].tolist()
+            assert dict(zip(seqs, packed.posting_tf[places].tolist(), strict=True)) == wanted[term]

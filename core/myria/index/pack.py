@@ -96,9 +96,8 @@ def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
                 shown = where >= 0
                 spread, where, value = spread[shown], where[shown], value[shown]
             rows.append((spread, where, value))
-        spread = _joined([row[0] for row in rows], np.int64)
-        by_term = np.argsort(spread)
-        columns[ids], columns[offsets] = _distinct(spread[by_term])
+        by_term, spread = _by_term(_joined([row[0] for row in rows], np.int64))
+        columns[ids], columns[offsets] = _distinct(spread)
         columns[docs_of] = _joined([row[1] for row in rows], np.int32)[by_term]
         columns[values] = _joined([row[2] for row in rows])[by_term]
     return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
@@ -204,16 +203,32 @@ class _Blocks:
         _require(bool((bounds[last - known] == 0).all() and (bounds[last] == postings).all()))
         sizes = np.delete(np.diff(bounds), last[:-1])
         _require(bool((sizes > 0).all()))
-        where = self.column(docs_of).astype(np.int64)
-        _require(bool((where < np.repeat(docs, postings)).all()))
-        where += np.repeat(first_doc, postings)
-        terms = self.column(ids)
-        order = np.argsort(terms)
+        where = self.column(docs_of).astype(np.int32)
+        _require(bool((where < np.repeat(docs.astype(np.int32), postings)).all()))
+        where += np.repeat(first_doc.astype(np.int32), postings)
+        order, terms = _by_term(self.column(ids))
         begins = np.cumsum(sizes) - sizes
         sizes = sizes[order]
         places = _runs(begins[order], sizes)
-        distinct, starts = _distinct(terms[order], sizes)
-        return distinct, starts, where[places].astype(np.int32), self.column(values)[places]
+        distinct, starts = _distinct(terms, sizes)
+        return distinct, starts, where[places], self.column(values)[places]
+
+
+def _by_term(ids: Ints) -> tuple[Ints, Ints]:
+    """Return the order that sorts a column of ids, equal ones as they stand, and the sorted column.
+
+    Ids are hashes, so their upper 32 bits nearly always sort them: two passes of numpy's radix sort of 16 bits, which
+    take a sixth of the time of sorting 64 bits.
+    """
+    ids = np.ascontiguousarray(ids, dtype="<i8")
+    digits = ids.view("<u2").reshape(-1, 4)
+    order = np.argsort(digits[:, 2], kind="stable")
+    order = order[np.argsort((digits[:, 3] ^ 0x8000)[order], kind="stable")]
+    ascending = ids[order]
+    if bool((ascending[1:] < ascending[:-1]).any()):
+        order = order[np.argsort(ascending, kind="stable")]
+        ascending = ids[order]
+    return order, ascending
 
 
 def _distinct(ids: Ints, sizes: Ints | None = None) -> tuple[Ints, Ints]:
