@@ -6,6 +6,8 @@ never make a label; PLAIN words (everyday nouns) count little alone and help in 
 
 from __future__ import annotations
 
+from functools import cache
+
 from myria.analysis import terms
 
 _WEAK = """
@@ -119,12 +121,17 @@ yard year years
 """
 
 
+@cache
+def weak_terms() -> frozenset[str]:
+    """Return the terms (as `myria.analysis.terms` gives them) that break phrases and never lead a label."""
+    return _stems(_WEAK)
+
+
+@cache
+def plain_terms() -> frozenset[str]:
+    """Return the terms of everyday nouns: little weight alone."""
+    return _stems(_PLAIN) - weak_terms()
+
+
 def _stems(words: str) -> frozenset[str]:
     return frozenset(term for word in words.split() for term in terms(word))
-
-
-WEAK = _stems(_WEAK)
-"""Terms (as `myria.analysis.terms` gives them) that break phrases and never lead a label."""
-
-PLAIN = _stems(_PLAIN) - WEAK
-"""Terms of everyday nouns: little weight alone."""

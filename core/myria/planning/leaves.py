@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from myria.analysis import is_stopword
-from myria.planning.common_words import WEAK
+from myria.planning.common_words import weak_terms
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import stretch_starts
@@ -108,7 +108,7 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 def _words(event: PlanEvent) -> frozenset[str]:
     words: dict[str, None] = {}
     for token in event.tokens:
-        if token.term not in WEAK and not is_stopword(token.term):
+        if token.term not in weak_terms() and not is_stopword(token.term):
             words[token.term] = None
             if len(words) == _WORDS_PER_EVENT:
                 break

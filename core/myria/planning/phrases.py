@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from myria.analysis import Token, is_stopword, terms
-from myria.planning.common_words import PLAIN, WEAK
+from myria.planning.common_words import plain_terms, weak_terms
 from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
 from myria.planning.wording import language_of, words_of
@@ -366,9 +366,9 @@ def _base(term: str) -> int:
     """Return the weight of a term by its kind: 0 for none, more for rarer kinds."""
     if is_stopword(term) or len(term) < 2 or len(term) > _KEYWORD_CHARACTERS:
         return 0
-    if term in WEAK or (term.isascii() and term.isdigit()):
+    if term in weak_terms() or (term.isascii() and term.isdigit()):
         return _WEAK_BASE
-    if term in PLAIN or (term.isascii() and not term.isalpha() and "'" not in term):
+    if term in plain_terms() or (term.isascii() and not term.isalpha() and "'" not in term):
         return _PLAIN_BASE
     return _BASE + min(len(term), 9) // 3
 

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from myria.analysis import Token, is_stopword, terms
 
@@ -152,7 +153,7 @@ def language_of(tokens: Iterable[Token]) -> Language:
     """Return the language that most of the function words of a text belong to; English where it is unknown."""
     seen = Counter(token.term for token in tokens if not token.surface.isdigit())
     best, most = ENGLISH, max(1, sum(times for term, times in seen.items() if is_stopword(term)))
-    for language in _KNOWN:
+    for language in _known():
         times = sum(seen[term] for term in language.function_terms if term in seen)
         if times > most:
             best, most = language, times
@@ -219,11 +220,13 @@ def _between(
             at = following
 
 
-_KNOWN = tuple(
-    Language(
-        function_terms=frozenset(term for word in words.split() for term in terms(word)),
-        conjunction=_CONJUNCTIONS[name],
-        capitalises_nouns=name == "german",
+@cache
+def _known() -> tuple[Language, ...]:
+    return tuple(
+        Language(
+            function_terms=frozenset(term for word in words.split() for term in terms(word)),
+            conjunction=_CONJUNCTIONS[name],
+            capitalises_nouns=name == "german",
+        )
+        for name, words in _LANGUAGES.items()
     )
-    for name, words in _LANGUAGES.items()
-)
