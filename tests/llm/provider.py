@@ -40,14 +40,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One response. `after_s` seconds pass before it; `drip` bytes are sent every `pause_s`; after `cut` bytes the
-    connection is closed; `hang` never ends it; `raw` replaces status line, headers and all.
+    """One response. It comes `after_s` seconds later, and once `release` is set; `drip` bytes are sent every `pause_s`;
+    after `cut` bytes the connection is closed; `hang` never ends it; `raw` replaces status line, headers and all.
     """
 
     body: bytes = b"{}"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     after_s: float = 0.0
+    release: threading.Event | None = None
     drip: int = 0
     pause_s: float = 0.0
     cut: int | None = None
@@ -123,6 +124,8 @@ class Provider:
 
 async def _send(writer: asyncio.StreamWriter, answer: Answer) -> bool:
     await asyncio.sleep(answer.after_s)
+    while answer.release is not None and not answer.release.is_set():
+        await asyncio.sleep(0.01)
     if answer.hang:
         await asyncio.sleep(3600)
     if answer.raw is not None:

@@ -16,13 +16,14 @@ from myria.contract import answers
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import ConfigurationError
 from myria.memory import Memory
-from myria.settings import LlmSettings, Settings
+from myria.settings import LlmSettings, McpSettings, Settings
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import last, shown
 from tests.llm.provider import Answer, Asked, Script, calling
 from tests.reads.asking import ids_of, walk
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 Json = dict[str, Any]
@@ -33,7 +34,7 @@ QUERY = ReferencesQuery(participants=ANA_BEN, query="garden tomato seed water br
 @asynccontextmanager
 async def remembering(database: Database, llm: LlmSettings | None) -> AsyncIterator[Memory]:
     """Lend a memory with or without a model."""
-    settings = Settings() if llm is None else replace(Settings(), llm=llm)
+    settings = replace(Settings(), llm=llm or LlmSettings(), mcp=McpSettings(request_deadline_s=3600))
     async with Memory(database.server_dsn, settings) as memory:
         yield memory
 
@@ -241,7 +242,7 @@ async def test_failures_leave_the_deterministic_answer(
 ) -> None:
     """Any failure answers what the ranking found, before the request's end, marked degraded with its name."""
     await fill(database)
-    deadline = 1.0 if reason == "budget_time" else 25.0
+    deadline = 1.0 if reason == "budget_time" else 3500.0
     llm = configured(provide(script), walk_deadline_s=deadline, call_timeout_s=3600.0)
     async with remembering(database, llm) as memory:
         plain = await ask(memory, replace(QUERY, mode="deterministic"))
@@ -279,7 +280,7 @@ async def test_one_snapshot_even_when_another_is_published_meanwhile(
     loop = asyncio.get_running_loop()
 
     def script(asked: Asked) -> Answer:
-        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(PATIENCE_S)
         if asked.number == 1:
             return calling(asked, ("inspect_leaf_refs", {"root": leaf_of(asked)}))
         return calling(asked, ("choose", {"add": [one["id"] for one in last(asked)["events"]], "stop": True}))
@@ -288,7 +289,7 @@ async def test_one_snapshot_even_when_another_is_published_meanwhile(
         return str(next(one["id"] for one in shown(asked)["topics"] if one["kind"] == "leaf"))
 
     provider = provide(lambda asked: replace(script(asked)))
-    async with remembering(database, configured(provider, call_timeout_s=20, walk_deadline_s=25)) as memory:
+    async with remembering(database, configured(provider, call_timeout_s=3500, walk_deadline_s=3500)) as memory:
         plain = await ask(memory, replace(QUERY, mode="deterministic"))
         asking = asyncio.create_task(ask(memory, QUERY))
         while not provider.asked:

@@ -19,6 +19,7 @@ from myria_monitoring.port import scraped
 from myria_operator.facts import Rebuild
 from myria_operator.metrics import OperatorMetrics
 from tests.metrics.scraping import Samples, samples
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -47,13 +48,15 @@ async def test_the_operator_tells_all_of_its_plane(database: Database) -> None:
     async with Pool(database.operator_dsn) as pool:
         requests: Counter[tuple[str, ...]] = Counter({("get", "jobs", "200"): 3, ("get", "jobs", "error"): 1})
         metrics = OperatorMetrics(FigureReader(pool), requests, tenant_label=False)
+        before = time.time()
         seen = await told(metrics)
+        after = time.time()
     planes = {"process", "memory", "operator"}
     assert {key[0] for key in seen} == {name for one in METRICS if one.plane in planes for name in one.series}
     assert seen["myria_database_up"] == 1
     assert seen["myria_operator_queue_length"] == 2
     assert seen["myria_operator_api_requests_total", "code=200", "resource=jobs", "verb=get"] == 3
-    assert abs(time.time() - 0.5 - seen["myria_operator_last_progress_timestamp_seconds"]) < 60
+    assert before - 0.5 <= seen["myria_operator_last_progress_timestamp_seconds"] <= after - 0.5
     assert seen["myria_operator_last_sweep_timestamp_seconds"] == 0
     assert seen["myria_operator_rebuilds", "reason=Building"] == 0
 
@@ -77,7 +80,9 @@ async def test_passes_are_measured() -> None:
         metrics.heard("a")
         assert await measured("a") == 1.5
         await measured("b")
+        before = time.time()
         metrics.swept([rebuild("BuildPublished"), rebuild("BuildPublished"), rebuild(None), rebuild("FromTheFuture")])
+        after = time.time()
         seen = await told(metrics)
         await metrics.close()
     assert seen["myria_operator_reconcile_duration_seconds_count", "outcome=retry"] == 1
@@ -87,7 +92,7 @@ async def test_passes_are_measured() -> None:
     assert seen["myria_operator_rebuilds", "reason=BuildPublished"] == 2
     assert seen["myria_operator_rebuilds", "reason=Pending"] == 1
     assert seen["myria_operator_rebuilds", "reason=other"] == 1
-    assert time.time() - seen["myria_operator_last_sweep_timestamp_seconds"] < 60
+    assert before <= seen["myria_operator_last_sweep_timestamp_seconds"] <= after
 
 
 async def test_an_outage_of_the_database() -> None:
@@ -104,7 +109,7 @@ async def test_an_outage_of_the_database() -> None:
 
 async def test_a_port_of_its_own(database: Database) -> None:
     """/metrics answers Prometheus, with what the system knows of the process; the port is free again afterwards."""
-    async with Pool(database.operator_dsn) as pool, httpx.AsyncClient(timeout=10) as client:
+    async with Pool(database.operator_dsn) as pool, httpx.AsyncClient(timeout=PATIENCE_S) as client:
         metrics = OperatorMetrics(FigureReader(pool), Counter(), tenant_label=False)
 
         async def families() -> list[Metric]:
@@ -139,5 +144,5 @@ async def test_a_loop_that_stands_still_fails_the_scrape(monkeypatch: pytest.Mon
         return [gauge("myria_tenants", 1)]
 
     with scraped("127.0.0.1", 0, families, process=False) as port:
-        async with httpx.AsyncClient(timeout=60) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code == 500

@@ -14,6 +14,7 @@ from myria import errors
 from myria.store.database import Database as Pool
 from myria.store.schema import migrate
 from myria.store.waiting import until_current
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawner, free_port, wait_until
 
@@ -43,11 +44,13 @@ async def test_it_goes_on_once_somebody_has_migrated(empty: Database, caplog: py
     """One line says what is waited for, another that it came; nothing is migrated by who waits."""
     caplog.set_level(logging.INFO, "myria.store.waiting")
     async with Pool(empty.dsn) as pool:
-        waiting = asyncio.create_task(until_current(pool, 120))
-        await asyncio.sleep(0.3)
+        waiting = asyncio.create_task(until_current(pool, 3600))
+        async with asyncio.timeout(PATIENCE_S):
+            while not caplog.records:
+                await asyncio.sleep(0.01)
         assert not waiting.done()
         await migrate(empty.dsn)
-        await asyncio.wait_for(waiting, 60)
+        await asyncio.wait_for(waiting, PATIENCE_S)
     said = [record.__dict__["action"] for record in caplog.records]
     # What is waited for is said again every ten seconds.
     assert (set(said[:-1]), said[-1]) == ({"schema_awaited"}, "schema_current")
@@ -77,14 +80,16 @@ def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
     port = free_port()
     server = spawn.python(
         *("-m", "myria_cli.main", "serve", "--dsn", empty.dsn, "--port", str(port)),
-        env={"MYRIA_MIGRATE_WAIT_S": "60", "MYRIA_MCP_LINGER_S": "0.2"},
+        env={"MYRIA_MIGRATE_WAIT_S": "3600", "MYRIA_MCP_LINGER_S": "0.2"},
     )
     server.wait_for("waiting up to", 60)
-    assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
-    unready = httpx.get(f"http://127.0.0.1:{port}/readyz")
+    assert httpx.get(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE_S).status_code == 200
+    unready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S)
     assert (unready.status_code, unready.json()["error"]["code"]) == (503, "schema_outdated")
     asyncio.run(migrate(empty.dsn))
-    wait_until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=30).status_code == 200, 60, "readiness")
+    wait_until(
+        lambda: httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S).status_code == 200, 60, "readiness"
+    )
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0, server.output()
 

@@ -14,7 +14,8 @@ from tests.support.events import START, TENANT, event
 from tests.support.postgres import Database
 
 DAY = 24 * 3600
-NOW = int(time.time()) - START // 1_000_000
+NOW = (int(time.time()) // DAY - 1) * DAY + DAY // 2 - START // 1_000_000
+"""Noon of yesterday: "yesterday" means another day then, whenever the test runs."""
 FAR = NOW + 70 * 365 * DAY
 
 

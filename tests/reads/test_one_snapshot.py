@@ -14,11 +14,12 @@ from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.memory import Memory
 from myria.settings import BuilderSettings, Settings
 from myria.store.database import Database as Pool
-from myria.triggers import ControlLoop
 from tests.reads.asking import append, ask, events_of, walk
 from tests.soak.ledger import PLACED
 from tests.support.building import build_now
 from tests.support.events import TENANT, conversation, event
+from tests.support.looping import CountedLoop
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 MOVES = 50
@@ -130,7 +131,7 @@ async def test_readers_never_see_a_mixed_answer(memory: Memory, database: Databa
             if number % 6 == 0:
                 published.append(await snapshot(number + 8))
                 await memory.publish_snapshot(TENANT, published[-1])
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE_S):
                     while published[-1] not in watch.answers and not any(reader.done() for reader in readers):
                         await asyncio.sleep(0.005)
                 continue
@@ -213,7 +214,7 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
         return (await run_build(settings, database.builder_dsn, tenant, build_id)).exit_status
 
     async with Pool(database.operator_dsn) as pool:
-        control = ControlLoop(pool, settings, launch)
+        control = CountedLoop(pool, settings, launch)
         task = asyncio.create_task(control.run())
         try:
             await append(memory, [event(1, "one"), event(2, "two")])
@@ -223,7 +224,7 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
             built = len(launched)
             await memory.rollback(TENANT)
             await append(memory, [event(5, "five")])
-            await asyncio.sleep(1.0)
+            await control.looks(5)
             assert len(launched) == built
             status = await memory.get_snapshot_status(TENANT)
             assert (status["tail_events"], status["paused"], status["building"], status["queued"]) == (
@@ -242,7 +243,7 @@ async def test_nothing_is_rebuilt_after_a_rollback_until_resumed(memory: Memory,
 
 
 async def _until(memory: Memory, *, tail: int, active: bool) -> None:
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             status = await memory.get_snapshot_status(TENANT)
             if status["tail_events"] == tail and (status["active_snapshot_id"] is not None) == active:

@@ -24,6 +24,7 @@ from tests.reads.asking import ANA_BEN, ask, ids_of
 from tests.reads.conftest import OwnPostgres, children, migrated
 from tests.server.wire import Served, serving
 from tests.support.events import TENANT, event
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database, Databases
 from tests.support.skips import not_here
 
@@ -50,7 +51,7 @@ async def _refused(served: Served, *, codes: set[str]) -> None:
         ("query_event_nodes", WIRE_ASKED),
         ("get_snapshot_status", {}),
     ):
-        async with asyncio.timeout(120):  # without a deadline it would wait for as long as the outage lasts
+        async with asyncio.timeout(PATIENCE_S):  # without a deadline it would wait for as long as the outage lasts
             answer = await served.call(tool, arguments)
         assert answer.code in codes, (tool, answer)
         assert answer.content["error"]["retryable"]
@@ -59,7 +60,7 @@ async def _refused(served: Served, *, codes: set[str]) -> None:
 
 async def _recovers(served: Served) -> None:
     """Check that appends and reads work again within seconds, without anybody's doing."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         appended = await served.call("append_event", WIRE_EVENT | {"source_event_key": "refused"})
         read = await served.call("query_event_nodes", WIRE_ASKED)
@@ -73,7 +74,7 @@ async def _recovers(served: Served) -> None:
 
 async def _works(served: Served) -> None:
     """Return once an append has been acknowledged and the server calls itself ready: its connections are made."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while (await served.call("append_event", WIRE_EVENT | {"source_event_key": "first"})).is_error:
             await asyncio.sleep(0.05)
         while (await served.client.get("/readyz")).status_code != 200:
@@ -145,8 +146,11 @@ async def test_a_database_that_restarts_between_appends(own_postgres: OwnPostgre
 
     async with Memory(own_postgres.dsns.server, PATIENT) as memory:
         clients = [asyncio.create_task(client(memory, number)) for number in range(6)]
-        await asyncio.sleep(0.3)
         for _ in range(2):
+            before = len(acknowledged)
+            async with asyncio.timeout(PATIENCE_S):
+                while len(acknowledged) < before + 20:
+                    await asyncio.sleep(0.02)
             before = len(acknowledged)
             await (own_postgres.stop() if how == "restart" else own_postgres.kill())
             await own_postgres.start()

@@ -10,13 +10,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from myria.building import Outcome, run_build
+from myria.ids import new_id
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions
 from myria.triggers import ControlLoop
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
+from tests.support.looping import CountedLoop
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 QUICK: dict[str, Any] = {
@@ -39,14 +41,14 @@ def configured(**changes: Any) -> Settings:
 @asynccontextmanager
 async def loop(
     database: Database, settings: Settings, launch: Callable[[str, str], Awaitable[int]] | None = None
-) -> AsyncIterator[ControlLoop]:
+) -> AsyncIterator[CountedLoop]:
     """A running control loop; its builders are tasks of this process by default."""
 
     async def in_process(tenant: str, build_id: str) -> int:
         return (await run_build(settings, database.builder_dsn, tenant, build_id)).exit_status
 
-    async with Pool(database.operator_dsn, PoolOptions(acquire_timeout=1.0)) as pool:
-        one = ControlLoop(pool, settings, launch or in_process)
+    async with Pool(database.operator_dsn) as pool:
+        one = CountedLoop(pool, settings, launch or in_process)
         running = asyncio.create_task(one.run())
         try:
             yield one
@@ -56,13 +58,26 @@ async def loop(
                 await running
 
 
-async def until(condition: Callable[[], Awaitable[Any]], within_s: float = 180.0) -> float:
-    """Wait until a condition holds; return how long it took."""
-    started = time.monotonic()
-    while not await condition():
-        assert time.monotonic() - started < within_s, "it did not happen in time"
-        await asyncio.sleep(0.05)
-    return time.monotonic() - started
+async def until(condition: Callable[[], Awaitable[Any]]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():
+            await asyncio.sleep(0.05)
+
+
+async def others_turn(database: Database, one: CountedLoop) -> None:
+    """Return once a tenant that was silent for as long as a quiet moment takes, from now on, has got its build.
+
+    Whoever was due before it, by either trigger, would have got one as well.
+    """
+    tenant = new_id("ten")
+    await append(database.server_dsn, conversation(3), tenant=tenant)
+
+    async def queued() -> Any:
+        return await builds.value(database, "SELECT count(*) FROM myria.builds", tenant=tenant)
+
+    await until(queued)
+    await one.looks(2)
 
 
 def published(database: Database, count: int, tenant: str = TENANT) -> Callable[[], Awaitable[bool]]:
@@ -84,9 +99,9 @@ async def triggers_of(database: Database) -> list[str]:
 
 async def test_the_tail_threshold_starts_a_build(database: Database) -> None:
     """As many events as the threshold start a build at once, without waiting for a quiet moment."""
-    async with loop(database, configured(inactivity_timeout_s=3600)):
+    async with loop(database, configured(inactivity_timeout_s=3600)) as one:
         await append(database.server_dsn, conversation(9))
-        await asyncio.sleep(0.8)
+        await one.looks()
         assert await triggers_of(database) == []
         await append(database.server_dsn, conversation(1, seed=2, start=5000))
         await until(published(database, 1))
@@ -96,10 +111,10 @@ async def test_the_tail_threshold_starts_a_build(database: Database) -> None:
 
 async def test_a_quiet_moment_starts_a_build_once(database: Database) -> None:
     """Few events are built when nothing more comes, once; then only new events count."""
-    async with loop(database, configured()):
+    async with loop(database, configured()) as one:
         await append(database.server_dsn, conversation(3))
         await until(published(database, 1))
-        await asyncio.sleep(1.2)
+        await others_turn(database, one)
         assert await triggers_of(database) == ["inactivity"]
         await append(database.server_dsn, conversation(2, start=5000))
         await until(published(database, 2))
@@ -109,9 +124,9 @@ async def test_a_quiet_moment_starts_a_build_once(database: Database) -> None:
 
 async def test_internal_events_start_nothing(database: Database) -> None:
     """However many internal events there are, neither trigger counts them."""
-    async with loop(database, configured()):
+    async with loop(database, configured()) as one:
         await append(database.server_dsn, [event(at, "thinking", internal=True) for at in range(30)])
-        await asyncio.sleep(1.5)
+        await others_turn(database, one)
 
     assert await triggers_of(database) == []
 
@@ -121,12 +136,11 @@ async def test_triggers_can_be_switched_off(database: Database) -> None:
     settings = configured(inactivity_timeout_s=0, max_unindexed_events=0)
     async with loop(database, settings) as one:
         await append(database.server_dsn, conversation(30))
-        await asyncio.sleep(1.0)
+        await one.looks()
         assert await triggers_of(database) == []
         async with Pool(database.server_dsn) as pool:
             await Registry(pool, settings).request_build(TENANT, reason="now")
         await until(published(database, 1))
-        del one
 
     assert await triggers_of(database) == ["manual"]
 
@@ -134,14 +148,14 @@ async def test_triggers_can_be_switched_off(database: Database) -> None:
 async def test_a_rollback_is_not_undone(database: Database) -> None:
     """After a rollback nothing is built, whatever arrives, until builds are resumed; then the tail is."""
     settings = configured()
-    async with loop(database, settings), Pool(database.server_dsn) as pool:
+    async with loop(database, settings) as one, Pool(database.server_dsn) as pool:
         registry = Registry(pool, settings)
         for part in range(2):
             await append(database.server_dsn, conversation(5, seed=part, start=part * 5000))
             await until(published(database, part + 1))
         await registry.rollback(TENANT)
         await append(database.server_dsn, conversation(20, seed=4, start=50_000))
-        await asyncio.sleep(1.5)
+        await others_turn(database, one)
         assert len(await triggers_of(database)) == 2
         assert (await registry.status(TENANT))["tail_events"] == 25
 
@@ -153,13 +167,13 @@ async def test_a_rollback_is_not_undone(database: Database) -> None:
 async def test_abandoned_events_are_built_again_once_resumed(database: Database) -> None:
     """A resume after a rollback builds the abandoned events again even when nothing new arrived."""
     settings = configured()
-    async with loop(database, settings), Pool(database.server_dsn) as pool:
+    async with loop(database, settings) as one, Pool(database.server_dsn) as pool:
         registry = Registry(pool, settings)
         for part in range(2):
             await append(database.server_dsn, conversation(12, seed=part, start=part * 5000))
             await until(published(database, part + 1))
         await registry.rollback(TENANT)
-        await asyncio.sleep(0.5)
+        await one.looks()
         await registry.resume(TENANT)
         await until(published(database, 4))
 
@@ -167,7 +181,7 @@ async def test_abandoned_events_are_built_again_once_resumed(database: Database)
 async def test_a_held_snapshot_pauses(database: Database) -> None:
     """While a held snapshot waits for a decision no further build starts by itself; publishing it lets them go on."""
     settings = configured(auto_publish=False)
-    async with loop(database, settings), Pool(database.server_dsn) as pool:
+    async with loop(database, settings) as one, Pool(database.server_dsn) as pool:
         registry = Registry(pool, settings)
         await append(database.server_dsn, conversation(12))
 
@@ -176,7 +190,7 @@ async def test_a_held_snapshot_pauses(database: Database) -> None:
 
         await until(held)
         await append(database.server_dsn, conversation(12, seed=3, start=9000))
-        await asyncio.sleep(1.2)
+        await others_turn(database, one)
         assert len(await triggers_of(database)) == 1
         await registry.publish(TENANT, (await registry.status(TENANT))["held_snapshot_id"])
         await until(held)
@@ -203,8 +217,8 @@ async def test_an_aborted_build_is_not_started_again(database: Database) -> None
             await until(started)
             last = (await registry.status(TENANT))["last_build"]
             await registry.abort(TENANT, last["build_id"])
-        async with loop(database, settings):
-            await asyncio.sleep(0.3)
+        async with loop(database, settings) as one:
+            await others_turn(database, one)
             assert len(await triggers_of(database)) == 1
             await append(database.server_dsn, conversation(2, seed=3, start=9000))
             await until(published(database, 1))
@@ -301,10 +315,11 @@ async def test_one_build_satisfies_all_that_ask_for_the_same(database: Database)
 async def test_two_loops_do_the_same_work_once(database: Database) -> None:
     """Two control loops at once start one build, not two."""
     settings = configured()
-    async with loop(database, settings), loop(database, settings):
+    async with loop(database, settings) as one, loop(database, settings) as other:
         await append(database.server_dsn, conversation(12))
         await until(published(database, 1))
-        await asyncio.sleep(1.0)
+        await others_turn(database, one)
+        await others_turn(database, other)
 
     assert len(await triggers_of(database)) == 1
 
@@ -315,12 +330,16 @@ async def test_every_tenant_is_found(database: Database) -> None:
         for number in range(6):
             await append(database.server_dsn, conversation(12, seed=number), tenant=f"t{number}")
         for number in range(6):
-            await until(published(database, 1, tenant=f"t{number}"), within_s=180)
+            await until(published(database, 1, tenant=f"t{number}"))
 
 
 async def test_the_loop_survives_an_outage(database: Database) -> None:
     """While every connection is refused the loop waits, and goes on by itself afterwards."""
-    async with loop(database, configured()), Pool(database.superuser_dsn) as pool, pool.connection() as admin:
+    async with (
+        loop(database, configured()) as one,
+        Pool(database.superuser_dsn) as pool,
+        pool.connection() as admin,
+    ):
         name = await admin.fetchval("SELECT current_database()")
         await append(database.server_dsn, conversation(3))
         await admin.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
@@ -328,9 +347,9 @@ async def test_the_loop_survives_an_outage(database: Database) -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
             "AND pid <> pg_backend_pid()"
         )
-        await asyncio.sleep(1.5)
+        await one.fails()
         await admin.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
-        await until(published(database, 1), within_s=180)
+        await until(published(database, 1))
 
 
 async def test_retention_is_kept_by_the_loop(database: Database) -> None:
