@@ -71,6 +71,7 @@ class Memory:
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events atomically; see `Ingest.append_events`."""
         await self._check_schema_once()
+        self.retrieval.turns.count_other()
         return await self.ingest.append_events(tenant, events)
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +17,11 @@ import pytest
 from myria import errors
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.index import Doc, Pack, decode, pack
+from myria.index import Corpus, Doc, Pack, Timeline, decode, pack
 from myria.memory import Memory
-from myria.retrieval import gathering, lanes, turns
+from myria.retrieval import gathering, lanes, searching, turns
 from myria.settings import RetrievalSettings, Settings
+from myria.store.queries import sql
 from tests.reads.asking import Query, append, ask, events_of
 from tests.support.building import build_now
 from tests.support.events import TENANT, event
@@ -234,3 +236,78 @@ async def test_heavy_reads_take_turns_and_small_ones_do_not_wait(
         answers = await asyncio.gather(*heavy)
         assert all(list(events_of(answer)) for answer in answers)
         assert memory.retrieval.turns.waiting == 0
+
+
+async def test_heavy_reads_rest_while_others_are_served(database: Database) -> None:
+    """A turn beside which something was appended, or a small read answered, is followed by a rest that the next heavy
+    read waits for; one beside which nothing was asked is not."""
+    async with Memory(database.server_dsn, Settings()) as memory:
+        shared = memory.retrieval.turns
+
+        async def small(_: Any, turn: turns.Turn) -> None:
+            turn.weigh(scopes=1, events=1)
+
+        async def alone(_: Any, turn: turns.Turn) -> None:
+            turn.weigh(events=turns.HEAVY_EVENTS + 1)
+
+        async def beside_an_append(connection: Any, turn: turns.Turn) -> None:
+            await alone(connection, turn)
+            await append(memory, _events(random.Random(1), range(1), 1))
+
+        async def beside_a_small_read(connection: Any, turn: turns.Turn) -> None:
+            await alone(connection, turn)
+            await shared.read((TENANT, ("user 1",)), small)
+
+        for work, rests in ((alone, 0), (beside_an_append, 1), (alone, 0), (beside_a_small_read, 1), (alone, 0)):
+            await shared.read((TENANT, (AGENT,)), work)
+            assert shared.resting == rests
+
+
+async def test_a_long_tail_is_read_once_for_all_scopes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tail of several events per scope is read by its numbers, which takes less than looking up each scope; a far
+    longer one is read scope by scope. The answers are the same."""
+    rng = random.Random(4)
+    query = EventNodesQuery(participants=(AGENT,), query="train doctor", limit=20)
+    statements: list[str] = []
+    connection_class: Any = asyncpg.Connection
+    execute = connection_class._do_execute
+
+    async def executing(self: Any, text: str, *rest: Any, **named: Any) -> Any:
+        statements.append(text)
+        return await execute(self, text, *rest, **named)
+
+    async with Memory(database.server_dsn, Settings()) as memory:
+        for _ in range(3):
+            await append(memory, _events(rng, range(lanes.FEW_SCOPES + 6), 1))
+    monkeypatch.setattr(asyncpg.Connection, "_do_execute", executing)
+    short = await _fresh(database, query)
+    assert sql("events.short_tail") in statements
+    assert not {sql("events.tail"), sql("events.tail_length")} & set(statements)
+    monkeypatch.setattr(lanes, "_EVENTS_PER_LOOKUP", 1)
+    assert await _fresh(database, query) == short
+    assert sql("events.tail") in statements
+
+
+async def test_heavy_timelines_are_laid_out_beside_the_loop(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a heavy read ranks is laid out by a thread, and kept until the tail changes."""
+    monkeypatch.setattr(searching, "RANKED_IN_PLACE", 10)
+    of = Timeline.of
+    made_by: list[threading.Thread] = []
+
+    def laying_out(corpus: Corpus) -> Timeline:
+        made_by.append(threading.current_thread())
+        return of(corpus)
+
+    monkeypatch.setattr(Timeline, "of", laying_out)
+    rng = random.Random(9)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await append(memory, _events(rng, range(12), 2))
+        await build_now(database.builder_dsn)
+        for step in range(3):
+            await append(memory, _events(rng, range(2), 1))
+            for word in ("garden", "river", "nothing at all like it"):
+                await ask(memory, EventNodesQuery(participants=(AGENT,), query=word))
+            assert len(made_by) == step + 1
+    assert threading.main_thread() not in made_by

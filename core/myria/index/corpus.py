@@ -33,6 +33,9 @@ LOOSE_RUN: Final = 60
 REACH: Final = 2
 """How far a document lends evidence to its neighbours in time."""
 
+_KEY_BITS: Final = 63
+"""Bits of a sort key: those of a signed integer without its sign."""
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -67,8 +70,9 @@ class ScopeTable:
         return names
 
     def places(self, scope_ids: Ints) -> Ints:
-        """Return the positions of scopes, all of which must be here."""
-        return self.ids.searchsorted(scope_ids)
+        """Return the positions of scopes, all of which must be here; equal ones side by side are looked up once."""
+        begins = np.flatnonzero(np.concatenate(([True], scope_ids[1:] != scope_ids[:-1]))[: len(scope_ids)])
+        return np.repeat(self.ids.searchsorted(scope_ids[begins]), np.diff(np.append(begins, len(scope_ids))))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -241,8 +245,26 @@ def _chronological(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: In
         later = (scope[1:] > scope[:-1]) | ((scope[1:] == scope[:-1]) & later)
     if bool(later.all()):
         return None if shown is None else np.flatnonzero(shown)
-    order = np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
+    order = _sorted(scope, seq, timestamp)
     return order if shown is None else order[shown[order]]
+
+
+def _sorted(scope: npt.NDArray[np.int32] | None, seq: Ints, timestamp: Ints) -> Ints:
+    """Return the positions of documents in order of scope, time and event_seq.
+
+    Scope and time mostly fit into one number, and what is sorted consists of a few long ascending runs: one stable sort
+    merges them in a third of the time that three keys take.
+    """
+    if scope is not None:
+        first = timestamp.min()
+        bits = (int(timestamp.max()) - int(first)).bit_length()
+        if int(scope.max()).bit_length() + bits < _KEY_BITS:
+            keys = (scope.astype(np.int64) << bits) + (timestamp - first)
+            order = np.argsort(keys, kind="stable")
+            keys, seq_ = keys[order], seq[order]
+            if not bool(((keys[1:] == keys[:-1]) & (seq_[1:] < seq_[:-1])).any()):
+                return order
+    return np.lexsort((seq, timestamp) if scope is None else (seq, timestamp, scope))
 
 
 def _places(views: Sequence[View], order: Ints | None) -> tuple[Ints, ...]:

@@ -23,9 +23,9 @@ class Pinned:
     """The view of one request.
 
     `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
-    at least `tail_xid`. Every transaction below `settled` has ended, and its id is never given out again. `at_cursor`
-    tells that the view is that of an earlier page, not the newest. `clock` is the database's, in microseconds since
-    1970.
+    at least `tail_xid`, and no visible one a number past `newest_seq`. Every transaction below `settled` has ended,
+    and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
+    `clock` is the database's, in microseconds since 1970.
     """
 
     tenant: str
@@ -33,6 +33,7 @@ class Pinned:
     snapshot_id: str | None
     cutoff: int
     tail_xid: int
+    newest_seq: int
     visibility: Visibility
     now: Visibility
     settled: int
@@ -91,6 +92,7 @@ async def pin(
         snapshot_id=snapshot_id,
         cutoff=cutoff or 0,
         tail_xid=tail_xid or 0,
+        newest_seq=row["newest_seq"] or 0,
         visibility=visibility,
         now=now,
         # Not simply xmin: ids of transactions that a crash of PostgreSQL forgot (rolled back, or without an effect)

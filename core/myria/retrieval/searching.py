@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 
 import asyncpg
 import numpy as np
@@ -20,7 +19,7 @@ from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.filters import Filters
-from myria.retrieval.gathering import Gathered, Gatherer
+from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes, Loose, LooseLane
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
@@ -74,6 +73,14 @@ class _LaidOut:
     timeline: Timeline
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trees:
+    """What the trees of a corpus are, and the key under which its timeline is kept."""
+
+    key: Hashable
+    identity: object
+
+
 class Search:
     """Runs queries up to their ranked hits."""
 
@@ -107,16 +114,17 @@ class Search:
         pinned = await pin(connection, self._cache, tenant, query.participants, cursor, turn=turn)
         if root is None:
             scopes = pinned.scopes
-            owners, corpora = await self._corpora(connection, pinned, include_internal=query.include_internal)
+            owners, corpora, trees = await self._corpora(connection, pinned, include_internal=query.include_internal)
         else:
             scope, corpus = await self._subtree(connection, pinned, root)
-            scopes, owners, corpora = (scope,), (scope,), (corpus,)
+            scopes, owners, corpora, trees = (scope,), (scope,), (corpus,), ()
         events = sum([len(view) for corpus in corpora for view, _ in corpus.parts()])
         turn.weigh(events=events)
         clock = pinned.clock if cursor is None or cursor.newest is None else cursor.newest
         after = None if cursor is None else _key(cursor)
         ranked = self._ranking(query, corpora, limit=limit + 1, after=after, clock=clock)
         ranking = ranked() if events <= RANKED_IN_PLACE else await self._off_loop(ranked)
+        self._keep_timelines(corpora, trees)
         return SearchResult(
             pinned=pinned,
             scopes=scopes,
@@ -138,8 +146,8 @@ class Search:
 
     async def _corpora(
         self, connection: Connection, pinned: Pinned, *, include_internal: bool
-    ) -> tuple[tuple[VisibleScope | None, ...], tuple[Corpus, ...]]:
-        """Return everything visible as corpora, and the scope of each."""
+    ) -> tuple[tuple[VisibleScope | None, ...], tuple[Corpus, ...], tuple[_Trees, ...]]:
+        """Return everything visible as corpora, the scope of each, and what its trees are."""
         gathered = await self._gatherer.gather(connection, pinned)
         blocks = await self._gatherer.blocks(connection, pinned.tenant, gathered.alone)
         tail = await self._lanes.loose(connection, pinned, gathered, "tail")
@@ -148,44 +156,42 @@ class Search:
             internal = await self._lanes.loose(connection, pinned, gathered, "internal")
         owners: list[VisibleScope | None] = []
         corpora: list[Corpus] = []
+        trees: list[_Trees] = []
         if gathered.table is not None:
             owners.append(None)
-            corpora.append(self._shared(pinned, gathered, tail.shared, internal.shared))
-        for scope in gathered.alone:
-            views = blocks[scope.scope_id]
-            owners.append(scope)
-            corpora.append(
-                self._laid_out(
-                    (pinned.tenant, "timeline", scope.scope_id),
-                    scope.root,
-                    _corpus(
-                        Corpus(participants=scope.participants, blocks=views),
-                        tail.alone.get(scope.scope_id),
-                        internal.alone.get(scope.scope_id),
-                    ),
-                )
+            trees.append(_Trees(key=(pinned.tenant, "laid out", pinned.participants), identity=gathered))
+            corpus = Corpus(
+                table=gathered.table,
+                blocks=tuple([view for view, _ in gathered.packs]),
+                block_masks=tuple([mask for _, mask in gathered.packs]),
             )
-        return tuple(owners), tuple(corpora)
+            corpora.append(self._with_timeline(_corpus(corpus, tail.shared, internal.shared), trees[-1]))
+        for scope in gathered.alone:
+            owners.append(scope)
+            trees.append(_Trees(key=(pinned.tenant, "timeline", scope.scope_id), identity=scope.root))
+            corpus = _corpus(
+                Corpus(participants=scope.participants, blocks=blocks[scope.scope_id]),
+                tail.alone.get(scope.scope_id),
+                internal.alone.get(scope.scope_id),
+            )
+            corpora.append(self._with_timeline(corpus, trees[-1]))
+        return tuple(owners), tuple(corpora), tuple(trees)
 
-    def _shared(self, pinned: Pinned, gathered: Gathered, tail: LooseLane | None, internal: LooseLane | None) -> Corpus:
-        """Return what the scopes hold that share a corpus."""
-        corpus = Corpus(
-            table=gathered.table,
-            blocks=tuple([view for view, _ in gathered.packs]),
-            block_masks=tuple([mask for _, mask in gathered.packs]),
-        )
-        key = (pinned.tenant, "laid out", pinned.participants)
-        return self._laid_out(key, gathered, _corpus(corpus, tail, internal))
-
-    def _laid_out(self, key: Hashable, trees: object, corpus: Corpus) -> Corpus:
-        """Return a corpus with its timeline, taken from the cache where its trees and tail are unchanged."""
-        if corpus.internal is not None or corpus.tail_mask is not None:
+    def _with_timeline(self, corpus: Corpus, trees: _Trees) -> Corpus:
+        """Return a corpus with its timeline where the cache has it: its trees and tail are unchanged."""
+        if not _may_keep(corpus):
             return corpus
-        earlier: _LaidOut | None = self._cache.get(key)
-        if earlier is None or earlier.trees != trees or earlier.tail is not corpus.tail:
-            earlier = _LaidOut(trees=trees, tail=corpus.tail, timeline=Timeline.of(corpus))
-            self._cache.put(key, earlier, earlier.timeline.nbytes)
+        earlier: _LaidOut | None = self._cache.get(trees.key)
+        if earlier is None or earlier.trees != trees.identity or earlier.tail is not corpus.tail:
+            return corpus
         return replace(corpus, timeline=earlier.timeline)
+
+    def _keep_timelines(self, corpora: Sequence[Corpus], trees: Sequence[_Trees]) -> None:
+        """Keep the timelines that ranking made."""
+        for corpus, of in zip(corpora, trees, strict=False):
+            if corpus.timeline is None and _may_keep(corpus):
+                made = _LaidOut(trees=of.identity, tail=corpus.tail, timeline=corpus.laid_out)
+                self._cache.put(of.key, made, made.timeline.nbytes)
 
     async def _subtree(self, connection: Connection, pinned: Pinned, root: str) -> tuple[VisibleScope, Corpus]:
         """Return the scope of a topic or node, and a corpus of the events below it alone.
@@ -225,17 +231,22 @@ class Search:
     def _ranking(
         self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None, clock: int
     ) -> Callable[[], Ranking]:
-        """Return a function that ranks everything in corpora."""
-        return partial(
-            rank,
-            Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
-            corpora,
-            filters=Filters.of(query),
-            order=query.order,
-            limit=limit,
-            after=after,
-            clock=clock,
-        )
+        """Return a function that lays out and ranks everything in corpora."""
+
+        def ranked() -> Ranking:
+            for corpus in corpora:
+                _ = corpus.laid_out
+            return rank(
+                Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
+                corpora,
+                filters=Filters.of(query),
+                order=query.order,
+                limit=limit,
+                after=after,
+                clock=clock,
+            )
+
+        return ranked
 
     async def _off_loop(self, ranked: Callable[[], Ranking]) -> Ranking:
         return await asyncio.get_running_loop().run_in_executor(self._threads, ranked)
@@ -257,6 +268,11 @@ def _corpus(trees: Corpus, tail: LooseLane | None, internal: LooseLane | None) -
         internal=None if internal is None else internal.block,
         internal_mask=None if internal is None else internal.mask,
     )
+
+
+def _may_keep(corpus: Corpus) -> bool:
+    """Tell whether another request may see the same documents: the internal ones and a mask are one request's."""
+    return corpus.internal is None and corpus.tail_mask is None
 
 
 def _key(cursor: Cursor) -> Key:

@@ -1,5 +1,8 @@
 """Turns: heavy reads go a few at a time, so that they cannot starve appends and small reads of CPU and connections.
 
+And while others are served, each turn is followed by a rest in proportion to its work, so that heavy reads get a
+bounded share of the process however many wait. Nobody rests where nobody else asks.
+
 A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
 remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
 back, waits, and begins again; what it has read by then is cached.
@@ -27,6 +30,12 @@ MOST_WAITING: Final = 128
 
 PATIENCE_S: Final = 10.0
 """Seconds that a heavy read waits for its turn before it is refused."""
+
+REST: Final = 3.0
+"""How much longer than its work a turn rests while others are served: heavy reads get a quarter of the time."""
+
+LONGEST_REST_S: Final = 0.25
+"""Seconds that a turn rests at most."""
 
 _KNOWN = 10_000
 
@@ -66,12 +75,23 @@ class Turns:
         self._free = asyncio.Semaphore(at_once)
         self._patience = patience
         self._waiting = 0
+        self._resting = 0
+        self._others = 0
         self._heavy: OrderedDict[Asker, None] = OrderedDict()
 
     @property
     def waiting(self) -> int:
         """How many heavy reads wait for their turn."""
         return self._waiting
+
+    @property
+    def resting(self) -> int:
+        """How many turns rest."""
+        return self._resting
+
+    def count_other(self) -> None:
+        """Count a request beside which heavy reads are to go gently: an append."""
+        self._others += 1
 
     async def read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]]) -> T:
         """Return what `work` reads in one transaction; it may be begun twice.
@@ -81,7 +101,9 @@ class Turns:
         """
         if asker not in self._heavy:
             try:
-                return await self._read(asker, work, Turn(held=False))
+                answer = await self._read(asker, work, Turn(held=False))
+                self._others += 1
+                return answer
             except HeavyRead:
                 self._note(asker)
         async with self._turn():
@@ -112,7 +134,17 @@ class Turns:
             raise errors.Overloaded("other heavy reads took too long; retry, or raise retrieval.heavy_reads") from error
         finally:
             self._waiting -= 1
+        loop = asyncio.get_running_loop()
+        began, others = loop.time(), self._others
         try:
             yield
         finally:
-            self._free.release()
+            if self._others == others:
+                self._free.release()
+            else:
+                self._resting += 1
+                loop.call_later(min(REST * (loop.time() - began), LONGEST_REST_S), self._rested)
+
+    def _rested(self) -> None:
+        self._resting -= 1
+        self._free.release()

@@ -1,10 +1,13 @@
 -- name: pin
--- The active snapshot, once per request, and what this transaction can see of the tail. newest_xid is that of a
--- visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it again.
+-- The active snapshot, once per request, and what this transaction can see of the tail: newest_seq bounds its length.
+-- newest_xid is that of a visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it
+-- again.
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
-       (SELECT e.xid::text::bigint FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1)
-           AS newest_xid
+       newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq
 FROM (SELECT) AS request
+LEFT JOIN LATERAL (
+    SELECT e.xid, e.event_seq FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1
+) newest ON true
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
 LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id;
 
