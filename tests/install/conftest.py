@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.install.isolation import IsolatedNode
 from tests.install.network import NotAllowed, check_allowed
-from tests.install.node import Node
 from tests.install.releases import Release, chart_at
 from tests.kubernetes.conftest import control_plane
 from tests.kubernetes.control_plane import ControlPlane
@@ -64,10 +64,10 @@ def release(place: Place, chart: Path) -> Iterator[Release]:
 
 
 @pytest.fixture
-def node(isolation: None, place: Place, guardian: Guardian) -> Iterator[Node]:
+def node(isolation: None, place: Place, guardian: Guardian) -> Iterator[IsolatedNode]:
     """The namespace's node, running; what its pods have printed is shown when the test fails."""
-    one = Node(place.control_plane, guardian, place.name).start()
+    one = IsolatedNode(place.control_plane, guardian, place.name).start()
     yield one
-    for name, log in one.logs():
+    for name, log in one.logs().items():
         print(f"--- pod {name}\n{log[-3000:]}")
-    one.close()
+    one.stop()

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 import yaml
 
+from tests.install.isolation import IsolatedNode
 from tests.install.network import GATEWAY
-from tests.install.node import Node
 from tests.kubernetes.api import Json
 from tests.monitoring.rules import FILES
 from tests.monitoring.scraping import Scraper
@@ -24,7 +24,7 @@ from tests.support.processes import Spawner, wait_until
 PORT = 9090
 
 
-def scrape_configs(monitor: Json, node: Node) -> Iterator[Json]:
+def scrape_configs(monitor: Json, node: IsolatedNode) -> Iterator[Json]:
     """Yield what Prometheus reads in place of a monitor."""
     by_service = monitor["kind"] == "ServiceMonitor"
     labels = ",".join(f"{key}={value}" for key, value in monitor["spec"]["selector"]["matchLabels"].items())
@@ -41,7 +41,7 @@ def scrape_configs(monitor: Json, node: Node) -> Iterator[Json]:
         }
 
 
-def _behind_services(node: Node, labels: str, port: str) -> Iterator[tuple[str, str, str]]:
+def _behind_services(node: IsolatedNode, labels: str, port: str) -> Iterator[tuple[str, str, str]]:
     for service in node.api.objects("Service", node.namespace, labels=labels):
         name = service["metadata"]["name"]
         for subset in node.api.get("Endpoints", name, node.namespace).get("subsets") or ():
@@ -50,7 +50,7 @@ def _behind_services(node: Node, labels: str, port: str) -> Iterator[tuple[str, 
                     yield f"{address['ip']}:{number}", address["targetRef"]["name"], name
 
 
-def _of_pods(node: Node, labels: str, port: str) -> Iterator[tuple[str, str, str]]:
+def _of_pods(node: IsolatedNode, labels: str, port: str) -> Iterator[tuple[str, str, str]]:
     for pod in node.api.objects("Pod", node.namespace, labels=labels):
         for container in pod["spec"]["containers"]:
             for one in container.get("ports", []):
@@ -61,7 +61,9 @@ def _of_pods(node: Node, labels: str, port: str) -> Iterator[tuple[str, str, str
 class InCluster(Scraper):
     """Prometheus on the node, with the project's rules and these monitors; its end is the spawner's."""
 
-    def __init__(self, programs: Path, folder: Path, spawn: Spawner, node: Node, monitors: Sequence[Json]) -> None:
+    def __init__(
+        self, programs: Path, folder: Path, spawn: Spawner, node: IsolatedNode, monitors: Sequence[Json]
+    ) -> None:
         self._node = node
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "prometheus.yaml"
@@ -69,14 +71,14 @@ class InCluster(Scraper):
         every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
         content = {"global": every, "rule_files": [str(file) for file in FILES], "scrape_configs": configs}
         config.write_text(yaml.safe_dump(content), encoding="utf-8")
-        with node.network.inside():
+        with node.runtime.network.inside():
             self.process = spawn(
                 programs / "prometheus",
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address={GATEWAY}:{PORT}",
             )
-        host, port = node.network.reach((GATEWAY, PORT))
+        host, port = node.runtime.network.reach((GATEWAY, PORT))
         self.url = f"http://{host}:{port}"
         self._client = httpx.Client(base_url=self.url, timeout=10.0)
         wait_until(self._is_ready, 30.0, "Prometheus")
@@ -96,7 +98,7 @@ class InCluster(Scraper):
             assert where.hostname is not None
             assert where.port is not None
             connection = http.client.HTTPConnection(where.hostname, where.port)
-            connection.sock = self._node.network.connect(where.hostname, where.port, 10.0)
+            connection.sock = self._node.runtime.network.connect(where.hostname, where.port, 10.0)
             connection.request("GET", where.path)
             text = connection.getresponse().read().decode()
             connection.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from tests.install.node import Node
+from tests.install.isolation import IsolatedNode
 from tests.kubernetes.api import Json, condition
+from tests.kubernetes.node import Pod
 from tests.kubernetes.place import Place
 from tests.support.processes import wait_until
 
@@ -59,7 +60,7 @@ def phase(place: Place, name: str) -> str:
     return found
 
 
-def test_a_container_is_closed(place: Place, node: Node) -> None:
+def test_a_container_is_closed(place: Place, node: IsolatedNode) -> None:
     """It has its user, no capability, a read-only root, its own processes and volumes, and waits for its Secret."""
     container = python(
         "look",
@@ -89,7 +90,7 @@ def test_a_container_is_closed(place: Place, node: Node) -> None:
     ]
 
 
-def test_probes_and_order_are_kept(place: Place, node: Node) -> None:
+def test_probes_and_order_are_kept(place: Place, node: IsolatedNode) -> None:
     """Init containers end first; who is not ready gets no call; who fails its liveness is restarted."""
     served = """
     import http.server, pathlib
@@ -150,3 +151,46 @@ def test_probes_and_order_are_kept(place: Place, node: Node) -> None:
     (work / "sick").touch()
     wait_until(lambda: restarts() == 1, 20, "a restart")
     wait_until(lambda: node.log("probed") == "begun True\nbegun True\n", 20, "its second beginning")
+
+
+def test_slots_commands_and_faults_are_a_tests_to_set(place: Place, node: IsolatedNode) -> None:
+    """A refused pod waits; a killed one is restarted; an evicted one fails; a lost one goes, a cut-off one lives on."""
+    asked: list[str] = []
+
+    def refuse(manifest: Json) -> bool:
+        asked.append(manifest["metadata"]["name"])
+        return False
+
+    def make(name: str, **spec: Any) -> Pod:
+        place.admin.create(pod(name, python("main", "import time; time.sleep(600)"), **spec), place.name)
+        wait_until(lambda: any(each.name == name for each in node.running()), 10, f"the start of {name}")
+        return next(each for each in node.running() if each.name == name)
+
+    node.accepts = refuse
+    place.admin.create(pod("changed", python("main", "")), place.name)
+    wait_until(lambda: len(asked) >= 3, 10, "refusals")
+    assert phase(place, "changed") == "Pending"
+    node.rewrites = lambda _pod, _command: ["echo", "changed"]
+    node.accepts = lambda _pod: True
+    wait_until(lambda: phase(place, "changed") == "Succeeded", 10, "the pod's end")
+    assert node.log("changed") == "changed\n"
+    node.rewrites = lambda _pod, command: command
+
+    killed = make("killed", restartPolicy="Always")
+    first = killed.pid
+    node.kill("killed")
+    wait_until(lambda: killed.runs and killed.pid != first, 10, "its second run")
+    node.evict("killed")
+    wait_until(lambda: phase(place, "killed") == "Failed", 10, "its failure")
+    assert place.admin.get("Pod", "killed", place.name)["status"]["reason"] == "Evicted"
+
+    lost, zombie = make("lost"), make("zombie")
+    node.lose("lost")
+    node.cut_off("zombie")
+    assert not {"lost", "zombie"} & {each["metadata"]["name"] for each in place.admin.objects("Pod", place.name)}
+    node.slots = 1
+    place.admin.create(pod("waits", python("main", "")), place.name)
+    wait_until(lambda: "waits" in {each.name for each in node.pods.values()}, 10, "the node's notice")
+    assert (lost.runs, zombie.runs, phase(place, "waits")) == (False, True, "Pending")
+    zombie.kill()
+    wait_until(lambda: phase(place, "waits") == "Succeeded", 10, "the zombie's slot")

@@ -17,12 +17,13 @@ import helm_python as helm
 import pytest
 
 from myria_migrations import migrations
+from tests.install.isolation import IsolatedNode
 from tests.install.network import Address
-from tests.install.node import Node, Pod
 from tests.install.releases import Release, chart_at
 from tests.kubernetes import manifests
 from tests.kubernetes.api import Json
 from tests.kubernetes.control_plane import ROOT, ControlPlane
+from tests.kubernetes.node import Pod
 from tests.kubernetes.place import Place
 from tests.soak.wire import Client, HungUp
 from tests.support.postgres import Database, Databases
@@ -62,11 +63,11 @@ def bare_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.install(manifests.definition())
 
 
-def connect(node: Node, database: Database) -> None:
+def connect(node: IsolatedNode, database: Database) -> None:
     """Give the namespace the Secret with four connection strings, as an administrator does."""
     tcp = database.tcp
     host, port = tcp.owner.rpartition("@")[2].partition("/")[0].split(":")
-    where: Address = node.network.expose(5432, (host, int(port)))
+    where: Address = node.runtime.network.expose(5432, (host, int(port)))
     planes = {"server": tcp.server, "operator": tcp.operator, "builder": tcp.builder, "migrate": tcp.owner}
     data = {
         f"{plane}-dsn": dsn.replace(f"@{host}:{port}/", f"@{where[0]}:{where[1]}/") for plane, dsn in planes.items()
@@ -76,12 +77,12 @@ def connect(node: Node, database: Database) -> None:
     node.api.create({**secret, "data": encoded}, node.namespace)
 
 
-def port_of(node: Node, release: Release) -> int:
+def port_of(node: IsolatedNode, release: Release) -> int:
     """Return a port of this machine that leads to the release's Service."""
     service = node.api.get("Service", release.fullname, node.namespace)
     where = (service["spec"]["clusterIP"], 8321)
-    wait_until(lambda: node.network._ready.get(where), 60, "an endpoint of the Service")
-    return node.network.reach(where)[1]
+    wait_until(lambda: node.runtime.network._ready.get(where), 60, "an endpoint of the Service")
+    return node.runtime.network.reach(where)[1]
 
 
 def event(text: str) -> dict[str, object]:
@@ -145,9 +146,9 @@ def rows(database: Database, query: str) -> list[asyncpg.Record]:
     return asyncio.run(read())
 
 
-def pods(node: Node, component: str) -> list[Pod]:
+def pods(node: IsolatedNode, component: str) -> list[Pod]:
     """Return the running pods of a component."""
-    return [one for one in node.living() if one.component == component]
+    return [one for one in node.running() if one.component == component]
 
 
 def next_definition(definition: Json) -> None:
@@ -159,7 +160,7 @@ def next_definition(definition: Json) -> None:
 
 
 def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
-    bare_cluster: ControlPlane, release: Release, node: Node, empty: Callable[[], Database], tmp_path: Path
+    bare_cluster: ControlPlane, release: Release, node: IsolatedNode, empty: Callable[[], Database], tmp_path: Path
 ) -> None:
     """A changed value, a new version of the definition, a new image with a migration: appends never fail meanwhile.
 
@@ -176,11 +177,11 @@ def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
     package = tmp_path / "myria_migrations"
     shutil.copytree(ROOT / "migrations/myria_migrations", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / f"{version:04}_later.sql").write_text("CREATE TABLE myria.later (it integer);\n", encoding="utf-8")
-    node.images["myria:later"] = [(package, ROOT / "migrations/myria_migrations")]
+    node.runtime.images["myria:later"] = [(package, ROOT / "migrations/myria_migrations")]
     changed = {"image": {"tag": "later"}, "settings": {"mcp": {"drain_s": 2}}}
     with uninterrupted(port_of(node, release)) as wrong:
         release.upgrade(ONE_SERVER, changed, chart=chart_at(tmp_path / "later", next_definition), wait_s=180)
-        wait_until(lambda: before not in node.living(), 30, "the end of the old server")
+        wait_until(lambda: before not in node.running(), 30, "the end of the old server")
     assert wrong == []
     (after,) = pods(node, "server")
     assert after.spec["containers"][0]["image"] == "myria:later"
@@ -191,7 +192,7 @@ def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
     assert "REASON-GIVEN" in place.kubectl("get", "myriarebuilds.v1alpha1.myria.dev").stdout
 
     release.uninstall()
-    wait_until(lambda: not node.living(), 30, "the end of all pods")
+    wait_until(lambda: not node.running(), 30, "the end of all pods")
     assert place.admin.find("CustomResourceDefinition", DEFINITION) is not None
     assert [one["metadata"]["name"] for one in place.rebuilds()] == ["first"]
     assert rows(database, "SELECT count(*) FROM myria.events")[0][0] > 20
@@ -200,7 +201,7 @@ def test_an_upgrade_brings_values_definition_and_migration_and_nobody_notices(
 def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
     bare_cluster: ControlPlane,
     release: Release,
-    node: Node,
+    node: IsolatedNode,
     make_place: Callable[[], Place],
     empty: Callable[[], Database],
     guardian: Guardian,
@@ -212,7 +213,7 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
     connect(node, empty())
     release.install(ONE_SERVER)
     second = Release(make_place(), release.chart)
-    there = Node(node.control_plane, guardian, second.place.name).start()
+    there = IsolatedNode(node.control_plane, guardian, second.place.name).start()
     try:
         database = empty()
         connect(there, database)
@@ -235,7 +236,7 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
         ended = "SELECT status FROM myria.builds WHERE finished_at IS NOT NULL"
         wait_until(lambda: [row["status"] for row in rows(database, ended)] == ["failed"], 60, "the end of the build")
         thaw(builder)
-        wait_until(lambda: not there.living(), 60, "the end of all pods")
+        wait_until(lambda: not there.running(), 60, "the end of all pods")
         assert rows(database, "SELECT count(*) FROM myria.active_snapshots")[0][0] == 0
         assert second.place.get("frozen")["spec"]["tenant"] == "default"
 
@@ -243,7 +244,7 @@ def test_two_installations_do_not_touch_each_other(  # noqa: PLR0917 - fixtures
         release.place.wait_terminal("untouched")
         wait_until(lambda: [one.ready for one in pods(node, "server")] == [True], 30, "one server, ready")
     finally:
-        there.close()
+        there.stop()
         second.close()
 
 
@@ -261,14 +262,12 @@ def thaw(pod: Pod) -> None:
 
 def children(pod: Pod) -> list[int]:
     """Return the ids of what runs in a pod."""
-    (container,) = pod.main
-    assert container.process is not None
-    there = Path(f"/proc/{container.process.pid}/task/{container.process.pid}/children")
+    there = Path(f"/proc/{pod.pid}/task/{pod.pid}/children")
     wait_until(there.read_text, 10, "the pod's process")
     return [int(child) for child in there.read_text().split()]
 
 
-def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: Release, node: Node) -> None:
+def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: Release, node: IsolatedNode) -> None:
     """An upgrade with the right image brings everything up, and an uninstall asks no pod for anything."""
     trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, **ONE_SERVER}
     wrong = {"image": {"repository": "missing/myria"}}
@@ -284,7 +283,7 @@ def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: R
     release.upgrade(trial, wait_s=240)
     assert release.place.admin.get("StatefulSet", name, release.place.name)["spec"]["podManagementPolicy"] == "Parallel"
     release.uninstall()
-    wait_until(lambda: not node.living(), 60, "the end of all pods")
+    wait_until(lambda: not node.running(), 60, "the end of all pods")
 
     release.install(trial, wrong)
     release.uninstall()
@@ -293,7 +292,7 @@ def test_a_first_install_with_a_wrong_image_can_be_mended_and_removed(release: R
 
 
 def test_a_stateful_set_of_an_older_chart_is_kept_and_can_be_replaced(
-    release: Release, node: Node, tmp_path: Path
+    release: Release, node: IsolatedNode, tmp_path: Path
 ) -> None:
     """Its policy cannot be changed, so an upgrade keeps it; deleted without its pod, as documented, it is made anew."""
     trial = {"crds": {"enabled": False}, "postgres": {"mode": "trial"}, **ONE_SERVER}

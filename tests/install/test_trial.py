@@ -7,7 +7,7 @@ from pathlib import Path
 import helm_python as helm
 import yaml
 
-from tests.install.node import Node
+from tests.install.isolation import IsolatedNode
 from tests.install.releases import OLD_CLUSTER, Release, merged
 from tests.install.scraping import InCluster
 from tests.kubernetes.place import Place, rebuild
@@ -25,7 +25,7 @@ MONITORS = ("serviceMonitor", "podMonitor")
 
 
 def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
-    release: Release, node: Node, place: Place, prometheus: Path, spawn: Spawner, tmp_path: Path
+    release: Release, node: IsolatedNode, place: Place, prometheus: Path, spawn: Spawner, tmp_path: Path
 ) -> None:
     """Install, `helm test`, a rebuild and a rollback with kubectl, scrapes by both kinds of monitors, uninstall.
 
@@ -33,11 +33,11 @@ def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
     volume and the passwords stay when the release goes, and nothing else does.
     """
     release.install(TRIAL, wait_s=120)
-    assert {one.component for one in node.living()} == {"server", "operator", "trial-db"}
+    assert {one.component for one in node.running()} == {"server", "operator", "trial-db"}
     scraper = InCluster(prometheus, tmp_path / "prometheus", spawn, node, monitors(release))
 
     release.test()
-    (smoke,) = [log for name, log in node.logs() if name == f"{release.fullname}-test"]
+    smoke = node.log(f"{release.fullname}-test")
     assert smoke.endswith("passed\n")
     first = smoke.partition("found it in ")[2].split()[0]
     place.kubectl("create", "-f", "-", stdin=yaml.safe_dump(rebuild("again", {"build": {"full": True, "force": True}})))

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.control_plane import ControlPlane, NotBuilt
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node import Node
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
+from tests.kubernetes.processes import Processes
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 from tests.support.skips import missing
@@ -38,12 +39,12 @@ def place(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., Kubelet]]:
+def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., Node]]:
     """Start the namespace's node: `start_kubelet(environment={...}, slots=4)`; it stops with the test."""
-    started: list[Kubelet] = []
+    started: list[Node] = []
 
-    def start(*, environment: Mapping[str, str] | None = None, slots: int = 16) -> Kubelet:
-        one = Kubelet(place.control_plane, guardian, place.name, environment=environment, slots=slots)
+    def start(*, environment: Mapping[str, str] | None = None, slots: int = 16) -> Node:
+        one = Node(place.control_plane, guardian, place.name, Processes, environment=environment, slots=slots)
         started.append(one)
         return one.start()
 
@@ -53,7 +54,7 @@ def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., Ku
 
 
 @pytest.fixture
-def kubelet(start_kubelet: Callable[..., Kubelet]) -> Kubelet:
+def kubelet(start_kubelet: Callable[..., Node]) -> Node:
     """The namespace's node, running."""
     return start_kubelet()
 
@@ -63,7 +64,7 @@ def installation(  # noqa: PLR0917 - fixtures
     place: Place,
     databases: Databases,
     database: Database,
-    start_kubelet: Callable[..., Kubelet],
+    start_kubelet: Callable[..., Node],
     spawn: Spawner,
     tmp_path: Path,
 ) -> Iterator[Installation]:

@@ -92,7 +92,8 @@ class ControlPlane:
         write_certificates(self.folder)
         self.ca = self.folder / "ca.crt"
         self.trust = ssl.create_default_context(cafile=str(self.ca))
-        self.url = f"https://127.0.0.1:{free_port()}"
+        self.address = ("127.0.0.1", free_port())
+        self.url = f"https://127.0.0.1:{self.address[1]}"
         self._write_configuration()
         self.admin = self.api(ADMIN_TOKEN)
         try:
@@ -175,7 +176,7 @@ class ControlPlane:
             "--etcd-compaction-interval=0",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
-            f"--secure-port={self.url.rpartition(':')[2]}",
+            f"--secure-port={self.address[1]}",
             f"--tls-cert-file={folder / 'server.crt'}",
             f"--tls-private-key-file={folder / 'server.key'}",
             f"--cert-dir={folder}",

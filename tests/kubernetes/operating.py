@@ -15,8 +15,8 @@ import yaml
 from myria.store.database import ALL_TENANTS
 from myria.store.database import Database as Pool
 from tests.kubernetes.api import Json, condition
-from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import EXAMPLES
+from tests.kubernetes.node import Node
 from tests.kubernetes.place import OPERATOR, Place
 from tests.support.events import append, conversation
 from tests.support.postgres import Database, Databases
@@ -45,7 +45,7 @@ class Installation:
     place: Place
     databases: Databases
     database: Database
-    kubelet: Kubelet
+    kubelet: Node
     spawn: Spawner
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)

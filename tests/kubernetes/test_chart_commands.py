@@ -17,7 +17,7 @@ import pytest
 from tests.chart.rendering import Json, Rendered, chart, render
 from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node import Node
 from tests.kubernetes.place import Place, kubectl_program
 from tests.support.processes import wait_until
 
@@ -205,7 +205,7 @@ def test_rebuilds_are_listed_by_category_and_short_name(place: Place) -> None:
         assert row.split()[:3] == ["one", "default", "17"], (header, row)
 
 
-def test_the_nightly_example_makes_a_rebuild_each_time(place: Place, start_kubelet: Callable[..., Kubelet]) -> None:
+def test_the_nightly_example_makes_a_rebuild_each_time(place: Place, start_kubelet: Callable[..., Node]) -> None:
     """Its Job runs kubectl with the rights of the example alone, and each run makes another MyriaRebuild."""
     objects = manifests.read(manifests.EXAMPLES / "nightly.yaml")
     for one in objects:

@@ -17,9 +17,10 @@ from myria_operator import reconcile
 from tests.kubernetes import manifests
 from tests.kubernetes.api import Json
 from tests.kubernetes.inside import operator, until
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node import Node
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.place import Place, rebuild
+from tests.kubernetes.processes import Processes
 from tests.support.processes import Guardian, wait_until
 from tests.support.skips import not_here
 
@@ -52,7 +53,7 @@ def test_a_namespace_is_deleted_with_all_that_is_in_it(
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     second = Place(place.control_plane, folder)
-    kubelet = Kubelet(place.control_plane, guardian, second.name).start()
+    kubelet = Node(place.control_plane, guardian, second.name, Processes).start()
     try:
         moved = dataclasses.replace(installation, place=second, kubelet=kubelet, folder=folder, operators=[])
         moved.start(operator_sweep_s="0.5")

@@ -29,9 +29,10 @@ from typing import Any
 
 from scripts.draw_dashboards import Window, write_picture
 from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node import Node
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import Place
+from tests.kubernetes.processes import Processes
 from tests.llm.oracle import Oracle
 from tests.llm.provider import Answer, Asked, Provider
 from tests.monitoring.rules import ROOT
@@ -95,7 +96,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             "MYRIA_LLM_INPUT_USD_PER_MILLION": "0.2",
             "MYRIA_LLM_OUTPUT_USD_PER_MILLION": "0.8",
         }
-        kubelet = Kubelet(control_plane, guardian, place.name, environment=ask_it).start()
+        kubelet = Node(control_plane, guardian, place.name, Processes, environment=ask_it).start()
         stack.callback(kubelet.stop)
         spawn = Spawner(guardian)
         stack.callback(spawn.end_all)

@@ -1,4 +1,4 @@
-"""The helper that plays the kubelet, with the real Job controller: a node as far as Jobs can tell."""
+"""The helper that plays a node, with the real Job controller: a node as far as Jobs can tell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.kubernetes.api import Json, condition
-from tests.kubernetes.kubelet import BAD_IMAGE, Kubelet
+from tests.kubernetes.node import BAD_IMAGE, Node
 from tests.kubernetes.place import Place
 from tests.support.processes import wait_until
 
@@ -42,7 +42,7 @@ def state(place: Place, job_name: str) -> Json:
     return found
 
 
-def test_a_job_runs_its_pods_and_completes(place: Place, kubelet: Kubelet) -> None:
+def test_a_job_runs_its_pods_and_completes(place: Place, kubelet: Node) -> None:
     """The command runs with its environment, its output is kept, and the Job is Complete when all pods exited 0."""
     place.secret("database", {"dsn": "postgresql://somewhere"})
     program = "import os; print(os.environ['WHO'], os.environ['DSN'], os.environ['TWICE'])"
@@ -60,7 +60,7 @@ def test_a_job_runs_its_pods_and_completes(place: Place, kubelet: Kubelet) -> No
     assert not kubelet.running()
 
 
-def test_an_exit_status_reaches_the_pod_and_fails_the_job(place: Place, kubelet: Kubelet) -> None:
+def test_an_exit_status_reaches_the_pod_and_fails_the_job(place: Place, kubelet: Node) -> None:
     """A non-zero exit status fails the pod, and beyond the backoff limit the Job."""
     place.admin.create(job("bad", "raise SystemExit(7)"), place.name)
     wait_until(ended(place, "bad"), 30)
@@ -68,7 +68,7 @@ def test_an_exit_status_reaches_the_pod_and_fails_the_job(place: Place, kubelet:
     assert state(place, "bad")["terminated"]["exitCode"] == 7
 
 
-def test_killed_and_evicted_pods_are_replaced(place: Place, kubelet: Kubelet) -> None:
+def test_killed_and_evicted_pods_are_replaced(place: Place, kubelet: Node) -> None:
     """A killed pod reports 137, an evicted one Evicted; the Job controller makes another one for each."""
     place.admin.create(job("stubborn", FOREVER, backoffLimit=5), place.name)
     wait_until(kubelet.running, 20)
@@ -83,7 +83,7 @@ def test_killed_and_evicted_pods_are_replaced(place: Place, kubelet: Kubelet) ->
     assert pods[second.name]["reason"] == "Evicted"
 
 
-def test_deleting_a_job_ends_its_pods_gracefully(place: Place, kubelet: Kubelet) -> None:
+def test_deleting_a_job_ends_its_pods_gracefully(place: Place, kubelet: Node) -> None:
     """The process gets SIGTERM and its grace period; then Job and pod are gone."""
     program = (
         "import signal, sys, time\n"
@@ -99,7 +99,7 @@ def test_deleting_a_job_ends_its_pods_gracefully(place: Place, kubelet: Kubelet)
     assert not kubelet.running()
 
 
-def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Place, kubelet: Kubelet) -> None:
+def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Place, kubelet: Node) -> None:
     """SIGKILL follows SIGTERM once terminationGracePeriodSeconds are over."""
     program = (
         "import signal, time\n"
@@ -116,7 +116,7 @@ def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Plac
     assert one.process.returncode == -signal.SIGKILL
 
 
-def test_deadlines_of_pod_and_job_are_honoured(place: Place, kubelet: Kubelet) -> None:
+def test_deadlines_of_pod_and_job_are_honoured(place: Place, kubelet: Node) -> None:
     """A pod past its activeDeadlineSeconds fails; a Job past its own has its pods deleted and fails."""
     place.admin.create(job("slow-pod", FOREVER, pod={"activeDeadlineSeconds": 1}), place.name)
     place.admin.create(job("slow-job", FOREVER, activeDeadlineSeconds=1), place.name)
@@ -127,7 +127,7 @@ def test_deadlines_of_pod_and_job_are_honoured(place: Place, kubelet: Kubelet) -
     wait_until(lambda: not kubelet.running(), 20)
 
 
-def test_pods_that_cannot_start_say_why_and_wait(place: Place, kubelet: Kubelet) -> None:
+def test_pods_that_cannot_start_say_why_and_wait(place: Place, kubelet: Node) -> None:
     """A bad image or a missing Secret leaves the pod Pending with a reason; the Secret may come later."""
     env = [{"name": "DSN", "valueFrom": {"secretKeyRef": {"name": "late", "key": "dsn"}}}]
     place.admin.create(job("no-image", "", image=f"{BAD_IMAGE}builder:1"), place.name)
@@ -145,7 +145,7 @@ def test_pods_that_cannot_start_say_why_and_wait(place: Place, kubelet: Kubelet)
     wait_until(lambda: not place.pods_of("no-image"), 30)
 
 
-def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: Place, kubelet: Kubelet) -> None:
+def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: Place, kubelet: Node) -> None:
     """Both pods vanish without a last word and are replaced; only the cut-off one's process lives on."""
     # The Job controller waits ten seconds and more before it replaces a pod.
     place.admin.create(job("wanderer", FOREVER, backoffLimit=5), place.name)
@@ -169,7 +169,7 @@ def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: 
     assert [one["metadata"]["name"] for one in place.pods_of("wanderer")] == [kubelet.running()[1].name]
 
 
-def test_it_survives_an_api_server_that_goes_away(place: Place, kubelet: Kubelet) -> None:
+def test_it_survives_an_api_server_that_goes_away(place: Place, kubelet: Node) -> None:
     """What ended while the API server was away is reported when it is back."""
     place.admin.create(job("patient", "import time\nprint('up', flush=True)\ntime.sleep(1)"), place.name)
     wait_until(lambda: "up" in "".join(kubelet.logs().values()), 20)
@@ -178,7 +178,7 @@ def test_it_survives_an_api_server_that_goes_away(place: Place, kubelet: Kubelet
     assert condition(place.admin.get("Job", "patient", place.name), "Complete")["status"] == "True"
 
 
-def test_pods_have_the_token_of_their_account(place: Place, kubelet: Kubelet) -> None:
+def test_pods_have_the_token_of_their_account(place: Place, kubelet: Node) -> None:
     """A pod can use the API as its ServiceAccount, by KUBECONFIG or by the files that every pod has."""
     program = (
         "import os, pathlib, subprocess, sys\n"
