@@ -1,4 +1,4 @@
-"""Fixtures on a real control plane: one per session (and xdist worker), a namespace per test, a kubelet on demand."""
+"""Fixtures on a real control plane: one per session (and xdist worker), a namespace per test, a node on demand."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def place(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., Node]]:
-    """Start the namespace's node: `start_kubelet(environment={...}, slots=4)`; it stops with the test."""
+def start_node(place: Place, guardian: Guardian) -> Iterator[Callable[..., Node]]:
+    """Start the namespace's node: `start_node(environment={...}, slots=4)`; it stops with the test."""
     started: list[Node] = []
 
     def start(*, environment: Mapping[str, str] | None = None, slots: int = 16) -> Node:
@@ -54,9 +54,9 @@ def start_kubelet(place: Place, guardian: Guardian) -> Iterator[Callable[..., No
 
 
 @pytest.fixture
-def kubelet(start_kubelet: Callable[..., Node]) -> Node:
+def node(start_node: Callable[..., Node]) -> Node:
     """The namespace's node, running."""
-    return start_kubelet()
+    return start_node()
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def installation(  # noqa: PLR0917 - fixtures
     place: Place,
     databases: Databases,
     database: Database,
-    start_kubelet: Callable[..., Node],
+    start_node: Callable[..., Node],
     spawn: Spawner,
     tmp_path: Path,
 ) -> Iterator[Installation]:
     """A namespace, a database and a node; no operator yet."""
     one = Installation(
-        place=place, databases=databases, database=database, kubelet=start_kubelet(), spawn=spawn, folder=tmp_path
+        place=place, databases=databases, database=database, node=start_node(), spawn=spawn, folder=tmp_path
     )
     yield one
     one.tell()  # shown only when the test failed

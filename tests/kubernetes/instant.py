@@ -16,4 +16,4 @@ def play_pods(installation: Installation) -> None:
         installation.databases.loop.run(run_build(Settings(), installation.database.builder_dsn, tenant, build_id))
         return ["/bin/true"]
 
-    installation.kubelet.rewrites = build
+    installation.node.rewrites = build

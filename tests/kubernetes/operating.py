@@ -45,7 +45,7 @@ class Installation:
     place: Place
     databases: Databases
     database: Database
-    kubelet: Node
+    node: Node
     spawn: Spawner
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Installation:
         """Print everything, for a test that failed."""
         for one in self.operators:
             print(f"--- operator {one.pid}, status {one.process.poll()}\n{one.output()[-6000:]}")
-        for name, log in self.kubelet.logs().items():
+        for name, log in self.node.logs().items():
             print(f"--- pod {name}\n{log[-2000:]}")
         for resource in self.place.rebuilds():
             print(f"--- {resource['metadata']['name']}: {json.dumps(resource.get('status'))}")

@@ -205,7 +205,7 @@ def test_rebuilds_are_listed_by_category_and_short_name(place: Place) -> None:
         assert row.split()[:3] == ["one", "default", "17"], (header, row)
 
 
-def test_the_nightly_example_makes_a_rebuild_each_time(place: Place, start_kubelet: Callable[..., Node]) -> None:
+def test_the_nightly_example_makes_a_rebuild_each_time(place: Place, start_node: Callable[..., Node]) -> None:
     """Its Job runs kubectl with the rights of the example alone, and each run makes another MyriaRebuild."""
     objects = manifests.read(manifests.EXAMPLES / "nightly.yaml")
     for one in objects:
@@ -213,13 +213,13 @@ def test_the_nightly_example_makes_a_rebuild_each_time(place: Place, start_kubel
             place.admin.apply(manifests.bound(one, place.name), place.name)
     (held,) = [one["data"]["rebuild.yaml"] for one in objects if one["kind"] == "ConfigMap"]
     (cron,) = [one for one in objects if one["kind"] == "CronJob"]
-    kubelet = start_kubelet()
+    node = start_node()
 
     def mounted(_pod: Json, command: list[str]) -> list[str]:
         """Let the file of the ConfigMap be where the node has it."""
         return ["sh", "-c", f"{' '.join(command[:-1])} --filename=- <<'END'\n{held}\nEND\n"]
 
-    kubelet.rewrites = mounted
+    node.rewrites = mounted
     for name in ("first", "second"):
         job = {
             "apiVersion": "batch/v1",

@@ -42,7 +42,7 @@ def state(place: Place, job_name: str) -> Json:
     return found
 
 
-def test_a_job_runs_its_pods_and_completes(place: Place, kubelet: Node) -> None:
+def test_a_job_runs_its_pods_and_completes(place: Place, node: Node) -> None:
     """The command runs with its environment, its output is kept, and the Job is Complete when all pods exited 0."""
     place.secret("database", {"dsn": "postgresql://somewhere"})
     program = "import os; print(os.environ['WHO'], os.environ['DSN'], os.environ['TWICE'])"
@@ -56,11 +56,11 @@ def test_a_job_runs_its_pods_and_completes(place: Place, kubelet: Node) -> None:
     found = place.admin.get("Job", "hello", place.name)
     assert condition(found, "Complete")["status"] == "True"
     assert found["status"]["succeeded"] == 2
-    assert set(kubelet.logs().values()) == {"hello postgresql://somewhere hello+hello $(NOBODY) $(WHO)\n"}
-    assert not kubelet.running()
+    assert set(node.logs().values()) == {"hello postgresql://somewhere hello+hello $(NOBODY) $(WHO)\n"}
+    assert not node.running()
 
 
-def test_an_exit_status_reaches_the_pod_and_fails_the_job(place: Place, kubelet: Node) -> None:
+def test_an_exit_status_reaches_the_pod_and_fails_the_job(place: Place, node: Node) -> None:
     """A non-zero exit status fails the pod, and beyond the backoff limit the Job."""
     place.admin.create(job("bad", "raise SystemExit(7)"), place.name)
     wait_until(ended(place, "bad"), 30)
@@ -68,22 +68,22 @@ def test_an_exit_status_reaches_the_pod_and_fails_the_job(place: Place, kubelet:
     assert state(place, "bad")["terminated"]["exitCode"] == 7
 
 
-def test_killed_and_evicted_pods_are_replaced(place: Place, kubelet: Node) -> None:
+def test_killed_and_evicted_pods_are_replaced(place: Place, node: Node) -> None:
     """A killed pod reports 137, an evicted one Evicted; the Job controller makes another one for each."""
     place.admin.create(job("stubborn", FOREVER, backoffLimit=5), place.name)
-    wait_until(kubelet.running, 20)
-    first = kubelet.running()[0]
-    kubelet.kill(first.name)
-    wait_until(lambda: [one for one in kubelet.running() if one.name != first.name], 30)
-    second = kubelet.running()[0]
-    kubelet.evict(second.name)
-    wait_until(lambda: [one for one in kubelet.running() if one.name not in {first.name, second.name}], 60)
+    wait_until(node.running, 20)
+    first = node.running()[0]
+    node.kill(first.name)
+    wait_until(lambda: [one for one in node.running() if one.name != first.name], 30)
+    second = node.running()[0]
+    node.evict(second.name)
+    wait_until(lambda: [one for one in node.running() if one.name not in {first.name, second.name}], 60)
     pods = {one["metadata"]["name"]: one["status"] for one in place.pods_of("stubborn")}
     assert pods[first.name]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     assert pods[second.name]["reason"] == "Evicted"
 
 
-def test_deleting_a_job_ends_its_pods_gracefully(place: Place, kubelet: Node) -> None:
+def test_deleting_a_job_ends_its_pods_gracefully(place: Place, node: Node) -> None:
     """The process gets SIGTERM and its grace period; then Job and pod are gone."""
     program = (
         "import signal, sys, time\n"
@@ -92,14 +92,14 @@ def test_deleting_a_job_ends_its_pods_gracefully(place: Place, kubelet: Node) ->
         "time.sleep(600)"
     )
     place.admin.create(job("gone", program), place.name)
-    wait_until(lambda: "up" in "".join(kubelet.logs().values()), 20)
+    wait_until(lambda: "up" in "".join(node.logs().values()), 20)
     place.admin.delete("Job", "gone", place.name)
     wait_until(lambda: not place.pods_of("gone"), 30)
-    assert "told" in "".join(kubelet.logs().values())
-    assert not kubelet.running()
+    assert "told" in "".join(node.logs().values())
+    assert not node.running()
 
 
-def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Place, kubelet: Node) -> None:
+def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Place, node: Node) -> None:
     """SIGKILL follows SIGTERM once terminationGracePeriodSeconds are over."""
     program = (
         "import signal, time\n"
@@ -108,15 +108,15 @@ def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Plac
         "while True: time.sleep(600)"
     )
     place.admin.create(job("deaf", program, pod={"terminationGracePeriodSeconds": 3}), place.name)
-    wait_until(lambda: "up" in "".join(kubelet.logs().values()), 20)
-    (one,) = kubelet.running()
+    wait_until(lambda: "up" in "".join(node.logs().values()), 20)
+    (one,) = node.running()
     place.admin.delete("Job", "deaf", place.name)
-    wait_until(lambda: not place.pods_of("deaf") and not kubelet.running(), 20)
-    assert "heard" in "".join(kubelet.logs().values())
+    wait_until(lambda: not place.pods_of("deaf") and not node.running(), 20)
+    assert "heard" in "".join(node.logs().values())
     assert one.process.returncode == -signal.SIGKILL
 
 
-def test_deadlines_of_pod_and_job_are_honoured(place: Place, kubelet: Node) -> None:
+def test_deadlines_of_pod_and_job_are_honoured(place: Place, node: Node) -> None:
     """A pod past its activeDeadlineSeconds fails; a Job past its own has its pods deleted and fails."""
     place.admin.create(job("slow-pod", FOREVER, pod={"activeDeadlineSeconds": 1}), place.name)
     place.admin.create(job("slow-job", FOREVER, activeDeadlineSeconds=1), place.name)
@@ -124,10 +124,10 @@ def test_deadlines_of_pod_and_job_are_honoured(place: Place, kubelet: Node) -> N
     wait_until(ended(place, "slow-job"), 30)
     assert place.pods_of("slow-pod")[0]["status"]["reason"] == "DeadlineExceeded"
     assert condition(place.admin.get("Job", "slow-job", place.name), "Failed")["reason"] == "DeadlineExceeded"
-    wait_until(lambda: not kubelet.running(), 20)
+    wait_until(lambda: not node.running(), 20)
 
 
-def test_pods_that_cannot_start_say_why_and_wait(place: Place, kubelet: Node) -> None:
+def test_pods_that_cannot_start_say_why_and_wait(place: Place, node: Node) -> None:
     """A bad image or a missing Secret leaves the pod Pending with a reason; the Secret may come later."""
     env = [{"name": "DSN", "valueFrom": {"secretKeyRef": {"name": "late", "key": "dsn"}}}]
     place.admin.create(job("no-image", "", image=f"{BAD_IMAGE}builder:1"), place.name)
@@ -145,15 +145,15 @@ def test_pods_that_cannot_start_say_why_and_wait(place: Place, kubelet: Node) ->
     wait_until(lambda: not place.pods_of("no-image"), 30)
 
 
-def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: Place, kubelet: Node) -> None:
+def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: Place, node: Node) -> None:
     """Both pods vanish without a last word and are replaced; only the cut-off one's process lives on."""
     # The Job controller waits ten seconds and more before it replaces a pod.
     place.admin.create(job("wanderer", FOREVER, backoffLimit=5), place.name)
-    wait_until(kubelet.running, 20)
-    first = kubelet.running()[0]
-    kubelet.lose(first.name)
-    wait_until(lambda: [one.name for one in kubelet.running()] not in ([], [first.name]), 90)
-    second = kubelet.running()[0]
+    wait_until(node.running, 20)
+    first = node.running()[0]
+    node.lose(first.name)
+    wait_until(lambda: [one.name for one in node.running()] not in ([], [first.name]), 90)
+    second = node.running()[0]
 
     def seen() -> bool:
         phase = place.admin.get("Pod", second.name, place.name).get("status", {}).get("phase")
@@ -162,23 +162,23 @@ def test_a_lost_node_takes_the_process_and_a_cut_off_one_leaves_a_zombie(place: 
 
     # Until the Job controller has seen the pod that it made, it would not notice that this pod is gone.
     wait_until(seen, 90)
-    zombie = kubelet.cut_off(second.name)
-    wait_until(lambda: len(kubelet.running()) == 2, 90)
+    zombie = node.cut_off(second.name)
+    wait_until(lambda: len(node.running()) == 2, 90)
     assert first.process.poll() is not None
     assert zombie.process.poll() is None
-    assert [one["metadata"]["name"] for one in place.pods_of("wanderer")] == [kubelet.running()[1].name]
+    assert [one["metadata"]["name"] for one in place.pods_of("wanderer")] == [node.running()[1].name]
 
 
-def test_it_survives_an_api_server_that_goes_away(place: Place, kubelet: Node) -> None:
+def test_it_survives_an_api_server_that_goes_away(place: Place, node: Node) -> None:
     """What ended while the API server was away is reported when it is back."""
     place.admin.create(job("patient", "import time\nprint('up', flush=True)\ntime.sleep(1)"), place.name)
-    wait_until(lambda: "up" in "".join(kubelet.logs().values()), 20)
+    wait_until(lambda: "up" in "".join(node.logs().values()), 20)
     place.control_plane.restart_api_server(away_s=1.0)
     wait_until(ended(place, "patient"), 40)
     assert condition(place.admin.get("Job", "patient", place.name), "Complete")["status"] == "True"
 
 
-def test_pods_have_the_token_of_their_account(place: Place, kubelet: Node) -> None:
+def test_pods_have_the_token_of_their_account(place: Place, node: Node) -> None:
     """A pod can use the API as its ServiceAccount, by KUBECONFIG or by the files that every pod has."""
     program = (
         "import os, pathlib, subprocess, sys\n"
@@ -190,6 +190,6 @@ def test_pods_have_the_token_of_their_account(place: Place, kubelet: Node) -> No
     )
     place.admin.create(job("who", program, pod={"serviceAccountName": "myria-builder"}), place.name)
     wait_until(ended(place, "who"), 30)
-    (log,) = kubelet.logs().values()
+    (log,) = node.logs().values()
     assert log.startswith(f"{place.name} -----BEGIN True\n"), log
     assert log.endswith("yes\nno\n"), log

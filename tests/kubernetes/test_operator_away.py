@@ -34,14 +34,14 @@ def test_everything_is_away_for_minutes(installation: Installation) -> None:
     place.rebuild("before")
     assert reason(place.wait_terminal("before")) == ("True", "BuildPublished")
     size = resident_kb(operator.pid)
-    installation.kubelet.rewrites = dawdle
+    installation.node.rewrites = dawdle
     place.rebuild("through", build={"full": True, "force": True})
 
     def at_work() -> bool:
-        return any(one.name.startswith("through-") for one in installation.kubelet.running())
+        return any(one.name.startswith("through-") for one in installation.node.running())
 
     wait_until(at_work, 20, "the pod")
-    installation.kubelet.rewrites = lambda _pod, command: command
+    installation.node.rewrites = lambda _pod, command: command
     with pulse.felt():
         with installation.without_postgres():
             place.rebuild("meanwhile", tenant="other")

@@ -21,12 +21,12 @@ from tests.support.processes import wait_until
 
 def has_pod(installation: Installation) -> bool:
     """Tell whether a pod runs."""
-    return bool(installation.kubelet.running())
+    return bool(installation.node.running())
 
 
 def slow(installation: Installation, seconds: int = 3) -> None:
     """Make pods dawdle before they build."""
-    installation.kubelet.rewrites = lambda _pod, command: [
+    installation.node.rewrites = lambda _pod, command: [
         "/bin/sh",
         "-c",
         f'sleep {seconds}; exec "$@"',
@@ -91,13 +91,13 @@ def test_a_deleted_resource_takes_its_build_along(installation: Installation) ->
     installation.append(12, start=50_000)
     slow(installation, 20)
     place.rebuild("second")
-    wait_until(lambda: any(one.name.startswith("second-") for one in installation.kubelet.running()), 30, "the pod")
+    wait_until(lambda: any(one.name.startswith("second-") for one in installation.node.running()), 30, "the pod")
     place.kubectl("delete", "mrb", "second", "--wait=false")
     wait_until(lambda: installation.builds()[-1]["status"] == "aborted", 20, "the end of the build")
     wait_until(lambda: not has_pod(installation), 40, "the end of the pod")
     wait_until(lambda: len(place.admin.objects("Job", place.name)) == 1, 20, "the end of the Job")
     assert installation.active() == kept
-    installation.kubelet.rewrites = lambda _pod, command: command
+    installation.node.rewrites = lambda _pod, command: command
     place.rebuild("third")
     assert reason(place.wait_terminal("third")) == ("True", "BuildPublished")
 
@@ -126,7 +126,7 @@ def test_an_evicted_pod_is_replaced(installation: Installation) -> None:
     installation.start()
     place.rebuild("evicted")
     wait_until(lambda: has_pod(installation), 30, "the pod")
-    installation.kubelet.evict(installation.kubelet.running()[0].name)
+    installation.node.evict(installation.node.running()[0].name)
     ended = place.wait_terminal("evicted", 60)
     assert reason(ended) == ("True", "BuildPublished")
     (job,) = place.jobs_of(ended)
@@ -159,7 +159,7 @@ def test_pods_that_fail_end_the_build(installation: Installation) -> None:
     """Too many failed pods: BackoffLimitExceeded, the slot is free, and the next failure waits longer."""
     place = installation.place
     installation.append(4)
-    installation.kubelet.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
+    installation.node.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
     installation.start()
     place.rebuild("bad", build={"backoffLimit": 0})
     assert reason(place.wait_terminal("bad")) == ("False", "BackoffLimitExceeded")
@@ -299,7 +299,7 @@ def test_suspend_takes_the_pods_away_and_gives_them_back(installation: Installat
     place.kubectl("patch", "mrb", "paused", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     place.wait_condition("paused", "Suspended", ("True",))
     wait_until(lambda: not has_pod(installation), 40, "the end of the pod")
-    installation.kubelet.rewrites = lambda _pod, command: command
+    installation.node.rewrites = lambda _pod, command: command
     time.sleep(2.0)
     assert reason(place.get("paused")) == ("Unknown", "SuspendRequested")
     place.kubectl("patch", "mrb", "paused", "--type=merge", "-p", '{"spec": {"suspend": false}}')

@@ -93,7 +93,7 @@ def test_kubectl_waits_for_a_failing_build(installation: Installation) -> None:
     """Whichever end a pipeline waits for comes: False, and completedAt, also where nothing was ever built."""
     place = installation.place
     installation.append(12)
-    installation.kubelet.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
+    installation.node.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
     installation.start()
     failing = manifest("failing", build={"backoffLimit": 0})
     place.kubectl("apply", "-f", "-", who="anna", stdin=json.dumps(failing))
@@ -128,7 +128,7 @@ def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
     """Abort while a pod cannot start: the build ends aborted, the Job is stopped, the slot is free."""
     place = installation.place
     installation.append(12)
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
     installation.start()
     place.rebuild("stuck")
     place.wait_condition("stuck", "Succeeded", ("Unknown",))
@@ -143,7 +143,7 @@ def test_abort_ends_a_build_and_its_pods(installation: Installation) -> None:
         return not job["status"].get("active")
 
     wait_until(stopped, 20, "the end of the Job's pods")
-    installation.kubelet.accepts = lambda _pod: True
+    installation.node.accepts = lambda _pod: True
     place.rebuild("next")
     assert reason(place.wait_terminal("next")) == ("True", "BuildPublished")
 

@@ -35,8 +35,8 @@ def test_wrong_clocks_change_nothing(installation: Installation, operator_s: int
     place = installation.place
     installation.append(12)
     installation.environment.update(wrong(operator_s))
-    installation.kubelet.environment.update(wrong(pods_s))
-    installation.kubelet.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 1; exec "$@"', "sh", *command]
+    installation.node.environment.update(wrong(pods_s))
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 1; exec "$@"', "sh", *command]
     operator = installation.start(builder_inactivity_timeout_s="2", operator_sweep_s="0.5")
     said = operator.wait_for(r'"time": "([^"]+)"', 10)[1]
     assert off_s(said) == pytest.approx(HOUR_S, abs=600), "the operator's clock is right after all"
@@ -47,10 +47,10 @@ def test_wrong_clocks_change_nothing(installation: Installation, operator_s: int
     place.rebuild("asked", build={"full": True, "force": True, "deadlineSeconds": 600})
 
     def pods() -> list[str]:
-        return [one.name for one in installation.kubelet.running() if one.name.startswith("asked-")]
+        return [one.name for one in installation.node.running() if one.name.startswith("asked-")]
 
     wait_until(pods, 20, "the pod")
-    installation.kubelet.kill(pods()[0])  # another one goes on
+    installation.node.kill(pods()[0])  # another one goes on
     asked = place.wait_terminal("asked", 40)
     assert reason(asked) == ("True", "BuildPublished")
     time.sleep(1.0)

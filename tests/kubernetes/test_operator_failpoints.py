@@ -91,7 +91,7 @@ async def test_a_resource_deleted_during_a_look_ends_its_build_as_aborted(
 ) -> None:
     """The operator has read the resource and is slow; then resource and Job are deleted: no worker was lost."""
     place, release, slow = installation.place, asyncio.Event(), asyncio.Event()
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
     await append(installation.database.server_dsn, conversation(12))
     await asyncio.to_thread(place.rebuild, "one")
     read_job = Api.job
@@ -124,9 +124,9 @@ class Story:
     async def begin(self, name: str) -> None:
         """What is there before the operator."""
         if name in {"aborted", "suspended", "deleted"}:
-            self.installation.kubelet.accepts = lambda _pod: False
+            self.installation.node.accepts = lambda _pod: False
         if name == "failing":
-            self.installation.kubelet.rewrites = lambda _pod, _command: ["/bin/true"]
+            self.installation.node.rewrites = lambda _pod, _command: ["/bin/true"]
         if name == "requested":
             async with Pool(self.installation.database.server_dsn) as pool:
                 await Registry(pool, QUICK).request_build("default", reason="a tool asked")
@@ -185,7 +185,7 @@ class Story:
         if name == "suspended":
             await until(lambda: reason(self.place.get("one"), "Suspended") == ("True", "SuspendRequested"))
             await until(lambda: not self.place.jobs_of(self.place.get("one"))[0]["status"].get("active"))
-            self.installation.kubelet.accepts = lambda _pod: True
+            self.installation.node.accepts = lambda _pod: True
             await self._change(suspend=False)
         await until(lambda: reason(self.place.get("one"))[0] in {"True", "False"})
         found = self.place.get("one")

@@ -105,7 +105,7 @@ def test_only_resources_of_the_operators_making_are_pruned(installation: Install
         place.rebuild(f"person-{number}", build={"full": True})
         place.wait_terminal(f"person-{number}")
         one_of_the_operator()
-    installation.kubelet.rewrites = lambda _pod, _command: ["/bin/false"]
+    installation.node.rewrites = lambda _pod, _command: ["/bin/false"]
     for number in range(2):
         place.rebuild(f"failing-{number}", build={"full": True})
         place.wait_terminal(f"failing-{number}")

@@ -112,7 +112,7 @@ async def test_a_late_approval_does_not_move_the_pointer(
 async def test_a_second_job_is_taken_back(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Job made for a build that had one before, which is gone since, goes again; the build ends as WorkerLost."""
     place = installation.place
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
     await append(installation.database.server_dsn, conversation(12))
     is_noted = False
 
@@ -181,7 +181,7 @@ async def test_a_job_that_is_made_between_two_looks(
 ) -> None:
     """An operator that looks for the Job before another makes it, and at the database after, does not call it lost."""
     place = installation.place
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
     await append(installation.database.server_dsn, conversation(12))
     await asyncio.to_thread(place.rebuild, "one")
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig(OPERATOR)))

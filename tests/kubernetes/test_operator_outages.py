@@ -39,7 +39,7 @@ class Observer:
         while not self._stop.wait(0.1):
             try:
                 unfinished = self.installation.query("SELECT 1 FROM myria.builds WHERE finished_at IS NULL LIMIT 1")
-                pods = Counter(one.labels.get("job-name", "") for one in self.installation.kubelet.running())
+                pods = Counter(one.labels.get("job-name", "") for one in self.installation.node.running())
             except Exception:  # noqa: BLE001 - PostgreSQL is being restarted
                 continue
             self.samples += 1
@@ -106,7 +106,7 @@ def all_ended(installation: Installation, names: list[str]) -> bool:
 
 def at_work(installation: Installation) -> set[str]:
     """Return the unfinished builds that a live pod works on."""
-    jobs = {one.labels.get("job-name") for one in installation.kubelet.running()}
+    jobs = {one.labels.get("job-name") for one in installation.node.running()}
     unfinished = installation.query(
         "SELECT build_id, resource_name, resource_uid FROM myria.builds WHERE finished_at IS NULL"
     )
@@ -146,7 +146,7 @@ def test_killed_again_and_again(installation: Installation) -> None:
     for seed, tenant in enumerate(TENANTS):
         installation.append(40, tenant=tenant, seed=seed)
     # Pods take their time, as on a cluster; some builds are over before anybody looks.
-    installation.kubelet.rewrites = lambda _pod, command: [
+    installation.node.rewrites = lambda _pod, command: [
         *("/bin/sh", "-c", f'sleep {chosen.choice((0, 1, 2))}; exec "$@"', "sh"),
         *command,
     ]
@@ -207,7 +207,7 @@ def test_the_api_server_is_away_while_a_build_ends(installation: Installation) -
     installation.append(30)
     operator = installation.start()
     place.rebuild("through")
-    wait_until(installation.kubelet.running, 30, "the pod")
+    wait_until(installation.node.running, 30, "the pod")
     place.control_plane.stop_api_server()
     try:
         wait_until(lambda: installation.active() is not None, 30, "the publish")

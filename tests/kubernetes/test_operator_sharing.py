@@ -49,20 +49,20 @@ def test_pods_share_tasks_and_replace_each_other(installation: Installation) -> 
     The second to be killed stands still from the beginning, as on a node that is cut off, so that it is not done when
     the build is.
     """
-    place, kubelet, run = installation.place, installation.kubelet, installation.databases.loop.run
+    place, node, run = installation.place, installation.node, installation.databases.loop.run
     for number in range(SCOPES):
         people = ("ana", f"p{number:02d}")
         run(append(installation.database.server_dsn, conversation(30, seed=number, participants=people)))
     alone = installation.databases.copy(installation.database)
-    kubelet.environment["MYRIA_BUILDER_TASK_LEASE_S"] = "3"
+    node.environment["MYRIA_BUILDER_TASK_LEASE_S"] = "3"
     installation.start()
     with stopped_in_their_tasks(installation):
         place.rebuild("shared", build={"parallelism": 4, "full": True})
         wait_until(lambda: len(at_work(installation)) == 4, 60, "four pods, each at a task")
-        killed, frozen, *others = kubelet.running()
+        killed, frozen, *others = node.running()
         held = at_work(installation)[killed.pid]
         (before,) = installation.query("SELECT attempt FROM myria.build_tasks WHERE scope_id = $1", held)
-        kubelet.kill(killed.name)
+        node.kill(killed.name)
         killed.process.wait()
         os.killpg(frozen.pid, signal.SIGSTOP)
         (task,) = installation.query("SELECT * FROM myria.build_tasks WHERE scope_id = $1", held)
@@ -79,7 +79,7 @@ def test_pods_share_tasks_and_replace_each_other(installation: Installation) -> 
 
     wait_until(lambda: "Succeeded" in phases().values(), 30, "a pod that exits 0")
     assert phases()[frozen.name] == "Running"
-    kubelet.kill(frozen.name)
+    node.kill(frozen.name)
     wait_until(lambda: place.jobs_of(ended)[0]["status"].get("completionTime"), 60, "the end of the Job")
     found = phases()
     assert (found[killed.name], found[frozen.name]) == ("Failed", "Failed")

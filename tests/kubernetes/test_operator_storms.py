@@ -141,10 +141,10 @@ def test_a_path_that_is_not_served_is_no_resource_that_is_gone(installation: Ins
     """An API server that begins, or a gateway without it, answers 404 to everything: no build is aborted over it."""
     place = installation.place
     installation.append(4)
-    installation.kubelet.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 2; exec "$@"', "sh", *command]
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 2; exec "$@"', "sh", *command]
     start(installation, proxy, sweep_s=0.3)
     place.rebuild("there")
-    wait_until(installation.kubelet.running, 20, "the pod")
+    wait_until(installation.node.running, 20, "the pod")
     proxy.bring(Storm(shares={"absent": 1.0}))
     time.sleep(1.5)
     proxy.bring(CALM)

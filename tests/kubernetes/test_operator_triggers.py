@@ -102,7 +102,7 @@ async def test_the_due_ones_of_a_thousand_tenants(installation: Installation, mo
     due = sorted([*between, *beginning, *within])
     assert len(due) == 21
     monkeypatch.undo()
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
     await asyncio.to_thread(
         installation.start,
         builder_max_unindexed_events="10",
@@ -130,7 +130,7 @@ def test_causes_wait_pause_and_back_off(installation: Installation) -> None:
     time.sleep(2.5)
     assert len(made(installation)) == 1
 
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
 
     async def ask(count: int) -> None:
         async with Pool(dsn) as pool:
@@ -143,7 +143,7 @@ def test_causes_wait_pause_and_back_off(installation: Installation) -> None:
     installation.append(4, start=50_000)
     time.sleep(2.5)
     assert len(made(installation)) == 2  # both wait while one runs
-    installation.kubelet.accepts = lambda _pod: True
+    installation.node.accepts = lambda _pod: True
     wait_until(lambda: len(made(installation)) == 3, 30, "one resource for all that waited")
     for one in made(installation):
         place.wait_terminal(one["metadata"]["name"])
@@ -156,7 +156,7 @@ def test_causes_wait_pause_and_back_off(installation: Installation) -> None:
     time.sleep(3.0)
     assert len(made(installation)) == 3  # paused
 
-    installation.kubelet.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
+    installation.node.rewrites = lambda _pod, _command: ["/bin/sh", "-c", "exit 6"]
     place.rebuild("poison", build={"backoffLimit": 0})
     assert reason(place.wait_terminal("poison")) == ("False", "BackoffLimitExceeded")
 

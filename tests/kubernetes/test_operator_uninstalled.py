@@ -28,7 +28,7 @@ def until_let(installation: Installation, folder: Path) -> Path:
     """Make pods wait for a file before they build; return its path."""
     gate = folder / "go"
     waiting = f'until [ -e {gate} ]; do sleep 0.05; done; exec "$@"'
-    installation.kubelet.rewrites = lambda _pod, command: ["/bin/sh", "-c", waiting, "sh", *command]
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", waiting, "sh", *command]
     return gate
 
 
@@ -40,7 +40,7 @@ def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp
     gate = until_let(installation, tmp_path)
     operator = start(installation)
     place.rebuild("cut-off")
-    wait_until(installation.kubelet.running, 60, "the pod")
+    wait_until(installation.node.running, 60, "the pod")
     place.admin.delete("Deployment", OPERATOR, place.name)
     if rights == "gone":
         place.admin.delete("RoleBinding", OPERATOR, place.name)
@@ -56,7 +56,7 @@ def test_an_uninstalled_operator_ends_the_builds(installation: Installation, tmp
         assert "create another MyriaRebuild" in condition(ended, "Succeeded")["message"]
         wait_until(lambda: place.jobs_of(ended) == [], 60, "the end of the Job")
     gate.touch()
-    wait_until(lambda: not installation.kubelet.running(), 120, "the end of the pod")
+    wait_until(lambda: not installation.node.running(), 120, "the end of the pod")
     assert installation.active() is None
     assert [one["status"] for one in installation.builds()] == ["failed"]
 
@@ -68,7 +68,7 @@ def test_an_operator_that_is_replaced_leaves_builds_alone(installation: Installa
     gate = until_let(installation, tmp_path)
     operator = start(installation)
     place.rebuild("goes-on")
-    wait_until(installation.kubelet.running, 60, "the pod")
+    wait_until(installation.node.running, 60, "the pod")
     operator.signal(signal.SIGTERM)
     operator.wait()
     (build,) = installation.builds()

@@ -13,14 +13,14 @@ def test_a_pod_that_reports_before_the_operator_ends_nothing(installation: Insta
     """completedAt is written by the operator with Succeeded; the pod, which is always first here, tells neither."""
     place = installation.place
     installation.append(12)
-    installation.kubelet.accepts = lambda _pod: False
+    installation.node.accepts = lambda _pod: False
     operator = installation.start()
     versions = Versions(place.control_plane, place.name).start()
     try:
         place.rebuild("told")
         wait_until(lambda: place.admin.objects("Pod", place.name), 60, "the pod")
         operator.kill()
-        installation.kubelet.accepts = lambda _pod: True
+        installation.node.accepts = lambda _pod: True
         wait_until(lambda: "counts" in place.get("told")["status"], 120, "the last report of the pod")
         told = place.get("told")
         assert reason(told)[0] == "Unknown"

@@ -38,30 +38,30 @@ def test_a_namespace_is_deleted_with_all_that_is_in_it(
     """Its operator, without rights now, lives on; the next one on the database, elsewhere, frees the tenant's slot."""
     place = installation.place
     installation.append(12)
-    installation.kubelet.rewrites = hold
+    installation.node.rewrites = hold
     first = installation.start()
     place.rebuild("going")
-    wait_until(installation.kubelet.running, 20, "the pod")
+    wait_until(installation.node.running, 20, "the pod")
     place.admin.delete("Namespace", place.name)
     wait_until(lambda: place.admin.find("MyriaRebuild", "going", place.name) is None, 20, "the end of the resource")
     wait_until(lambda: place.admin.find("Role", "myria-operator", place.name) is None, 20, "the end of the rights")
     first.wait_for("reconcile_waits|sweep_waits|resource_gone", 20)
     assert first.process.poll() is None
     first.kill()
-    installation.kubelet.stop()
+    installation.node.stop()
 
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     second = Place(place.control_plane, folder)
-    kubelet = Node(place.control_plane, guardian, second.name, Processes).start()
+    node = Node(place.control_plane, guardian, second.name, Processes).start()
     try:
-        moved = dataclasses.replace(installation, place=second, kubelet=kubelet, folder=folder, operators=[])
+        moved = dataclasses.replace(installation, place=second, node=node, folder=folder, operators=[])
         moved.start(operator_sweep_s="0.5")
         wait_until(lambda: moved.builds()[0]["status"] in {"aborted", "failed"}, 20, "the end of the build")
         second.rebuild("again")
         assert reason(second.wait_terminal("again", 30)) == ("True", "BuildPublished")
     finally:
-        kubelet.stop()
+        node.stop()
         second.close()
 
 

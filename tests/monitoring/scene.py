@@ -96,12 +96,12 @@ def scene(folder: Path) -> Iterator[Scene]:
             "MYRIA_LLM_INPUT_USD_PER_MILLION": "0.2",
             "MYRIA_LLM_OUTPUT_USD_PER_MILLION": "0.8",
         }
-        kubelet = Node(control_plane, guardian, place.name, Processes, environment=ask_it).start()
-        stack.callback(kubelet.stop)
+        node = Node(control_plane, guardian, place.name, Processes, environment=ask_it).start()
+        stack.callback(node.stop)
         spawn = Spawner(guardian)
         stack.callback(spawn.end_all)
         installation = Installation(
-            place=place, databases=databases, database=database, kubelet=kubelet, spawn=spawn, folder=folder
+            place=place, databases=databases, database=database, node=node, spawn=spawn, folder=folder
         )
         metrics = free_port()
         installation.start(
