@@ -18,6 +18,11 @@ from tests.support import skips
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
+# The tests start hundreds of processes. Where the environment forbids bytecode, each would compile all of Myria anew:
+# half a second of CPU, and three in every worker for the tests themselves.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # No time limits for single examples: the machine is shared. In CI the parent is Hypothesis' own profile for it.
 settings.register_profile("myria", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("myria")
