@@ -115,7 +115,7 @@ def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
 
 def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
     """Server and PostgreSQL are gone after SIGINT, and the exit status says that it was an interrupt."""
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30, verify=False).status_code == 200
     started = [up.told["server_pid"], up.told["postgres_pid"], *children(up.program.pid)]
     up.program.signal(signal.SIGINT)
     assert up.program.wait() == 130
@@ -131,7 +131,7 @@ def test_one_scrape_tells_of_all_planes(up: Up) -> None:
         nonlocal seen
         # A look at the memory that is slower than the scrape is left out of it, and what is appended is soon built.
         asyncio.run(append(up.port, [event(new_id("k"))]))
-        seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=30).text)
+        seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=30, verify=False).text)
         return ("myria_tail_events",) in seen and seen["myria_tail_events"] >= 1
 
     wait_until(tells_all, 120.0, "a scrape with the memory in it")
@@ -154,7 +154,7 @@ def test_a_second_up_on_the_same_folder_is_refused(up: Up, data_dir: Path, spawn
     second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", data_dir)
     assert second.wait() == 6
     assert f"error[data_dir_in_use]: Another `myria up` (process {up.program.pid})" in second.output()
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30, verify=False).status_code == 200
 
 
 def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: Spawner) -> None:
@@ -240,7 +240,7 @@ async def test_a_killed_server_comes_back_on_its_port(up: Up) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     # The listening socket is the parent's: a request that comes in between waits instead of failing.
-    async with httpx.AsyncClient(timeout=120) as client:
+    async with httpx.AsyncClient(timeout=120, verify=False) as client:
         assert (await client.get(f"http://127.0.0.1:{up.port}/healthz")).status_code == 200
     assert up.child("serve") not in {None, pid}
 
@@ -265,7 +265,7 @@ def test_nothing_outlives_a_killed_parent_but_postgres(spawn: Spawner, data_dir:
     wait_until(lambda: not is_alive(server), 60.0, "the server's end")
     second = start(spawn, "--data-dir", data_dir)
     postgres = second.postgres_pid
-    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz", timeout=30).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz", timeout=30, verify=False).status_code == 200
     second.program.signal(signal.SIGINT)
     assert second.program.wait() == 130
     assert not is_alive(postgres)
@@ -277,7 +277,7 @@ def test_a_database_of_ones_own_is_migrated_and_used(databases: Any, spawn: Spaw
     try:
         up = start(spawn, "--dsn", database.dsn)
         assert up.told["data_dir"] is None
-        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30, verify=False).status_code == 200
         up.program.signal(signal.SIGINT)
         assert up.program.wait() == 130
     finally:

@@ -173,7 +173,7 @@ def test_it_migrates_and_serves(image: Image, database: Database, spawn: Spawner
 
     def ready() -> bool:
         try:
-            return httpx.get(f"{address}/readyz").status_code == 200
+            return httpx.get(f"{address}/readyz", verify=False).status_code == 200
         except httpx.TransportError:
             return False
 

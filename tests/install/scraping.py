@@ -80,7 +80,7 @@ class InCluster(Scraper):
             )
         host, port = node.runtime.network.reach((GATEWAY, PORT))
         self.url = f"http://{host}:{port}"
-        self._client = httpx.Client(base_url=self.url, timeout=10.0)
+        self._client = httpx.Client(base_url=self.url, timeout=10.0, verify=False)
         wait_until(self._is_ready, 30.0, "Prometheus")
 
     def healthy(self) -> dict[str, int]:

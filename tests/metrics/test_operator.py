@@ -109,7 +109,7 @@ async def test_an_outage_of_the_database() -> None:
 
 async def test_a_port_of_its_own(database: Database) -> None:
     """/metrics answers Prometheus, with what the system knows of the process; the port is free again afterwards."""
-    async with Pool(database.operator_dsn) as pool, httpx.AsyncClient(timeout=PATIENCE_S) as client:
+    async with Pool(database.operator_dsn) as pool, httpx.AsyncClient(timeout=PATIENCE_S, verify=False) as client:
         metrics = OperatorMetrics(FigureReader(pool), Counter(), tenant_label=False)
 
         async def families() -> list[Metric]:
@@ -144,5 +144,5 @@ async def test_a_loop_that_stands_still_fails_the_scrape(monkeypatch: pytest.Mon
         return [gauge("myria_tenants", 1)]
 
     with scraped("127.0.0.1", 0, families, process=False) as port:
-        async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        async with httpx.AsyncClient(timeout=PATIENCE_S, verify=False) as client:
             assert (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code == 500

@@ -83,12 +83,14 @@ def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
         env={"MYRIA_MIGRATE_WAIT_S": "3600", "MYRIA_MCP_LINGER_S": "0.2"},
     )
     server.wait_for("waiting up to", 60)
-    assert httpx.get(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE_S).status_code == 200
-    unready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S)
+    assert httpx.get(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE_S, verify=False).status_code == 200
+    unready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S, verify=False)
     assert (unready.status_code, unready.json()["error"]["code"]) == (503, "schema_outdated")
     asyncio.run(migrate(empty.dsn))
     wait_until(
-        lambda: httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S).status_code == 200, 60, "readiness"
+        lambda: httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200,
+        60,
+        "readiness",
     )
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0, server.output()

@@ -49,7 +49,7 @@ async def test_one_machine_tells_all_but_the_operators_metrics(
         ("append_event", {}),
         ("query_event_nodes", {"participants": ["ana"], "query": "bread"}),
     )
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=False) as client:
         await client.post(f"http://127.0.0.1:{port}/mcp", content=b"{", headers={"content-type": "application/json"})
     scraper.wait_for('myria_builds_finished_total{outcome="succeeded"} > 0')
     scraper.wait_for("myria_tail_events_max == 0")
