@@ -40,6 +40,9 @@ SMALL_BYTES = 128 * 1024
 _ANALYSED_AT_ONCE = 128
 _READ_AT_ONCE = 256
 _MOST_READ_AT_ONCE = 4_096
+_SHARE_READ = 70
+"""Percent of the blocks that are left in one page: each page is then more than twice as large as all after it."""
+
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 _HIDDEN_SHARE = 4
 
@@ -137,23 +140,32 @@ class Gatherer:
                 small[scope.blocks[0]] = scope
             elif scope.blocks:
                 alone.add(scope.scope_id)
-        blocks: list[tuple[int, bytes]] = []
-        size = 0
-        async for rows in self._read_for_packing(connection, tenant, small):
-            for rendering_id, raw in rows:
-                scope_id = small[rendering_id].scope_id
-                if len(raw) > SMALL_BYTES:
-                    alone.add(scope_id)
-                    self._kept(tenant, rendering_id, decode(raw))
-                else:
-                    blocks.append((scope_id, raw))
-                    size += len(raw)
-            if size > _BYTES_AT_ONCE:
-                packs.append((await self._off_loop(partial(pack, blocks)), None))
-                blocks, size = [], 0
-        if blocks:
-            packs.append((await self._off_loop(partial(pack, blocks)), None))
-        packs = await self._off_loop(partial(_compacted, packs))
+        packing: asyncio.Future[Pack] | None = None
+        try:
+            blocks: list[tuple[int, bytes]] = []
+            left, size = len(small), 0
+            async for rows in self._read_for_packing(connection, tenant, small):
+                left -= len(rows)
+                for rendering_id, raw in rows:
+                    scope_id = small[rendering_id].scope_id
+                    if len(raw) > SMALL_BYTES:
+                        alone.add(scope_id)
+                        self._kept(tenant, rendering_id, decode(raw))
+                    else:
+                        blocks.append((scope_id, raw))
+                        size += len(raw)
+                if blocks and (len(blocks) > 2 * left or size > _BYTES_AT_ONCE):
+                    if packing is not None:
+                        packs.append((await packing, None))
+                    # A thread packs these blocks while PostgreSQL sends the next ones.
+                    packing = self._begun(partial(_packed, blocks))
+                    blocks, size = [], 0
+            if packing is not None:
+                packs.append((await packing, None))
+        finally:
+            if packing is not None:
+                packing.cancel()
+        packs = await self._begun(partial(_compacted, packs))
         in_table = np.ones(len(visible), dtype=np.bool_)
         if alone:
             in_table[visible.ids.searchsorted(np.array(sorted(alone), dtype=np.int64))] = False
@@ -190,7 +202,10 @@ class Gatherer:
     async def _read(
         self, connection: Connection, tenant: str, wanted: dict[bytes, VisibleScope]
     ) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-        """Yield the bytes of search blocks in pages of bounded size; missing blocks are made from the log."""
+        """Yield the bytes of search blocks in pages of bounded size; missing blocks are made from the log.
+
+        Each page is most of what is left, as far as the bounds allow, so that packs of them need no merging.
+        """
         unread = list(wanted)
         at, size = 0, _READ_AT_ONCE
         while at < len(unread):
@@ -206,7 +221,8 @@ class Gatherer:
             yield rows
             at += len(part)
             mean = sum(len(raw) for _, raw in rows) // len(rows) + 1
-            size = max(_READ_AT_ONCE, min(_MOST_READ_AT_ONCE, _BYTES_AT_ONCE // mean))
+            share = (len(unread) - at) * _SHARE_READ // 100
+            size = max(_READ_AT_ONCE, min(_MOST_READ_AT_ONCE, _BYTES_AT_ONCE // mean, share))
 
     async def _made(self, connection: Connection, tenant: str, scope: VisibleScope, rendering_id: bytes) -> BlockView:
         """Make, out of the log, a block that is not stored in this program's version.
@@ -240,8 +256,9 @@ class Gatherer:
         self._cache.put((tenant, "block", rendering_id), view, view.nbytes)
         return view
 
-    async def _off_loop(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    def _begun(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Begin work in a thread and return what it will give."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _differences(visible: VisibleScopes, known: Gathered | None) -> tuple[Sequence[VisibleScope], Ints]:
@@ -280,6 +297,13 @@ def _compacted(packs: list[tuple[Pack, Mask | None]]) -> list[tuple[Pack, Mask |
         while len(compacted) > 1 and _shown(*compacted[-2]) <= 2 * _shown(*compacted[-1]):
             compacted[-2:] = [(repack(compacted[-2:]), None)]
     return compacted
+
+
+def _packed(blocks: Sequence[tuple[int, bytes]]) -> Pack:
+    """Return a pack, with what every question looks up in it."""
+    packed = pack(blocks)
+    _ = packed.totals, packed.unit, packed.speakers_by_term
+    return packed
 
 
 def _shown(packed: Pack, mask: Mask | None) -> int:

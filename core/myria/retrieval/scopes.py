@@ -9,7 +9,9 @@ see.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from itertools import chain
 
 import asyncpg
 import numpy as np
@@ -20,7 +22,8 @@ from myria.retrieval.turns import Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
 
-_PAGE = 1_000
+_PAGE = 5_000
+_MADE_AT_ONCE = 500
 _LOOKED_UP_AT_ONCE = 5_000
 
 
@@ -37,11 +40,6 @@ class VisibleScope:
     number: int
     root: bytes | None
     blocks: tuple[bytes, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Return about how many bytes of memory it holds."""
-        return 300 + sum(60 + len(name) for name in self.participants) + 75 * len(self.blocks)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +67,10 @@ class VisibleScopes:
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds."""
-        return 1_000 + sum(scope.nbytes for scope in self.scopes)
+        names = sum(map(len, chain.from_iterable(scope.participants for scope in self.scopes)))
+        members = sum(len(scope.participants) for scope in self.scopes)
+        blocks = sum(len(scope.blocks) for scope in self.scopes)
+        return 1_000 + 300 * len(self.scopes) + 60 * members + names + 75 * blocks
 
 
 async def visible_scopes(
@@ -148,7 +149,9 @@ async def _beyond(
             _PAGE,
             known,
         )
-        new_scopes += [_scope(row, tuple(row["participants"])) for row in rows]
+        for at in range(0, len(rows), _MADE_AT_ONCE):
+            new_scopes += [_scope(row, tuple(row["participants"])) for row in rows[at : at + _MADE_AT_ONCE]]
+            await asyncio.sleep(0)  # others on the loop do not wait for thousands of scopes
         if len(rows) < _PAGE:
             return new_scopes
 

@@ -49,7 +49,7 @@ FROM (
       AND m.scope_id <> ALL ($7::bigint[])
       AND NOT EXISTS (
           SELECT FROM unnest($2::text[]) AS other
-          WHERE NOT EXISTS (
+          WHERE other <> $4 AND NOT EXISTS (
               SELECT FROM myria.scope_members x
               WHERE x.tenant_id = $1 AND x.participant = other AND x.scope_id = m.scope_id))
     ORDER BY m.scope_id
