@@ -13,7 +13,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.scope import plan_scope
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, TEXTS, key_of
 
-ROOT = "5f30f3dfc6cadf9dc7ec72b1c77b7125fa9a34b72f0b4f5fa358448e3ca58fd2"
+ROOT = "d3c9c69b4a68fca300c9f9aa90c5444460d8178d22ab1915ee654387e7757d52"
 """The root of `conversation`: when it changes, PLANNER_VERSION (or ANALYSIS_VERSION) must change, and this line."""
 
 

@@ -8,12 +8,25 @@ lies beneath.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from myria.planning.calendar import common_year, date_text, group_text, period_text, short_text, span_text
-from myria.planning.lines import capitalised, clean, clip, counted, distinct, fitting, listed, lowered
+from myria.planning.lines import (
+    as_many_as_fit,
+    capitalised,
+    clean,
+    clip,
+    counted,
+    distinct,
+    fitting,
+    listed,
+    lowered,
+    people,
+    shortened,
+)
 from myria.planning.model import UNIT_LEVEL, Outline, Participants, PlanEvent, level_name
 from myria.planning.phrases import (
     NAME_CHARACTERS,
@@ -23,7 +36,9 @@ from myria.planning.phrases import (
     key_of,
     without_overlap,
 )
+from myria.planning.prose import reads_as_prose
 from myria.planning.settings import PlannerSettings
+from myria.planning.wording import conjunction_of
 
 LABEL_CHARACTERS = 120
 LEAF_SUMMARY_CHARACTERS = 400
@@ -32,7 +47,12 @@ KEYWORDS = 12
 SPEAKERS = 8
 HINTS = 5
 
-_TITLE_PHRASES = 3
+_TITLE_PHRASES = 2
+"""Phrases in the label of a leaf or a unit: more read as a list of keywords."""
+
+_SENTENCE_PHRASES = 3
+"""Phrases in a sentence, and in the label of a group."""
+
 _TITLE_CHARACTERS = 80
 _TITLE_WORDS = 4
 """Words after which a title of several phrases says enough."""
@@ -41,6 +61,10 @@ _MARKER_CHARACTERS = 90
 _SUBJECT_CHARACTERS = 60
 _LEAST_HINT = 500
 _SPEAKERS_SHOWN = 4
+
+
+_WORD = re.compile(r"[^\W\d_]{3}|[\u1100-\uffff]")
+_INITIALS = re.compile("[a-zA-Z]{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +98,7 @@ def describe_leaf(
     marker = next((marker for marker in (marker_text(event, settings) for event in events) if marker), "")
     lead = ""
     if hints and hints[0][1] >= _LEAST_HINT:
-        hint = _readable(hints[0][0])
+        hint = _tag(hints[0][0])
         lead = _as_said(hint, [reading.surface(key_of(hint)) or hint])
     conjunction = reading.language.conjunction
     label = marker or _title(lead, phrases, conjunction) or _fallback(events, quotes, first)
@@ -85,7 +109,11 @@ def describe_leaf(
         speakers,
         len(events),
         f"on {span_text(first, last)}",
-        [topic for topic in (_cited(marker) or listed(_subjects(lead, phrases), conjunction),) if topic],
+        [
+            topic
+            for topic in (_cited(marker) or listed(_subjects(lead, phrases, _SENTENCE_PHRASES), conjunction),)
+            if topic
+        ],
     )
     return LeafDescription(
         description=Description(
@@ -101,6 +129,7 @@ def describe_leaf(
                 events=len(events),
                 leaves=1,
                 units=int(is_unit),
+                language=reading.language.name,
             ),
         ),
         quote=quotes[0] if quotes else None,
@@ -121,9 +150,9 @@ def describe_inner(
     """Describe a unit or a part of one from its children, the marker it begins with and its best sentence."""
     merged = _Merged(children)
     lead = merged.lead()
-    label = marker or _title(lead, merged.phrases)
+    label = marker or _title(lead, merged.phrases, merged.conjunction)
     if not label:
-        label = f"{counted(merged.events, 'event')} on {date_text(merged.first_at)}"
+        label = children[0].label
     topics = distinct(_subject(child) for child in children if child.phrases)
     if marker:
         topics = [_cited(marker), *(topic for topic in topics if not marker.startswith(topic.rstrip("…")))]
@@ -141,17 +170,18 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     merged = _Merged(children)
     units = sum(child.units for child in children)
     called = group_text(level_name(level), merged.first_at, merged.last_at)
-    subjects = listed(fitting(_subjects(merged.lead(), merged.phrases), LABEL_CHARACTERS - len(called) - 2))
+    phrases = _subjects(merged.lead(), merged.phrases, _SENTENCE_PHRASES)
+    subjects = listed(fitting(phrases, LABEL_CHARACTERS - len(called) - 2), merged.conjunction)
     who = _people(merged.speakers)
     many = counted(units, "conversation")
     head = f"{who} had {many}" if who else f"There were {many}"
     head += f", {counted(merged.events, 'event')}, {period_text(merged.first_at, merged.last_at)}"
-    room = (INTERNAL_SUMMARY_CHARACTERS - len(head) - 2) // len(children) - 2
+    room = INTERNAL_SUMMARY_CHARACTERS - len(head) - 3
     year = common_year(merged.first_at, merged.last_at)
-    entries = [_entry(child, room, year) for child in children]
+    entries = [_entry(child, room // len(children) - 2, year) for child in children]
     return Description(
         label=clip(f"{called}: {subjects}" if subjects else called, LABEL_CHARACTERS),
-        summary=_summary(f"{head}: {'; '.join(entries)}.", [], INTERNAL_SUMMARY_CHARACTERS),
+        summary=clip(f"{head}: {as_many_as_fit(entries, room)}.", INTERNAL_SUMMARY_CHARACTERS),
         metadata=merged.metadata(units=units),
     )
 
@@ -166,6 +196,9 @@ class _Merged:
         self.last_at = max(child.last_at for child in children)
         self.speakers = _top(_sums(pair for child in children for pair in child.speakers), SPEAKERS)
         self.hints = _top(_sums(pair for child in children for pair in child.hints), HINTS)
+        languages = _top(_sums((child.language, child.events) for child in children), 1)
+        self.language = languages[0][0]
+        self.conjunction = conjunction_of(self.language)
         weights, self.keywords = _merge_words(children)
         self.phrases = _merge_phrases(children, weights)
 
@@ -173,7 +206,7 @@ class _Merged:
         """Return the hint that stands for the whole, if one does: over a quarter of the events' full confidence."""
         if not self.hints or self.hints[0][1] < 250 * self.events:
             return ""
-        hint = _readable(self.hints[0][0])
+        hint = _tag(self.hints[0][0])
         return _as_said(hint, (phrase for phrase, _ in [*self.phrases, *self.keywords]))
 
     def metadata(self, *, units: int) -> dict[str, Any]:
@@ -187,6 +220,7 @@ class _Merged:
             events=self.events,
             leaves=self.leaves,
             units=units,
+            language=self.language,
         )
 
 
@@ -196,6 +230,7 @@ def _metadata(
     phrases: list[tuple[str, int]],
     speakers: list[tuple[str, int]],
     hints: list[tuple[str, int]],
+    language: str,
     **numbers: int,
 ) -> dict[str, Any]:
     return {
@@ -203,6 +238,7 @@ def _metadata(
         "phrases": [list(pair) for pair in phrases],
         "speakers": [list(pair) for pair in speakers],
         "hints": [list(pair) for pair in hints],
+        "language": language,
         **numbers,
     }
 
@@ -266,7 +302,7 @@ def _talked(speakers: Sequence[tuple[str, int]], events: int, when: str, topics:
     else:
         opening = f"{counted(events, 'event')} {when}"
     room = INTERNAL_SUMMARY_CHARACTERS - SENTENCE_CHARACTERS - len(opening) - 80
-    about = clip("; ".join(topics), room)
+    about = as_many_as_fit(topics, room)
     if not about:
         return f"{opening}."
     return f"{opening}, about {about}" + ("" if about.endswith("…") else ".")
@@ -277,43 +313,49 @@ def _people(speakers: Sequence[tuple[str, int]]) -> str:
     shown = [name for name, _ in speakers[:_SPEAKERS_SHOWN]]
     if len(speakers) > _SPEAKERS_SHOWN:
         shown.append("others")
-    return listed(shown)
+    return people(shown)
 
 
 def _summary(head: str, sentences: Iterable[str], limit: int) -> str:
-    return clip(" ".join([head, *sentences]), limit)
+    """Return the first sentence and those others that fit whole."""
+    text = clip(head, limit)
+    for sentence in sentences:
+        if len(text) + 1 + len(sentence) <= limit:
+            text = f"{text} {sentence}"
+    return text
 
 
 def _entry(child: Outline, room: int, year: str) -> str:
-    """Return one child of a group in as many characters as it may take: what about, and when."""
+    """Return one child of a group, about as long as it may be: what about, a first subject being whole, and when."""
     name = "day" if child.is_unit else level_name(child.level)
     when = short_text(name, child.first_at, child.last_at, year)
-    subject = clip(_subject(child), max(12, room - len(when) - 3))
+    subject = shortened(_subject(child), max(NAME_CHARACTERS, room - len(when) - 3))
     return f"{subject} ({when})" if subject else when
 
 
 def _subject(child: Outline) -> str:
     """Return what a child is about, as its label says it, without its time."""
     if child.level <= UNIT_LEVEL:
-        return clip(child.label, _SUBJECT_CHARACTERS)
-    return listed(fitting([phrase for phrase, _ in child.phrases[:_TITLE_PHRASES]], _SUBJECT_CHARACTERS))
+        return shortened(child.label, _SUBJECT_CHARACTERS)
+    phrases = [phrase for phrase, _ in child.phrases[:_SENTENCE_PHRASES]]
+    return listed(fitting(phrases, _SUBJECT_CHARACTERS), conjunction_of(child.language))
 
 
-def _title(lead: str, phrases: Sequence[tuple[str, int]], conjunction: str = "and") -> str:
+def _title(lead: str, phrases: Sequence[tuple[str, int]], conjunction: str) -> str:
     """Return a title of the best phrases, under the lead where there is one."""
-    subjects = _subjects(lead, phrases)
+    subjects = _subjects(lead, phrases, _TITLE_PHRASES + bool(lead))
     if lead and len(subjects) > 1:
         return f"{capitalised(lead)}: {listed(subjects[1:], conjunction)}"
     return listed(subjects, conjunction)
 
 
-def _subjects(lead: str, phrases: Sequence[tuple[str, int]]) -> list[str]:
+def _subjects(lead: str, phrases: Sequence[tuple[str, int]], most: int) -> list[str]:
     """Return the lead and the best phrases that share no word with what was chosen, until they say enough."""
     parts = [lead] if lead else []
     taken = set(key_of(lead)) if lead else set()
     for phrase, _ in phrases:
         words = len(taken)
-        if len(parts) >= _TITLE_PHRASES or (len(parts) > 1 and words >= _TITLE_WORDS):
+        if len(parts) >= most or (len(parts) > 1 and words >= _TITLE_WORDS):
             break
         if not taken.intersection(key_of(phrase)) and len(listed([*parts, phrase])) <= _TITLE_CHARACTERS:
             parts.append(phrase)
@@ -326,7 +368,7 @@ def _fallback(events: Sequence[PlanEvent], quotes: Sequence[Quote], first: int) 
     if quotes:
         return f"“{clip(quotes[0].text, _MARKER_CHARACTERS)}”"
     texts = [clean(event.text[:400]) for event in events]
-    longest = max(texts, key=len)
+    longest = max([text for text in texts if reads_as_prose(text)] or texts, key=len)
     if any(character.isalnum() for character in longest):
         return f"“{clip(longest, _MARKER_CHARACTERS)}”"
     kinds = distinct(_readable(event.type) for event in events if event.type)
@@ -347,6 +389,14 @@ def _top(pairs: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
 
 def _readable(name: str | None) -> str:
     return clip(clean((name or "").replace("_", " ")), NAME_CHARACTERS)
+
+
+def _tag(hint: str) -> str:
+    """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
+    text = _readable(hint.lstrip("#"))
+    if not _WORD.search(text) or not reads_as_prose(text):
+        return text.upper() if _INITIALS.fullmatch(text) else ""
+    return text
 
 
 def _name(name: str | None) -> str:

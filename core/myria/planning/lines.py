@@ -11,6 +11,11 @@ _INVISIBLE = re.compile(
 _LETTER_CASE_ENDS = "\u0530"
 """From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
 
+_SEPARATORS = re.compile(r"[,;:] |、| (?:and|und|et|y|e|en|och|i|ve|и|і|και|और|và|dan) ")
+_MORE_CHARACTERS = len("; and 999 more")
+_LEAST_TITLE = 6
+"""Characters of a title's first subject that may stand alone."""
+
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?![\d_.:/]\S)")
 _NOT_LATIN = re.compile("[\u0370-\u1dff\u3005-\U0003ffff]")
 _WITHOUT_SPACES = re.compile("[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -28,6 +33,16 @@ def clip(text: str, limit: int) -> str:
     cut = text[: limit - 1]
     space = cut.rfind(" ", limit * 2 // 3)
     return (cut[:space] if space > 0 else cut).rstrip(" ,;:") + "…"
+
+
+def shortened(title: str, limit: int) -> str:
+    """Return a title of at most `limit` characters: its first subjects, whole, where they fit, else clipped."""
+    if len(title) <= limit:
+        return title
+    if title.startswith("“") and title.endswith("”"):
+        return f"“{clip(title[1:-1], limit - 2)}”"
+    ends = [match.start() for match in _SEPARATORS.finditer(title, 1, limit + 1)]
+    return title[: ends[-1]] if ends and ends[-1] >= _LEAST_TITLE else clip(title, limit)
 
 
 def capitalised(text: str) -> str:
@@ -55,6 +70,11 @@ def listed(parts: Sequence[str], conjunction: str = "and") -> str:
     return f"{', '.join(parts[:-1])} {conjunction} {parts[-1]}"
 
 
+def people(names: Sequence[str]) -> str:
+    """Return names as an English sentence lists them, whatever their script."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
 def counted(number: int, noun: str) -> str:
     """Return `1 event`, `2 events`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -63,6 +83,17 @@ def counted(number: int, noun: str) -> str:
 def distinct(names: Iterable[str]) -> list[str]:
     """Return names without repeats, in order."""
     return list(dict.fromkeys(names))
+
+
+def as_many_as_fit(parts: Sequence[str], room: int) -> str:
+    """Return the leading parts with semicolons that fit into so many characters, and how many more there are."""
+    text = ""
+    for position, part in enumerate(parts):
+        longer = f"{text}; {part}" if text else part
+        if len(longer) > room - (_MORE_CHARACTERS if position + 1 < len(parts) else 0):
+            return f"{text}; and {len(parts) - position} more" if text else clip(part, room)
+        text = longer
+    return text
 
 
 def fitting(parts: Sequence[str], room: int) -> list[str]:

@@ -192,6 +192,7 @@ class Outline:
     phrases: tuple[tuple[str, int], ...]
     speakers: tuple[tuple[str, int], ...]
     hints: tuple[tuple[str, int], ...]
+    language: str
     events: int
     leaves: int
     units: int
@@ -228,6 +229,7 @@ class Outline:
             phrases=_pairs(metadata["phrases"]),
             speakers=_pairs(metadata["speakers"]),
             hints=_pairs(metadata["hints"]),
+            language=metadata.get("language", ""),
             events=node.events,
             leaves=node.leaves,
             units=node.units,

@@ -13,9 +13,23 @@ from functools import lru_cache
 
 from myria.analysis import Token, is_stopword, terms
 from myria.planning.common_words import plain_terms, weak_terms
+from myria.planning.courtesies import courtesies
+from myria.planning.english import (
+    BEING,
+    COMMON_HEADS,
+    EMPTY_NOUNS,
+    LINKS,
+    OBJECTS,
+    PLURALS_BEFORE,
+    VERB_FORMS,
+    ends_like_a_noun,
+    ends_unlike_a_noun,
+    may_describe,
+)
 from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
-from myria.planning.wording import language_of, words_of
+from myria.planning.prose import not_prose, reads_as_prose
+from myria.planning.wording import Language, language_of, words_of
 
 PHRASES = 6
 """Phrases kept of a node."""
@@ -39,7 +53,8 @@ _LINK = re.compile(
     " (?:of|for|in|at|from|with|on|about|against|between"
     "|von|für|im|am|bei|mit|zum|zur|aus|de|du|des|d'|en|à|pour|del|para|con|do|da|dos|das|em|com|di|della|per"
     "|van|voor|met|av|til|dla|в|на|с|для)"
-    "(?: (?:the|a|an|der|die|das|dem|den|la|le|les|los|las|el|il|het|o))? |の"
+    "(?: (?:the|a|an|my|your|our|his|her|their|der|die|das|dem|den|la|le|les|los|las|el|il|het|o))? |の|的"
+    "| (?:de|à|pour|en) l['’]| d['’]| (?:का|की|के) "
 )
 _IDENTIFIER = re.compile(r"[-./:_]\d")
 """What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
@@ -51,11 +66,26 @@ _SENTENCE_END = re.compile(
 _QUESTIONS = ("?", "？", "؟")
 _STARTERS = frozenset(".!?…:\n\r\"“”'‘’(*-—–。！？")
 
+_NOWHERE = (1 << 30, 1 << 30)
+_CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "’re", "n’t")
+_INFLECTED = ("e", "a")
+"""How adjectives end before a noun in Dutch and Swedish."""
+
+_SHORT = 16
+"""Words of so short a talk that its best word may name it, even where nothing tells that it is a noun."""
+
+_LEAST_SHOUTED = 8
+_AFTER_GREEK = "\u0400"
+
 _Scored = tuple[str, int, tuple[str, ...]]
 """(surface form, score, terms) of a phrase."""
 
-_Run = list[tuple[str, int, int, bool]]
-"""(term, start, end, whether it opens a sentence) of neighbouring words."""
+
+_Item = tuple[str, int, int, bool, bool, bool]
+"""(term, start, end, opens a sentence, stands where a noun does, stands where a verb does) of a word."""
+
+_Run = list[_Item]
+"""Neighbouring words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +104,22 @@ class _Word:
     term: str
     surface: str
     base: int
+    language: Language
     times: int = 0
     events: int = 0
     last_event: int = -1
     settled: bool = False
+    named: bool = False
+    capitals: int = 0
+    nominal: int = 0
+    verbal: int = 0
+    modifies: int = 0
+
+    @property
+    def title(self) -> str:
+        """The word as a title shows it: with its capital where it never stood without."""
+        surface = _bare(self.surface)
+        return surface[0].upper() + surface[1:] if 1 < self.capitals == self.times else surface
 
     @property
     def score(self) -> int:
@@ -90,55 +132,101 @@ class TextReading:
 
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:
         self._names = _name_terms(names)
-        self.language = language_of(token for event in events for token in event.tokens)
-        self._last: _Run = []
+        codes = [not_prose(event.text[:ANALYSED_CHARACTERS]) for event in events]
+        self.language = language_of(
+            token
+            for event, spans in zip(events, codes, strict=True)
+            for token in (_outside(event.tokens, spans) if spans else event.tokens)
+        )
+        self._last: tuple[tuple[_Run, ...], ...] = ()
         self._events = 0
         self._phrases: dict[tuple[str, ...], _Phrase] = {}
         self._once: set[tuple[str, ...]] = set()
+        self._bases: dict[tuple[str, str], int] = {}
         self._terms: list[dict[str, None]] = []
         self.words: dict[str, _Word] = {}
         self._tokens: list[Sequence[Token]] = []
-        for event in events:
-            self._tokens.append(words_of(event.text, event.tokens))
-            self._read(event.text, self._tokens[-1])
+        leaf_language = self.language
+        for event, spans in zip(events, codes, strict=True):
+            self._now = language_of(_outside(event.tokens, spans) if spans else event.tokens, likely=leaf_language)
+            self._tokens.append(words_of(event.text, event.tokens, self._now))
+            self._read(_unshouted(event.text), self._tokens[-1], spans)
         self.scores = {term: word.score for term, word in self.words.items()}
         self._all_events = events
+        self._size = sum(map(len, self._tokens))
 
-    def _read(self, text: str, tokens: Sequence[Token]) -> None:
-        """Count the words and phrases of the next event."""
+    def _read(self, text: str, tokens: Sequence[Token], code: Sequence[tuple[int, int]]) -> None:
+        """Count the words and phrases of the next event; `code` are the spans that are no prose."""
         event_index = self._events
         self._events += 1
         event_terms: dict[str, None] = {}
         run: _Run = []
         end = -1
-        self._last = []
-        for token in tokens:
+        self._last = ()
+        polite = courtesies(text, tokens)
+        spans = iter(code)
+        span = next(spans, _NOWHERE)
+        place = _Place(self._now)
+        for at, token in enumerate(tokens):
             term, start = token.term, token.start
-            base = self._base(token)
-            if not base or self._is_name(token.surface, term) or _belongs_to_a_number(text, token):
+            surface = text[start : token.end]
+            while span[1] <= start:
+                span = next(spans, _NOWHERE)
+            overlaps = start < end
+            joint = text[end:start] if 0 <= end < start else " "
+            base = 0 if span[0] <= start or start in polite else self._base(token, surface)
+            if base and self._is_name(surface, term):
+                place.pass_by(token, is_name=True)
+                self._close(run, text)
+                end = token.end
+                continue
+            if not base or _belongs_to_a_number(text, token):
+                place.pass_by(token)
                 self._close(run, text)
                 end = token.end
                 continue
             opens = _opens_sentence(text, start)
-            word = self._count(term, token.surface, base, opens=opens, event_index=event_index)
+            word = self._count(term, surface, base, opens=opens, event_index=event_index)
             event_terms[term] = None
-            overlaps, end = start < end, max(end, token.end)
-            joint = text[run[-1][2] : start] if run and not overlaps else ""
-            named = not opens and "A" <= token.surface[0] <= "Z"
-            if word.base == _WEAK_BASE and joint != "-" and not named:
+            joint_of_run = text[run[-1][2] : start] if run and not overlaps else ""
+            end = max(end, token.end)
+            named = not opens and "A" <= surface[0] <= "Z"
+            place.reach(word, joint)
+            opened, acts = place.opened, place.acts
+            place.stay(word, surface)
+            heads = joint_of_run == " " and self._heads(run, text, surface, tokens[at + 1 : at + 2])
+            if word.base == _WEAK_BASE and joint_of_run != "-" and not named and not heads:
                 self._close(run, text)
                 continue
-            if joint not in (" ", "-"):
+            if joint_of_run not in (" ", "-"):
                 self._close(run, text)
-            run.append((term, start, token.end, opens))
+            run.append((term, start, token.end, opens, opened, acts))
+        place.pass_by()
         self._close(run, text)
         self._terms.append(event_terms)
 
-    def _base(self, token: Token) -> int:
+    def _heads(self, run: _Run, text: str, surface: str, following: Sequence[Token]) -> bool:
+        """Tell whether a common word ends an English compound, as in "roof repair", and is no verb with an object."""
+        if not self._now.is_english or surface not in COMMON_HEADS or text[run[-1][2] - 1] == "s":
+            return False
+        after = following[0].surface.lower() if following else ""
+        return after in LINKS or not (after in self._now.openers or after in OBJECTS)
+
+    def _base(self, token: Token, surface: str) -> int:
         """Return how much a word of its kind says in the language of the leaf."""
-        if token.term in self.language.function_terms:
+        known = self._bases.get((self._now.name, surface))
+        if known is None:
+            known = self._bases[self._now.name, surface] = self._weighed(token, surface)
+        return known
+
+    def _weighed(self, token: Token, surface: str) -> int:
+        if token.term in self._now.function_terms or surface.endswith(_CONTRACTIONS):
             return 0
-        if self.language.capitalises_nouns and token.surface == lowered(token.surface):
+        if self._now.is_verb(surface):
+            return min(_WEAK_BASE, _base(token.term))
+        if self._now.capitalises_nouns and surface == lowered(surface):
+            return min(_WEAK_BASE, _base(token.term))
+        if self._now.is_english and surface.lower() in VERB_FORMS:
             return min(_WEAK_BASE, _base(token.term))
         return _base(token.term)
 
@@ -155,21 +243,100 @@ class TextReading:
         return phrase.surface(self.words[terms_of_phrase[0]]) if phrase is not None else None
 
     def phrases(self) -> list[tuple[str, int]]:
-        """Return the phrases that say most, no two sharing a word, best first."""
+        """Return the phrases that say most, no two sharing a word, best first.
+
+        A single word counts where it is used as a noun; if nothing does, the one word that says most may stand.
+        """
         words = self.scores
         scored: list[_Scored] = [
-            (word.surface, words[term], (term,))
-            for term, word in self.words.items()
-            if word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN)
+            (word.title, words[term], (term,)) for term, word in self.words.items() if self._is_subject(word)
         ]
         for key, phrase in self._phrases.items():
-            if all(self.words[term].base <= _PLAIN_BASE for term in key):
+            if all(self.words[term].base <= _PLAIN_BASE for term in key) or not self._is_sound(key, phrase):
                 continue
             tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
             weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
             scored.append((phrase.surface(self.words[key[0]]), weight, key))
+        if all(self.words[term].base <= _PLAIN_BASE for _, _, key in scored for term in key):
+            scored = [
+                (word.title, words[term], (term,))
+                for term, word in self.words.items()
+                if self._size <= _SHORT
+                and word.base > _PLAIN_BASE
+                and not word.verbal
+                and not ends_unlike_a_noun(word.surface)
+            ]
+            scored.sort(key=_by_score)
+            return without_overlap(scored[:1])
         scored.sort(key=_by_score)
         return without_overlap(scored)
+
+    def _is_subject(self, word: _Word) -> bool:
+        """Tell whether a single word may be what a leaf is about: it says something and is a noun."""
+        if word.base < _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times < _OFTEN):
+            return False
+        return self._is_noun(word)
+
+    def _is_noun(self, word: _Word) -> bool:
+        language = word.language
+        if language.article:
+            return word.surface.startswith(language.article)
+        if not language.marks_nouns or not _is_latin(word.surface):
+            return True
+        if word.named:
+            return True
+        if word.verbal > word.nominal:
+            return False
+        if not language.is_english:
+            return word.nominal > 0
+        if word.nominal:
+            unlike = ends_unlike_a_noun(word.surface)
+            return word.nominal > word.modifies + unlike and not (unlike and word.surface.endswith(("ly", "ed")))
+        if ends_unlike_a_noun(word.surface) or word.surface.endswith("ing"):
+            return False
+        return ends_like_a_noun(word.surface) or (word.events >= _OFTEN and not may_describe(word.surface))
+
+    def _is_sound(self, key: tuple[str, ...], phrase: _Phrase) -> bool:
+        """Tell whether a phrase is one that a reader would read as a thing, not half a sentence."""
+        language = phrase.language
+        if language.article:
+            said = phrase.said.split(" ")
+            return len(said) == 2 and said[1].startswith(language.article)
+        if not language.marks_nouns or not _is_latin(phrase.said):
+            return True
+        if phrase.acts:
+            return False
+        parts = [self.words[term] for term in key]
+        at = 0
+        for size in phrase.sizes:
+            part = parts[at : at + size]
+            if (size > 1 or at == 0) and not self._is_compound(part, phrase):
+                return False
+            at += size
+        return True
+
+    def _is_compound(self, parts: Sequence[_Word], phrase: _Phrase) -> bool:
+        language = phrase.language
+        last = parts[-1]
+        if len(parts) == 1:
+            return self._is_noun(last) or (language.is_english and last.surface.endswith("ing"))
+        named = all(part.named for part in parts)
+        if named or not language.is_english:
+            return (
+                named
+                or phrase.times > 1
+                or (language.adjective is None and phrase.opened and parts[0].surface.endswith(_INFLECTED))
+                or (
+                    language.adjective is not None
+                    and self._is_noun(parts[0])
+                    and all(language.adjective.search(part.surface) for part in parts[1:])
+                )
+            )
+        if any(part.surface.endswith("ed") and not part.named and not part.nominal for part in parts[1:]):
+            return False
+        if not last.named and ends_unlike_a_noun(last.surface):
+            return False
+        return last.verbal <= last.nominal
 
     def quotes(self) -> list[Quote]:
         """Return the sentence that says most and, from another event, the one that adds most to it, best first."""
@@ -206,7 +373,7 @@ class TextReading:
 
     def _count(self, term: str, surface: str, base: int, *, opens: bool, event_index: int) -> _Word:
         word = self.words.get(term)
-        shaped = base
+        shaped, capitals = base, 0
         if base > _PLAIN_BASE and surface != (small := lowered(surface)):
             capital = "A" <= surface[0] <= "Z"
             if len(surface) > 1 and all(lowered(character) != character for character in surface):
@@ -214,14 +381,19 @@ class TextReading:
             elif not opens:
                 shaped += 4
             elif capital:
-                surface = small
+                capitals, surface = 1, small
         if word is None:
-            word = self.words[term] = _Word(term, surface, shaped)
+            word = self.words[term] = _Word(term, surface, shaped, self._now)
             word.settled = not opens
         else:
             if not word.settled and not opens:
-                word.surface, word.settled = surface, True
+                if not word.nominal or lowered(surface) == lowered(word.surface):
+                    word.surface = surface
+                word.settled = True
             word.base = max(word.base, shaped)
+        if not opens and surface != lowered(surface):
+            word.named = True
+        word.capitals += capitals
         word.times += 1
         if word.last_event != event_index:
             word.events += 1
@@ -230,6 +402,14 @@ class TextReading:
 
     def _close(self, run: _Run, text: str) -> None:
         """Count the phrases of two and three words in an unbroken run of words."""
+        if len(run) > 1 and self._now.is_english:
+            for part in _apart(run, text):
+                self._close_run(part, text)
+        else:
+            self._close_run(run, text)
+        run.clear()
+
+    def _close_run(self, run: _Run, text: str) -> None:
         size = len(run)
         if size > _LONGEST_TIGHT_RUN:
             # Where many words stand in a row (lists, languages without our stop words) most neighbours are no
@@ -244,52 +424,136 @@ class TextReading:
             for length in (2, 3):
                 for first in range(size - length + 1):
                     self._count_phrase(run[first : first + length], text)
-        if size and self._last and size <= _LONGEST_LINKED_RUN:
-            between = text[self._last[-1][2] : run[0][1]]
-            linked = [*self._last, *run]
-            if (
-                _LINK.fullmatch(between)
-                and len(linked) <= max(_LINKED_TENTHS)
-                and run[-1][2] - linked[0][1] <= NAME_CHARACTERS
-            ):
-                self._count_phrase(linked, text, linked=True)
-        if size:
-            self._last = run[:] if size <= _LONGEST_LINKED_RUN else []
-        run.clear()
+        if not size:
+            return
+        chain: tuple[_Run, ...] = ()
+        before = self._last
+        self._last = ((run[:],),) if size <= _LONGEST_LINKED_RUN else ()
+        if not before or not _LINK.fullmatch(text[before[0][-1][-1][2] : run[0][1]]):
+            return
+        ends = [run] if self._now.is_english or size == 1 else [run[:1], run]
+        for parts in before:
+            for end in ends:
+                linked = (*parts, end)
+                words = [item for part in linked for item in part]
+                if len(words) <= max(_LINKED_TENTHS) and end[-1][2] - words[0][1] <= NAME_CHARACTERS:
+                    self._count_phrase(words, text, sizes=tuple(map(len, linked)))
+                    chain = chain or linked
+        if self._last and len(chain) == 2 and self._now.adjective is not None:
+            self._last = (*self._last, chain)
 
-    def _count_phrase(self, run: _Run, text: str, *, linked: bool = False) -> None:
+    def _count_phrase(self, run: _Run, text: str, *, sizes: tuple[int, ...] = ()) -> None:
         key = tuple([item[0] for item in run])
         known = self._phrases.get(key)
         if known is not None:
             known.times += 1
+            known.opened = known.opened or run[0][4]
+            known.acts = known.acts and run[0][5]
         elif len(set(key)) == len(key):
-            times = 2 if key in self._once else 1
             self._phrases[key] = _Phrase(
-                text, run[0][1], run[-1][2], run[1][1], opens=run[0][3], times=times, linked=linked
+                said=text[run[0][1] : run[-1][2]],
+                next=run[1][1] - run[0][1],
+                opens=run[0][3],
+                times=2 if key in self._once else 1,
+                sizes=sizes or (len(run),),
+                opened=run[0][4],
+                acts=run[0][5],
+                language=self._now,
             )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Phrase:
-    """Neighbouring words within one leaf; `next` is where the second one starts."""
+    """Neighbouring words within one leaf.
 
-    text: str
-    start: int
-    end: int
+    `next` is where the second one starts; `sizes` are the numbers of words between links; `opened` and `acts` say
+    whether the first word stood where a noun or where a verb does.
+    """
+
+    said: str
     next: int
     opens: bool
     times: int
-    linked: bool
+    sizes: tuple[int, ...]
+    opened: bool
+    acts: bool
+    language: Language
+
+    @property
+    def linked(self) -> bool:
+        """Whether a small word stands between its words."""
+        return len(self.sizes) > 1
 
     def surface(self, first: _Word) -> str:
         """The phrase as it was first said, without the capital of a sentence's beginning unless it is a name's."""
-        surface = self.text[self.start : self.end]
-        following = surface[self.next - self.start]
+        surface = _bare(self.said)
         if "'" in surface:
             return surface
+        following = surface[self.next : self.next + 1]
         if self.opens and first.surface == lowered(first.surface) and following == lowered(following):
             return lowered(surface[0]) + surface[1:]
         return surface
+
+
+class _Place:
+    """Where in a text a reader is: `opened` after a word that a noun follows, `acts` after one that a verb follows."""
+
+    def __init__(self, language: Language) -> None:
+        self._language = language
+        self._head: tuple[_Word, str, bool, bool] | None = None
+        self.opened = self.acts = False
+
+    def pass_by(self, token: Token | None = None, *, is_name: bool = False) -> None:
+        """Go past a function word, a name or an end, and count how the word before it was used."""
+        language = self._language
+        word = lowered(token.surface).replace("’", "'") if token is not None else ""
+        if language.is_english and word in EMPTY_NOUNS:
+            self._describe()
+        self._settle(is_noun=word in language.closers or (language.is_english and word in BEING))
+        owner = is_name and word.endswith("'s")
+        self.opened = owner or word in language.openers
+        self.acts = (is_name and not owner) or word in language.subjects
+
+    def reach(self, word: _Word, joint: str) -> None:
+        """Reach a word that says something, and count how the word before it was used."""
+        if joint not in (" ", "-", "'", "’"):
+            self._settle()
+            self.opened = self.acts = False
+        elif self._head is not None:
+            if self._language.adjective is not None:
+                self._settle()
+                self.opened = self.acts = False
+            elif word.base == _WEAK_BASE and not ends_unlike_a_noun(self._head[1]):
+                if may_describe(self._head[1]):
+                    self._head = None
+                else:
+                    self._settle()
+                    self.opened = self.acts = False
+            else:
+                self._describe()
+
+    def stay(self, word: _Word, surface: str) -> None:
+        """Take the word that was reached as what the next one follows."""
+        if word.base > _WEAK_BASE:
+            self._head = (word, surface, self.opened, self.acts)
+        self.acts = False
+
+    def _describe(self) -> None:
+        """Count the word before as one that describes what follows."""
+        if self._head is not None:
+            word, _, _, acts = self._head
+            word.verbal += acts
+            word.modifies += 1
+            self._head = None
+
+    def _settle(self, *, is_noun: bool = False) -> None:
+        if self._head is not None:
+            word, surface, opened, acts = self._head
+            if (is_noun or opened) and not word.nominal and lowered(surface) != lowered(word.surface):
+                word.surface = surface if word.named else lowered(surface)
+            word.nominal += is_noun or opened
+            word.verbal += acts
+            self._head = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +601,8 @@ def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping
                 percent = 100
                 if sentence.endswith(_QUESTIONS):
                     percent = 50
+                if not reads_as_prose(sentence):
+                    percent //= 4
                 if len(sentence) < 25:
                     percent = percent * 2 // 3
                 elif len(sentence) > SENTENCE_CHARACTERS:
@@ -371,6 +637,48 @@ def _base(term: str) -> int:
     if term in plain_terms() or (term.isascii() and not term.isalpha() and "'" not in term):
         return _PLAIN_BASE
     return _BASE + min(len(term), 9) // 3
+
+
+def _apart(run: _Run, text: str) -> list[_Run]:
+    """Return the parts of an English run, which a word in the form of a plural ends: "gateway refuses connections"."""
+    parts: list[_Run] = [[]]
+    for item in run[:-1]:
+        surface = text[item[1] : item[2]]
+        plural = surface.endswith("s") and not surface.endswith(("ss", "us", "is", "as", "os", "'s", "’s"))
+        if plural and surface == surface.lower() and surface not in PLURALS_BEFORE and text[item[2]] == " ":
+            if not parts[-1]:
+                parts[-1].append(item)
+            parts.append([])
+        else:
+            parts[-1].append(item)
+    parts[-1].append(run[-1])
+    return [part for part in parts if part]
+
+
+def _outside(tokens: Sequence[Token], spans: Sequence[tuple[int, int]]) -> Iterable[Token]:
+    """Yield the tokens that begin in no span; both are in order."""
+    following = iter(spans)
+    span = next(following, _NOWHERE)
+    for token in tokens:
+        while span[1] <= token.start:
+            span = next(following, _NOWHERE)
+        if token.start < span[0]:
+            yield token
+
+
+def _is_latin(surface: str) -> bool:
+    """Tell whether words are of scripts in which languages with articles are written."""
+    return surface[:1] < _AFTER_GREEK
+
+
+def _unshouted(text: str) -> str:
+    """Return text that is all capitals in small letters: there, capitals tell no names."""
+    return text.lower() if len(text) >= _LEAST_SHOUTED and text.isascii() and text.isupper() else text
+
+
+def _bare(surface: str) -> str:
+    """Return words without the possessive ending of the last one."""
+    return surface[:-2] if surface.endswith(("'s", "’s")) else surface
 
 
 @lru_cache(maxsize=65_536)

@@ -15,61 +15,122 @@ from dataclasses import dataclass
 from functools import cache
 
 from myria.analysis import Token, is_stopword, terms
+from myria.planning.lines import lowered
 
 _LANGUAGES = {
     "german": """
-        der die das den dem des ein eine einen einem einer eines und oder aber ich du er sie es wir ihr mich dich
-        sich uns euch mir dir ihm ihn ihnen ist sind war waren bin bist sein seine seinen mein meine dein
-        deine unser unsere hat habe haben hatte nicht kein keine auch noch nur schon mit von vom zu zum zur
-        in im ins an am auf aus bei beim für über unter um nach vor durch als wie wenn dass ob weil dann da
-        so sehr mal doch ja nein was wer wo wann warum wird werden wurde kann können muss müssen soll will
-        wollen heute morgen gestern jetzt hier dort alle alles mehr diese dieser dieses man bis""",
+        der die das den dem des ein eine einen einem einer eines und oder aber ich du er sie es wir ihr mich
+        dich sich uns euch mir dir ihm ihn ihnen ist sind war waren bin bist sein seine seinen mein meine dein
+        deine unser unsere hat habe haben hatte nicht kein keine auch noch nur schon mit von vom zu zum zur ab
+        herr frau herrn in im ins an am auf aus bei beim für über unter um nach vor durch als wie wenn dass ob
+        weil dann da so sehr mal doch ja nein was wer wo wann warum wird werden wurde kann können muss müssen
+        soll will wollen klingt hieß heißt sollte sollten könnte könnten würde würden mag mögen darf dürfen
+        gibt gab geht ging kommt kam macht machen gemacht sagt sagte meint weiß wüsste etwa fast gleich gar
+        eben halt eigentlich wohl vielleicht bestimmt natürlich sicher klar gut schön lieb fein toll super
+        montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz april mai juni juli
+        august september oktober november dezember woche monat jahr uhr euro heute morgen gestern jetzt hier
+        dort alle alles mehr diese dieser dieses man bis""",
     "french": """
-        le la les un une des du de et ou mais je tu il elle on nous vous ils elles me te se moi toi lui leur mon ma
-        mes ton ta tes son sa ses notre votre nos vos est sont suis es êtes être été était a ai as avons
-        avez ont avoir avait ne pas plus que qui quoi dont où quand comment pourquoi ce cet cette ces ça
-        c'est j'ai n'est qu'il d'un d'une dans en sur sous avec sans pour par chez vers au aux si bien très
-        aussi encore déjà tout tous toute toutes y enfin fait faire peut va aujourd'hui demain hier ici""",
+        le la les un une des du de et ou mais je tu il elle on nous vous ils elles me te se moi toi lui leur
+        mon ma mes ton ta tes son sa ses notre votre nos vos est sont suis es êtes être été était a ai as
+        avons avez ont avoir avait ne pas plus que qui quoi dont où quand comment pourquoi ce cet cette ces ça
+        c'est j'ai j'en t'as t'es lundi mardi mercredi jeudi vendredi samedi dimanche janvier février mars
+        avril mai juin juillet août septembre octobre novembre décembre mois semaine année matin soir euros
+        heure heures merci doit dois peux veux veut trouvé oui non n'est qu'il d'un d'une dans en sur sous
+        avec sans pour par chez vers au aux si bien très aussi encore déjà tout tous toute toutes y enfin fait
+        faire peut va aujourd'hui demain hier ici petit petite petits petites grand grande grands bon bonne
+        nouveau nouvelle beau belle vieux vieille autre autres même premier première dernier dernière""",
     "spanish": """
-        el la los las un una unos unas de del y o u pero yo tú él ella nosotros ustedes ellos me te se le les lo nos
-        mi mis tu tus su sus nuestro nuestra es son soy eres está están estoy estaba ser fue era ha he hay
-        han había tiene tengo no sí que qué quién cómo cuándo dónde porque por para con sin en a al sobre
+        el la los las un una unos unas de del y o u pero yo tú él ella nosotros ustedes ellos me te se le les
+        lo nos mi mis tu tus su sus nuestro nuestra es son soy eres está están estoy estaba ser fue era ha he
+        hay han había tiene tengo no sí que qué quién cómo cuándo dónde porque por para con sin en a al sobre
         entre hasta desde como más muy también ya todavía este esta esto ese esa eso si bien todo todos toda
-        hoy mañana ayer aquí cuando va vamos""",
+        lunes martes miércoles jueves viernes sábado domingo enero febrero marzo abril mayo junio julio agosto
+        septiembre octubre noviembre diciembre mes semana año euros hora horas pues ya claro vale bueno oye
+        mira dice dijo quiere quiero hace hacer cuesta mucho mucha muchos muchas poco nada algo ay uy dos tres
+        cuatro cinco seis siete ocho nueve diez once doce trece catorce quince veinte cien hoy mañana ayer
+        aquí cuando va vamos gran grande nuevo nueva nuevos nuevas buen buena mal otro otra otros otras mismo
+        misma primer primera último última pequeño pequeña""",
     "portuguese": """
-        o a os as um uma uns umas de do da dos das e ou mas eu tu você ele ela nós vocês eles elas me te se lhe meu
-        minha meus seu sua seus nosso nossa é são sou está estão estou era foi ser tem tenho há não sim que
-        quem como quando onde porque qual quais por para pelo pela com sem em no na nos nas ao aos à às sobre entre até
-        mais muito também já ainda este esta isto esse essa isso aquele se bem tudo todos hoje amanhã ontem
-        aqui vai vamos""",
+        o a os as um uma uns umas de do da dos das e ou mas eu tu você ele ela nós vocês eles elas me te se
+        lhe meu minha meus seu sua seus nosso nossa é são sou está estão estou era foi ser tem tenho há não
+        sim que quem como quando onde porque qual quais por para pelo pela com sem em no na nos nas ao aos à
+        às sobre entre até mais muito também já ainda este esta isto esse essa isso aquele se bem tudo todos
+        hoje amanhã ontem segunda-feira terça-feira quarta-feira quinta-feira sexta-feira segunda terça quarta
+        quinta sexta feira sábado domingo janeiro fevereiro março abril maio junho julho agosto setembro
+        outubro novembro dezembro mês semana ano euros reais hora horas ficou olha claro boa bom quer quero
+        faz fazer precisa precisamos muita pouco nada algo né tá pra aqui vai vamos grande novo nova novos
+        novas bom boa outro outra outros mesmo mesma primeiro primeira último última pequeno pequena""",
     "italian": """
-        il lo la i gli le un uno una di del dello della dei degli delle e o ma io tu lui lei noi voi loro mi ti si
-        ci vi mio mia tuo tua suo sua nostro è sono sei siamo era stato essere ha ho hai abbiamo hanno avere
-        non sì che chi cosa come quando dove perché per con senza in nel nella nei al allo alla ai agli alle
-        da dal dalla su sul sulla tra fra più molto anche già ancora questo questa questi quello quella se
-        bene tutto tutti oggi domani ieri qui""",
+        il lo la i gli le un uno una di del dello della dei degli delle e o ma io tu lui lei noi voi loro mi
+        ti si ci vi mio mia tuo tua suo sua nostro è sono sei siamo era stato essere ha ho hai abbiamo hanno
+        avere non sì che chi cosa come quando dove perché per con senza in nel nella nei al allo alla ai agli
+        alle da dal dalla su sul sulla tra fra più molto anche già ancora questo questa questi quello quella
+        se lunedì martedì mercoledì giovedì venerdì sabato domenica gennaio febbraio marzo aprile maggio
+        giugno luglio agosto settembre ottobre novembre dicembre mese settimana anno euro ora ore vuole voglio
+        vogliono serve deve devo fare fatto poco niente qualcosa sentito bene tutto tutti oggi domani ieri qui
+        grande nuovo nuova nuovi buon buona bello bella altro altra stesso stessa primo prima ultimo ultima
+        piccolo piccola""",
     "dutch": """
-        de het een en of maar ik jij je hij zij ze wij we jullie mij jou hem haar ons hun mijn jouw zijn is was
-        waren ben bent heeft heb hebben had niet geen ook nog al alleen met van te tot in op aan uit bij
+        de het een en of maar ik jij je hij zij ze wij we jullie mij jou hem haar ons hun mijn jouw zijn is
+        was waren ben bent heeft heb hebben had niet geen ook nog al alleen met van te tot in op aan uit bij
         voor over onder om na door als dan dat die dit deze er wat wie waar wanneer hoe waarom wordt worden
-        kan kunnen moet moeten zal wil zeer heel wel naar vandaag morgen gisteren nu hier daar alle alles
-        meer""",
+        kan komt kwam gaat ging maakt zegt maandag dinsdag woensdag donderdag vrijdag zaterdag zondag januari
+        februari maart mei juni juli augustus oktober week maand jaar uur volgende vorige pas kunnen moet
+        moeten zal wil zeer heel wel naar vandaag morgen gisteren nu hier daar alle alles meer""",
     "swedish": """
-        och eller men jag du han hon den det vi ni de mig dig sig oss er dem min din sin vår är var vara varit har
-        hade inte ingen också bara med av till i på från för om under över efter som när att vad vem hur
+        och eller men jag du han hon den det vi ni de mig dig sig oss er dem min din sin vår är var vara varit
+        har hade inte ingen också bara med av till i på från för om under över efter som när att vad vem hur
         varför ska kan måste vill mycket nu här där en ett idag imorgon igår alla allt""",
     "polish": """
-        i oraz lub ale ja ty on ona ono my wy oni mnie mi ci się go jej ich im mój moja twój jest są był była było
-        być nie tak też tylko już jeszcze z ze w we na do od dla po przy o przed za jak kiedy gdzie co kto
-        że czy bo bardzo to ten ta te tego tej dziś dzisiaj jutro wczoraj tu tam""",
+        i oraz lub ale ja ty on ona ono my wy oni mnie mi ci się go jej ich im mój moja twój jest są był była
+        było być nie tak też tylko już jeszcze z ze w we na do od dla po przy o przed za jak kiedy gdzie co
+        kto że czy bo bardzo to ten ta te tego tej poniedziałek wtorek środa czwartek piątek sobota niedziela
+        tydzień miesiąc rok dobra dobrze super masz mam ma mamy można trzeba będzie kupiłaś kupiłeś pa dziś
+        dzisiaj jutro wczoraj tu tam""",
     "turkish": """
-        ve veya ama ben sen o biz siz onlar bana sana bu şu bir de da ki mi mı mu mü için ile gibi kadar çok daha en
-        var yok değil ne kim nasıl neden nerede evet hayır bugün yarın dün""",
+        ve veya ama ben sen o biz siz onlar bana sana bu şu bir de da ki mi mı mu mü için ile gibi kadar çok
+        daha en şimdi sonra önce artık bile hem ya yani işte şey olarak olan oldu olur lazım gerek galiba
+        sanırım belki tane yeni güzel iyi günü gün hafta ay yıl pazartesi salı çarşamba perşembe cuma
+        cumartesi pazar ocak şubat mart nisan mayıs haziran temmuz ağustos eylül ekim kasım aralık hazır var
+        yok değil ne kim nasıl neden nerede evet hayır bugün yarın dün""",
     "russian": """
-        и или но а я ты он она оно мы вы они меня тебя его её нас вас их мне тебе ему ей нам вам им мой моя твой наш
-        есть был была было были быть не нет да тоже только уже ещё в во на с со к ко от до из за по для при
-        о об у как когда где что кто чем это этот эта эти тот так очень если бы же ли сегодня завтра вчера
-        там здесь""",
+        и или но а я ты он она оно мы вы они меня тебя его её нас вас их мне тебе ему ей нам вам им мой моя
+        твой наш есть был была было были быть не нет да тоже только уже ещё в во на с со к ко от до из за по
+        для при о об у как когда где что кто чем это этот эта эти тот так очень если бы же ли сегодня завтра
+        вчера там здесь пока рядом опять снова еще можно нужно надо будет будем буду могу может хочу хочет
+        сказал сказала жалко понедельник вторник среда четверг пятница пятницу суббота субботу воскресенье
+        январь февраль март апрель май июнь июль август сентябрь октябрь ноябрь декабрь неделю неделя месяц
+        год вечером утром днем ночью""",
+    "greek": """
+        ο η το οι τα του της των τον την τους τις στο στη στην στον στα στους στις και ή αλλά εγώ εσύ αυτός
+        αυτή αυτό εμείς εσείς μου σου μας σας είμαι είσαι είναι ήταν έχω έχεις έχει έχουμε δεν μη μην ναι όχι
+        θα να που πως πότε πού τι ποιος για με από σε προς μετά πριν πολύ επίσης ακόμα σήμερα αύριο χθες εδώ
+        εκεί όλα αν γιατί""",
+    "ukrainian": """
+        і й та або але я ти він вона воно ми ви вони мене тебе його її нас вас їх мені тобі йому їй нам вам
+        мій моя твій наш є був була було були бути не ні так теж тільки вже ще у в на з зі до від за із для
+        при про як коли де що хто чи цей ця це ці той дуже якщо сьогодні завтра вчора там тут""",
+    "arabic": """
+        و في من إلى الى على عن مع هذا هذه ذلك تلك هو هي هم أنا انا أنت انت نحن كان كانت يكون لا نعم ما ماذا
+        متى أين كيف لماذا هل قد لقد ثم أو او لكن أن ان إن كل بعد قبل عند حتى اليوم غدا أمس الآن هنا هناك جدا
+        يوم القادم الماضي فيه فيها به بها له لها لي لك لنا التي الذي قال قلت سوف أيضا غير بين""",
+    "persian": """
+        و در از به با برای که این آن را است بود هست من تو او ما شما آنها هم نیز یا اما اگر تا هر همه چه کی کجا
+        چرا چطور امروز فردا دیروز خیلی بله نه می نمی شد شده کرد کرده کردم باید روی""",
+    "hindi": """
+        का की के को में से पर ने और या लेकिन मगर मैं हम तुम आप वह वे यह ये मेरा मेरी मेरे तुम्हारा आपका हमारा
+        उसका है हैं था थी थे हूँ हूं हो होगा होगी होंगे हुआ हुई गया गई गए दिया दी दो कर करना करूँगी करूँगा
+        करते करती रहा रही रहे सकता सकते चाहिए नहीं न ना हाँ भी ही तो क्या कब कहाँ कौन कैसे कितना कितने कितनी
+        क्यों जब अगर बहुत लगभग अगले पिछले आज कल अब यहाँ वहाँ तक लिए साथ एक नई नया नए ठीक अच्छा लो ले मिल देख
+        शुरू जाएगा जाएगी आएँगी आएगा""",
+    "hebrew": """
+        של את על עם אל מן לא כן זה זאת הוא היא הם אני אתה אנחנו אתם היה הייתה יש אין מה מי איפה מתי למה איך כי
+        אבל או גם רק כל עוד כבר היום מחר אתמול כאן שם אם מאוד לי לך לו לה לנו בבית שלי שלך שלו""",
+    "vietnamese": """
+        và hoặc nhưng tôi bạn anh chị em mình chúng ta họ nó là của có không được đã đang sẽ rồi chưa cũng rất
+        này kia đó ấy cho với ở trong trên dưới từ đến vào ra đi thì mà nếu khi gì ai nào sao thế nhé ạ vâng
+        dạ một các những mua hôm nay mai qua gần""",
     "indonesian": """
         dan atau tetapi tapi saya aku kamu anda dia kami kita mereka ini itu yang di ke dari untuk dengan pada
         adalah ada tidak bukan sudah akan bisa juga hanya lagi sangat lebih apa siapa kapan bagaimana karena
@@ -77,6 +138,7 @@ _LANGUAGES = {
 }
 
 _CONJUNCTIONS = {
+    "english": "and",
     "german": "und",
     "french": "et",
     "spanish": "y",
@@ -87,20 +149,108 @@ _CONJUNCTIONS = {
     "polish": "i",
     "turkish": "ve",
     "russian": "и",
+    "greek": "και",
+    "ukrainian": "і",
+    "hindi": "और",
+    "vietnamese": "và",
     "indonesian": "dan",
 }
+
+_OPENERS = {
+    "english": """
+        a an the my your our his her their its this these those some any no each every another both of with
+        for in at from about on by into over without through during between against whose""",
+    "french": """
+        le la les l un une des du de d au aux mon ma mes ton ta tes son sa ses notre votre nos vos leur leurs
+        ce cet cette ces en à avec sans pour par chez dans sur sous vers quel quelle petit petite petits
+        petites grand grande grands bon bonne nouveau nouvelle beau belle vieux vieille autre autres même
+        premier première dernier dernière""",
+    "spanish": """
+        el la los las un una unos unas del de al mi mis tu tus su sus nuestro nuestra este esta estos estas
+        ese esa con sin en para por sobre entre hasta desde gran grande nuevo nueva nuevos nuevas buen buena
+        mal otro otra otros otras mismo misma primer primera último última pequeño pequeña""",
+    "portuguese": """
+        o a os as um uma uns umas do da dos das de meu minha meus minhas seu sua seus suas nosso nossa este
+        esta esse essa no na nos nas em ao aos à às com sem para por pelo pela sobre entre até grande novo
+        nova novos novas bom boa outro outra outros mesmo mesma primeiro primeira último última pequeno
+        pequena""",
+    "italian": """
+        il lo la i gli le l un uno una di del dello della dell dei degli delle al allo alla all ai agli alle
+        mio mia tuo tua suo sua nostro questo questa quello quella in nel nella nell nei da dal dalla dall su
+        sul sulla sull con senza per tra fra d grande nuovo nuova nuovi buon buona bello bella altro altra
+        stesso stessa primo prima ultimo ultima piccolo piccola""",
+    "dutch": """
+        de het een mijn jouw zijn haar ons onze hun jullie dit dat deze die van in op aan uit bij voor over
+        onder met naar geen""",
+    "swedish": "en ett den det min din sin vår av med till i på från för om under över ingen",
+    "greek": "ο η το οι τα του της των τον την τους τις στο στη στην στον στα στους στις με για από σε",
+}
+"""Words before a noun, by language: articles, possessives, prepositions, adjectives that precede it.
+
+Other languages have none that tell.
+"""
+
+_CLOSERS = {"hindi": "का की के को में से पर ने"}
+"""Words that stand after a noun."""
+
+_SUBJECTS = {
+    "english": """
+        i you he she it we they who i'm you're he's she's it's we're they're i've you've we've they've i'd you'd we'd
+        they'd i'll you'll he'll she'll it'll we'll they'll to don't didn't doesn't can can't could couldn't will won't
+        would wouldn't should shouldn't may might must let's let not never been be being is are was were am isn't
+        aren't wasn't weren't got get gets getting so very really too quite just also still always""",
+}
+"""Words after which comes a verb or an adjective, no noun: pronouns that act, modal verbs, "to", "is", "so"."""
+
+_VERBS = {
+    "spanish": "(?:[^g]ar|[^ljr]er|ir|arse|erse|irse|ando|iendo|amos|emos|imos|aron|ieron|aban|ó)$",
+    "portuguese": "(?:ar|er|ir|ando|endo|indo|amos|emos|imos|aram|eram|iram|avam|ou|eu)$",
+    "italian": "(?:are|ere|ire|ando|endo|iamo|arono|irono|ava|avano)$",
+    "french": "(?:[^iy]er|oir|endre|ons|ez|aient|ait)$",
+    "russian": "(?:[аеиуыя](?:ть|ться|л|ла|ло|ли|лся|лась|лись)|[аяеуюи](?:ют|ем|ешь|ете)|ют|ишь|ите)$",
+    "ukrainian": "(?:[аеиіуя](?:ти|тися|в|ла|ло|ли|вся|лася|лися)|ють|ться|ємо|имо)$",
+    "polish": "(?:[aeiy](?:ć|ł|ła|ło|li|ły|łem|łam|łeś|łaś)|ują|emy|imy|amy|esz|isz|asz|ować)$",
+    "turkish": (
+        "(?:[dt][ıiuü](?:m|n|k|lar|ler|n[ıiuü]z)?|yor\\w*|[ae]ca[kğ]\\w*|[ae]ce[kğ]\\w*"
+        "|m[ae]k|m[ae]m[ıi]z|[ıiuü]r[ıiuü]m)$"
+    ),
+}
+"""How verbs end, by language, in words of at least five letters; a few nouns end so too and are lost to labels."""
+
+_NOT_VERBS = """
+    lugar hogar mujer taller hospital par bar lunar alquiler militar ayer dólar collar azúcar celular radar
+    dîner loyer hiver danger foyer rocher boulanger étranger verger berger fer mer
+    материал канал журнал персонал потенциал терминал филиал сериал правила модели недели школа сила память печать
+    кровать площадь сеть часть жизнь проблемы билет акция отдел стул угол футбол алкоголь
+    yardım kendi şimdi hindi kedi adım
+    amore cuore fiore mare dottore odore signore colore errore motore favore valore
+"""
+
+_ADJECTIVES = re.compile(
+    "(?:al|ales|ais|ale|aux|ar|ares|ic[oa]s?|iv[oa]s?|os[oa]s?|ari[oa]s?|an[oa]s?|ense|esa|entes?|antes?|ior|[aie]bles?"
+    "|iques?|ifs?|ives?|eux|euses?|aires?|ien|ienne|aise|elle?|ées?|és?|[aiu]d[oa]s?|[aiu]t[oiae]|in[oa]s?|ern[oa]s?)$"
+)
+"""How adjectives end that follow their noun in Romance languages."""
+
+_ROMANCE = frozenset({"french", "spanish", "portuguese", "italian"})
+_ELISION = re.compile(
+    "(l|d|j|m|t|s|c|n|qu|jusqu|lorsqu|puisqu|dell|all|nell|sull|dall|un|quest)['’](?=[^\\W\\d_])", re.IGNORECASE
+)
 
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _KATAKANA = "\u30a1-\u30fa\u30fc-\u30fe\u31f0-\u31ff\uff66-\uff9f"
 _HIRAGANA = "\u3041-\u309f"
 _HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7af"
+_SYLLABLES = "\uac00-\ud7a3"
 _THAI_AND_NEIGHBOURS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 
 _OWN_WORDS = re.compile(f"[{_HAN}{_KATAKANA}{_HIRAGANA}{_HANGUL}{_THAI_AND_NEIGHBOURS}]")
 _KANA = re.compile(f"[{_HIRAGANA}{_KATAKANA}]")
-_JAPANESE_RUN = re.compile(f"[{_HAN}{_KATAKANA}]+")
+_JAPANESE_RUN = re.compile(
+    f"[{_HAN}{_KATAKANA}]+(?:(?<=[{_HAN}])[りきみちけれえめ](?=[のはがをにでとも、。]))?(?!し[たてまち]|する|さ[れせ]|でき)"
+)
 _HAN_RUN = re.compile(f"[{_HAN}]+")
-_HANGUL_RUN = re.compile(f"[{_HANGUL}]+")
+_HANGUL_RUN = re.compile(f"[{_SYLLABLES}]+")
 _THAI_RUN = re.compile(f"[{_THAI_AND_NEIGHBOURS}]+")
 
 
@@ -109,27 +259,88 @@ def _words(text: str) -> frozenset[str]:
 
 
 _JAPANESE_WEAK = _words("""
-    今日 明日 昨日 今週 来週 先週 今月 来月 先月 今年 来年 去年 今回 今度 最近 以前 以上 以下 皆様 私達
-    自分 本当 本日 大丈夫 時間 最初 最後 一緒 全部 場合 予定 必要 結構 有難 御座 一番 毎日 今朝 今夜 午前
-    午後
+    今日 明日 昨日 今週 来週 先週 今月 来月 先月 今年 来年 去年 今回 今度 最近 以前 以上 以下 皆様 私達 自分
+    本当 本日 大丈夫 時間 最初 最後 一緒 全部 場合 予定 必要 結構 有難 御座 一番 毎日 今朝 今夜 午前 午後 大事
+    了解 御飯 疲 様 疲様 失礼 承知 拝啓 敬具 願 是非 早速 元気 先日 今晩 先程 後程 無理 無事 残念 感謝 世話 有難
+    迷惑 挨拶 宜 何卒 恐縮 再来 一昨日 明後日 来月中 今月中 駄目 多分 勿論 実際 普通 全然 随分 途中 次回 好き
+    大好き 好 嫌
 """)
 _JAPANESE_DATE = re.compile(f"[{_HAN}]*[一二三四五六七八九十月日時分年回個人円火水木金土]$")
 
 _CHINESE_BREAKS = re.compile(
-    "我们|你们|他们|她们|咱们|我們|你們|他們|什么|什麼|怎么|怎麼|这个|那个|這個|那個|这些|那些|因为|因為|所以|但是|如果|可以|已经|已經|没有|"
-    "沒有|还是|還是|就是|不是|一个|一個|一下|一起|现在|現在|今天|明天|昨天|下周|上周|本周|下週|上週|时候|時候|大家|自己|非常|觉得|覺得|知道|需要|"
-    "应该|應該|然后|然後|或者|以及|关于|關於|星期[一二三四五六日天]|[的了吗嗎呢吧啊是我你您他她它这這那很把被就也们們与與给給着著在和请請]"
+    "早上好|晚上好|下午好|你好|您好|谢谢|謝謝|多谢|不客气|不客氣|没关系|沒關係|没事|再见|再見|晚安|拜拜|恭喜|哈哈+|嘿嘿|呵呵|嘻嘻|嗯+|哦+|噢|"
+    "好的|好吧|好啊|好呀|太好了|不错|不錯|挺好|麻烦|辛苦|对不起|對不起|抱歉|没问题|沒問題|当然|當然|收到|明白|加油|生日快乐|新年快乐|最近|"
+    "我们|你们|他们|她们|咱们|我們|你們|他們|什么|什麼|怎么样|怎麼樣|怎么|怎麼|这个|那个|這個|那個|这些|那些|因为|因為|所以|但是|如果|可以|已经|已經|"
+    "没有|沒有|还是|還是|还有|還有|就是|不是|一[个個家位种種次本张張条條天年间間辆輛台下起]|现在|現在|今天|明天|昨天|下周|上周|本周|下週|上週|"
+    "下个月|上个月|下個月|上個月|时候|時候|大家|自己|非常|觉得|覺得|知道|需要|帮忙|幫忙|认识|認識|拿到|出来|出來|"
+    "应该|應該|然后|然後|或者|以及|关于|關於|附近|星期[一二三四五六日天]|[的了吗嗎呢吧啊呀哦是我你您他她它这這那很太挺把被就也们們与與给給着著和在请請]"
 )
-_CHINESE_EDGES = "会會要有对對为為到说說都不再去来來个個从從让讓将將还還又只能可想做看已一两兩三"
-_THAI_BREAKS = re.compile("และ|หรือ|ที่|ของ|ให้|ได้|เป็น|ไม่|กับ|ว่า|ครับ|ค่ะ|คะ|นี้|นั้น|เรา|ฉัน|คุณ|เขา|แล้ว|จาก|ด้วย")
-_KOREAN_ENDINGS = ("다", "요", "까", "죠", "지만", "는데")
+_CHINESE_EDGES = "会會要有对對为為到说說都不再去来來个個从從让讓将將还還又只能可想做看已一两兩三找买買帮幫用等"
+_THAI_BREAKS = re.compile(
+    "และ|หรือ|ที่|ของ|ให้|ได้|เป็น|ไม่|กับ|ว่า|ครับ|ค่ะ|คะ|นี้|นั้น|เรา|ฉัน|คุณ|เขา|แล้ว|จาก|ด้วย|สวัสดี"
+    "|ขอบคุณ|ขอโทษ|สบายดี|ไหม|มาก|โอเค|หรือยัง|จอง|ใกล้|ครั้ง|ต่อไป|วันนี้|พรุ่งนี้|เมื่อวาน|กำลัง|จะ|ก็|นะ|เลย|อยู่"
+)
+_KOREAN_ENDINGS = (
+    *(
+        "다",
+        "요",
+        "까",
+        "죠",
+        "지만",
+        "는데",
+        "했고",
+        "았고",
+        "었고",
+        "해서",
+        "아서",
+        "어서",
+        "려고",
+        "면서",
+        "세요",
+        "네요",
+    ),
+    *(
+        "있는",
+        "없는",
+        "하는",
+        "되는",
+        "같은",
+        "좋은",
+        "많은",
+        "려면",
+        "다면",
+        "으면",
+        "니까",
+        "군요",
+        "해야",
+        "게요",
+        "어요",
+    ),
+)
 _KOREAN_PARTICLES = (
     *("에서", "으로", "에게", "까지", "부터", "하고", "이랑", "처럼", "보다"),
     *("은", "는", "이", "가", "을", "를", "에", "의", "도", "로", "와", "과", "만"),
 )
-_KOREAN_WEAK = _words("""
-    오늘 내일 어제 이번 다음 지난 우리 저희 그리고 그래서 하지만 정말 너무 아주 같이 함께 지금 보내 해서 있어 없어 안녕
+_KOREAN_WHOLE = _words("""
+    고양이 강아지 아이 어린이 나이 놀이 먹이 높이 길이 종이 거북이 호랑이 회의 강의 동의 주의 제주도 휴가 평가
+    물가 작가 국가 영화 보도 속도 온도 지도 정도 사과 결과 효과 도로 새로
 """)
+"""Words that end as if in a particle."""
+
+_KOREAN_WEAK = _words("""
+    오늘 내일 어제 이번 다음 지난 우리 저희 그리고 그래서 하지만 정말 너무 아주 같이 함께 지금 보내 해서 있어
+    없어 안녕 네 응 감사 화이팅 파이팅 축하 많이 매일 조금 그냥 혹시 아마 아직 벌써 다시 먼저 나중 여기 거기
+    저기 이거 그거 그럼 그런데 근데 안녕히 주무 고마워 미안 괜찮 어떻게 얼마 언제 어디 누구 무엇 오전 오후 요일
+    월요일 화요일 수요일 목요일 금요일 토요일 일요일 해요 봐요 가요 와요 줘요 했나 해야 했어 봐야 있다 없다 하나
+    모두 모든 제가 내가 네가
+""")
+
+_DOUBT = 2
+"""Function words by which another language than the likely one must lead in a single text."""
+
+_SHORTEST_VERB = 5
+_LEAST_SHARE = 8
+"""One word in so many is a function word where a text is English."""
 
 _LONGEST_CHINESE = 10
 _LONGEST_JAPANESE = 12
@@ -139,29 +350,80 @@ _SHORTEST_THAI = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """What a description must know of a language: the terms of its function words, and how it lists things."""
+    """What a description must know of a language.
 
+    `openers` and `closers` are the words before and after a noun; where a language has neither, any word may be one.
+    `subjects` are words that a verb or an adjective follows, `verb` how a verb ends, `adjective` what may follow a noun
+    within a phrase, and `article` how a noun begins. English builds compounds: the last word of a phrase is the noun.
+    """
+
+    name: str
     function_terms: frozenset[str] = frozenset()
     conjunction: str = "and"
-    capitalises_nouns: bool = False
+    openers: frozenset[str] = frozenset()
+    closers: frozenset[str] = frozenset()
+    subjects: frozenset[str] = frozenset()
+    article: str = ""
+    verb: re.Pattern[str] | None = None
+    adjective: re.Pattern[str] | None = None
+
+    @property
+    def capitalises_nouns(self) -> bool:
+        """Whether a noun is known by its capital."""
+        return self.name == "german"
+
+    @property
+    def is_english(self) -> bool:
+        """Whether compounds, and the endings of English words, tell nouns."""
+        return self.name == "english"
+
+    @property
+    def marks_nouns(self) -> bool:
+        """Whether words around a noun tell that it is one."""
+        return bool(self.openers or self.closers)
+
+    def is_verb(self, surface: str) -> bool:
+        """Tell whether a word has the ending of a verb."""
+        if self.verb is None or len(surface) < _SHORTEST_VERB:
+            return False
+        small = lowered(surface)
+        return small not in _NOUNS_AFTER_ALL and self.verb.search(small) is not None
 
 
-ENGLISH = Language()
+def language_of(tokens: Iterable[Token], likely: Language | None = None) -> Language:
+    """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few.
 
-
-def language_of(tokens: Iterable[Token]) -> Language:
-    """Return the language that most of the function words of a text belong to; English where it is unknown."""
+    A short text is in the `likely` language unless another one shows itself clearly.
+    """
     seen = Counter(token.term for token in tokens if not token.surface.isdigit())
-    best, most = ENGLISH, max(1, sum(times for term, times in seen.items() if is_stopword(term)))
-    for language in _known():
-        times = sum(seen[term] for term in language.function_terms if term in seen)
-        if times > most:
+    most = sum(times for term, times in seen.items() if is_stopword(term))
+    best = ENGLISH if most * _LEAST_SHARE >= sum(seen.values()) else UNKNOWN
+    if likely is not None:
+        if likely is not ENGLISH:
+            most = max(most, sum(times for term, times in seen.items() if term in likely.function_terms))
+        best, most = likely, most + _DOUBT
+    speaking, times_of = _speaking(), [0] * len(_known())
+    for term, times in seen.items():
+        for position in speaking.get(term, ()):
+            times_of[position] += times
+    for language, times in zip(_known(), times_of, strict=True):
+        if times > max(1, most):
             best, most = language, times
     return best
 
 
-def words_of(text: str, tokens: Sequence[Token]) -> Sequence[Token]:
-    """Return the words of a text in order, those of scripts without spaces as a reader would mark them."""
+def conjunction_of(name: str) -> str:
+    """Return the word for "and" in a language by its name."""
+    return _CONJUNCTIONS.get(name, "and")
+
+
+def words_of(text: str, tokens: Sequence[Token], language: Language) -> Sequence[Token]:
+    """Return the words of a text in order, those of scripts without spaces as a reader would mark them.
+
+    What is elided before a word ("l'appartement") is a word of its own.
+    """
+    if language.adjective is not None:
+        tokens = [part for token in tokens for part in _parted(token)]
     if text.isascii() or not _OWN_WORDS.search(text):
         return tokens
     words = [token for token in tokens if not _OWN_WORDS.search(token.surface)]
@@ -170,6 +432,21 @@ def words_of(text: str, tokens: Sequence[Token]) -> Sequence[Token]:
         words.append(Token(surface, surface, start, start + len(surface)))
     words.sort(key=lambda word: word.start)
     return words
+
+
+def _parted(token: Token) -> Iterable[Token]:
+    elision = _ELISION.match(token.surface)
+    if elision is None:
+        return (token,)
+    article, rest = elision.group(1), token.surface[elision.end() :]
+    term = "".join(terms(rest)[:1])
+    if not term:
+        return (token,)
+    middle = token.start + elision.end()
+    return (
+        Token(article, lowered(article), token.start, token.start + len(article)),
+        Token(rest, term, middle, token.end),
+    )
 
 
 def _unspaced(text: str) -> Iterable[tuple[str, int]]:
@@ -197,11 +474,21 @@ def _korean(text: str) -> Iterable[tuple[str, int]]:
         surface = run.group()
         if surface.endswith(_KOREAN_ENDINGS) and len(surface) > 2:
             continue
-        particle = next((end for end in _KOREAN_PARTICLES if surface.endswith(end)), "")
-        if particle and len(surface) - len(particle) >= 2:
+        particle = (
+            "" if surface in _KOREAN_WHOLE else next((end for end in _KOREAN_PARTICLES if _ends(surface, end)), "")
+        )
+        if particle:
             surface = surface[: -len(particle)]
         if len(surface) >= 2 and surface not in _KOREAN_WEAK:
             yield surface, run.start()
+
+
+def _ends(surface: str, particle: str) -> bool:
+    """Tell whether a Korean word ends with a particle, in the form that belongs after its last consonant or vowel."""
+    if not surface.endswith(particle) or surface == particle:
+        return False
+    closed = (ord(surface[-len(particle) - 1]) - 0xAC00) % 28 > 0
+    return not (particle in "은이을과" and not closed) and not (particle in "는가를와" and closed)
 
 
 def _between(
@@ -220,13 +507,39 @@ def _between(
             at = following
 
 
+def _terms(words: str) -> frozenset[str]:
+    return frozenset(term for word in words.split() for term in terms(word))
+
+
+def _language(name: str) -> Language:
+    return Language(
+        name=name,
+        function_terms=_terms(_LANGUAGES.get(name, "")),
+        conjunction=conjunction_of(name),
+        openers=_words(_OPENERS.get(name, "")),
+        closers=_words(_CLOSERS.get(name, "")),
+        subjects=_words(_SUBJECTS.get(name, "")),
+        article="ال" if name == "arabic" else "",
+        verb=re.compile(_VERBS[name]) if name in _VERBS else None,
+        adjective=_ADJECTIVES if name in _ROMANCE else None,
+    )
+
+
+_NOUNS_AFTER_ALL = _words(_NOT_VERBS)
+ENGLISH = _language("english")
+UNKNOWN = Language(name="unknown")
+
+
 @cache
 def _known() -> tuple[Language, ...]:
-    return tuple(
-        Language(
-            function_terms=frozenset(term for word in words.split() for term in terms(word)),
-            conjunction=_CONJUNCTIONS[name],
-            capitalises_nouns=name == "german",
-        )
-        for name, words in _LANGUAGES.items()
-    )
+    return tuple(_language(name) for name in _LANGUAGES)
+
+
+@cache
+def _speaking() -> dict[str, tuple[int, ...]]:
+    """Return the positions of the languages that a term is a function word of."""
+    known = _known()
+    return {
+        term: tuple(position for position, language in enumerate(known) if term in language.function_terms)
+        for term in frozenset().union(*(language.function_terms for language in known))
+    }

@@ -1,0 +1,78 @@
+"""How English words tell what they are, nouns, verbs or adjectives: by ending, and by lists of frequent exceptions."""
+
+from __future__ import annotations
+
+import re
+
+_NO_NOUN = re.compile("(?:[^e]ed|ly|able|ible|ful|less|ous|[^r]ive|ish|iest|if(?:y|ies)|izes?|'ve|'d|'ll|'re|n't)$")
+_NOUN = re.compile(
+    "(?:tion|sion|ment|ness|ity|ship|ism|ist|logy|graphy|ance|ence|ency|hood|dom|ure|age|ery|ium|phone|scope|ware)s?$"
+)
+_MAY_DESCRIBE = re.compile("(?:e?r|ic|al|y|ant|ent|ing)$")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NOUNS_AFTER_ALL = _words("""
+    family assembly supply reply anomaly butterfly jelly belly ally bully rally lily italy july monopoly table
+    cable vegetable variable stable timetable fable bible drive archive hive olive executive detective
+    perspective initiative alternative objective native motive narrative relative representative handful bed
+    shed sled hundred parish finish dish fish radish british spanish english turkish polish
+""")
+"""Nouns that end as verbs, adjectives or adverbs do."""
+
+PLURALS_BEFORE = _words("""
+    sports arts sales goods news games systems savings operations series customs earnings champions
+""")
+"""Plurals that stand before another noun."""
+
+VERB_FORMS = _words("""
+    fails failed crashes crashed refuses refused expires expired expects lacks uses requires allows accepts
+    returns runs loses breaks shows makes takes gives keeps gets goes comes says wants needs helps works
+    starts stops becomes seems does has was were is are brings leaves thinks knows means feels looks loves
+    hopes lets tells asks spoke broke went came saw took gave made got told said thought felt left began
+    brought bought caught taught kept lost met paid sent spent stood understood won wrote ate drank drove flew
+    grew hid knew rode rang sang sat slept swam threw woke wore cost hit hurt beat bet built burnt chose drew
+    fell fought forgot froze heard held hung led lent lit meant quit rose ran sold shook shot shut slid sped
+    stole stuck swept swore thank
+""")
+"""Verbs in forms that are seldom nouns."""
+
+COMMON_HEADS = _words("""
+    care center centre centers centres change changes check checks deal deals event events experience fight
+    focus force forces form forms interest issue issues lift match matches meeting meetings option options
+    plan plans play point points post posts repair repairs result results return risk risks run sense show
+    shows side space spot state step steps stop strike switch talk talks track tracks train trains update
+    updates value values version versions view views visit visits walk walks watch call calls pass
+""")
+"""Common nouns that end compounds, though they mostly stand as verbs or say little."""
+
+EMPTY_NOUNS = _words("thing things way ways lot lots one ones kind sort stuff bit time")
+"""Nouns that say nothing: the word before one describes it."""
+
+BEING = _words("is are was were has will")
+"""What follows a noun, or the pronoun that stands for one."""
+
+OBJECTS = _words("me you him us them it")
+"""Pronouns that a verb acts on."""
+
+LINKS = _words("of for in at from with on about")
+"""Prepositions that a phrase may go on with."""
+
+
+def ends_unlike_a_noun(surface: str) -> bool:
+    """Tell whether a word ends as verbs, adjectives and adverbs do."""
+    small = surface.lower()
+    return small not in _NOUNS_AFTER_ALL and _NO_NOUN.search(small) is not None
+
+
+def ends_like_a_noun(surface: str) -> bool:
+    """Tell whether a word has an ending that makes nouns."""
+    return _NOUN.search(surface) is not None
+
+
+def may_describe(surface: str) -> bool:
+    """Tell whether a word may be an adjective by its ending."""
+    return _MAY_DESCRIBE.search(surface) is not None

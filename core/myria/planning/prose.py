@@ -1,0 +1,71 @@
+"""What in a text is not prose: code, addresses, identifiers, tags and quoted mail. It is no subject and no sentence."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_NOT_PROSE = r"""
+    ```.*?(?:```|\Z)                                # a block of code
+    | ^[ \t]*>[^\n]*                                # a quoted line
+    | ^[ \t]*(?i:(?:(?:kind|best|warm|many)[ ])?(?:regards|wishes)|best|sincerely|yours[ ]\w+|cheers|cordialement
+        |(?:mit[ ]freundlichen|freundliche|viele|liebe|beste|herzliche)[ ]gr(?:ü|ue)(?:ß|ss)en?|atentamente|un[ ]saludo
+        |saludos(?:[ ]cordiales)?|atenciosamente|cumprimentos|(?:cordiali|distinti)[ ]saluti|с[ ]уважением
+        |(?:met[ ])?vriendelijke[ ]groet(?:en)?)[ \t]*[,.!]?[ \t]*\n.*\Z  # a signature
+    | ^(?:commit[ ][\da-f]{7,}|(?:Author|Date|Merge|From|To|Cc|Received|Host|Accept|Content-\w+|Message-ID):[ ])[^\n]*$
+    | \b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?[ ]+\d{1,2}\b
+    | ^[ \t]*[^\s{\["][^\n]*[;{}][ \t]*$            # a line of code
+    | ^[ \t]*[$%][ ][^\n]*$                         # a command
+    | `[^`\n]{1,200}`                               # code within a line
+    | "[^"\n]{1,80}"[ \t]*:(?=[ \t]*["\[{\-\dtfn])  # a key of JSON
+    | \b(?:https?|ftp|wss?|file)://\S+              # addresses
+    | \bwww\.\S+
+    | (?:\#\w+[ \t]*){2,}(?=\W|\Z) | \#\w+[ \t]*$   # tags for themselves
+    | @\w[\w.]*                                     # who is spoken to
+    | (?<![^\s"'(\[{<,;=])                          # from the beginning of a word on:
+      (?:
+        [\w.+-]+@[\w-]+\.[\w.-]+                    # a mail address
+        | [~.]{0,2}/[\w.-][\w./-]*                  # paths
+        | [\w.-]+/[\w.-]*[._/\d][\w./-]*
+        | \w*[_\\=][\w\\=.]*                        # snake_case, assignments
+        | \w+(?:::|->|=>)[\w:]*                     # names with their module
+        | \w+\([^)\n]{0,80}\)?                      # calls
+        | \w+[.][a-z]\w*(?:\.\w+)*                  # file names, members, hosts
+        | (?=[\w.:+-]*\d)(?=[\w.:+-]*[^\W\d])[\w.:+-]{10,}  # long mixtures of letters and digits
+        | (?=[a-f]*\d)(?=\d*[a-f])[\da-f]{7,}\b     # hexadecimal digests
+        | [a-z]{3}[a-z\d]*[A-Z][a-z]\w*             # camelCase
+      )
+    | \b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|FAILED|PASSED|PASS|FAIL|TODO|FIXME|RT)\b
+    | \b(?:SELECT|INSERT|UPDATE|DELETE)[ ][^\n]*?\b(?:FROM|INTO|SET|VALUES)\b[^\n]*
+"""
+
+
+@cache
+def _spans() -> re.Pattern[str]:
+    return re.compile(_NOT_PROSE, re.VERBOSE | re.DOTALL | re.MULTILINE)
+
+
+_SUSPECT = re.compile(r"[`<>{}\[\]|$#@/_\\=~^*(\d\n;]|\w\.\w|\w:\w|\bwww|[A-Z]{2}|[a-z][A-Z]")
+"""What every span above has some of: most remarks have nothing, and need no closer look."""
+
+_CODE_MARKS = re.compile(r"[{}\[\]<>=;|\\_/`$#~^*]|::|->|\w\(|\d+")
+_LETTERS = re.compile(r"[^\W\d_]")
+_LONGEST_SHOUT = 12
+_MARKS_ARE_FEW = 4
+"""Letters that go with each mark of code or figure in prose."""
+
+
+def not_prose(text: str) -> list[tuple[int, int]]:
+    """Return the spans of a text that are no prose, in order and apart from each other."""
+    return [match.span() for match in _spans().finditer(text)] if _SUSPECT.search(text) else []
+
+
+def reads_as_prose(sentence: str) -> bool:
+    """Tell whether a sentence is words, rather than code, figures and addresses."""
+    if sentence.isupper() and len(sentence) > _LONGEST_SHOUT:
+        return False
+    if not _SUSPECT.search(sentence):
+        return True
+    rest = _spans().sub("", sentence)
+    letters = len(_LETTERS.findall(rest))
+    return 2 * letters >= len(_LETTERS.findall(sentence)) and letters >= _MARKS_ARE_FEW * len(_CODE_MARKS.findall(rest))
