@@ -32,7 +32,9 @@ from benchmarks.figures import quantile
 from benchmarks.options import Common, common, parser, run
 from benchmarks.processes import MYRIA, Server, run_command
 from benchmarks.report import Report, number
+from myria.contract.tools import PATH_OF, path_of
 from myria_cli import console
+from myria_cli.connecting import admin_url
 
 PART = "locomo"
 BATCH = 500
@@ -128,8 +130,9 @@ def by_score(events: Sequence[Json]) -> list[Json]:
 class Memory:
     """The tools that the benchmark uses, over one MCP session."""
 
-    def __init__(self, client: mcp.Client) -> None:
+    def __init__(self, client: mcp.Client, admin: mcp.Client) -> None:
         self._client = client
+        self._admin = admin
 
     async def call(self, tool: str, arguments: Json) -> Json:
         """Return a tool's structured answer.
@@ -137,7 +140,8 @@ class Memory:
         Raises:
             RuntimeError: the tool refused.
         """
-        result = await self._client.call_tool(f"myria.{tool}", arguments)
+        client = self._client if path_of(tool) == PATH_OF["core"] else self._admin
+        result = await client.call_tool(f"myria.{tool}", arguments)
         answer: Json | None = result.structured_content
         if result.is_error or answer is None:
             raise RuntimeError(f"{tool}: {answer or result.content}")
@@ -186,7 +190,8 @@ async def measure(options: Common, data: Path, url: str | None) -> int:
             log = options.work_dir / "log" / "locomo-up.log"
             url = (await stack.enter_async_context(Server(command, env={}, ready="/readyz", log=log))).url
         client = await stack.enter_async_context(mcp.Client(url))
-        memory = Memory(client)
+        admin = await stack.enter_async_context(mcp.Client(admin_url(url)))
+        memory = Memory(client, admin)
         began = time.monotonic()
         events = await memory.append(data / "events.jsonl")
         appended = time.monotonic()

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from myria.contract.tools import path_of
+
 MODERN = "2026-07-28"
 """The stateless protocol version: self-contained requests with routing headers."""
 
@@ -48,7 +50,7 @@ def tool_call(port: int, tool: str, arguments: dict[str, Any], *, version: str =
         }
         headers += ["Mcp-Method: tools/call", f"Mcp-Name: myria.{tool}"]
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return post(port, "/mcp", body, headers, tag=tool)
+    return post(port, path_of(tool), body, headers, tag=tool)
 
 
 def post(port: int, path: str, body: Any, headers: list[str], *, tag: str) -> Request:

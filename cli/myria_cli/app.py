@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from myria_cli.commands import auditing, building, cluster, events, keeping, operating, querying, running, snapshots
+from myria_cli.commands import (
+    access,
+    auditing,
+    building,
+    cluster,
+    events,
+    keeping,
+    operating,
+    querying,
+    running,
+    snapshots,
+)
 
 app = typer.Typer(
     name="myria",
@@ -20,5 +31,5 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-for subject in (running, operating, querying, events, building, snapshots, keeping, cluster, auditing):
+for subject in (running, operating, querying, events, building, snapshots, keeping, access, cluster, auditing):
     subject.register(app)

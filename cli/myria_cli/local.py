@@ -20,7 +20,7 @@ import httpx
 from prometheus_client.core import Metric
 
 from myria.errors import InternalError, OperationalError
-from myria.settings import Settings
+from myria.settings import AuthMode, Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -105,7 +105,8 @@ async def household(
 
         # The server may not read all tenants: this process makes their metrics, and the server's scrape includes them.
         port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
-        server = _server(options, place, sock, f"http://127.0.0.1:{port}/metrics", verbose=verbose)
+        beside = f"http://127.0.0.1:{port}/metrics"
+        server = _server(options, place, sock, beside, verbose=verbose, auth=settings.auth.mode)
         control = ControlLoop(database, settings, launch=_Launcher(options, place, verbose=verbose))
         try:
             if place.embedded is not None:
@@ -202,14 +203,16 @@ class _Launcher:
             await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
 
 
-def _server(options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool) -> Child:
-    # The socket is loopback, or --insecure has allowed it already.
+def _server(
+    options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool, auth: AuthMode
+) -> Child:
+    # The socket is loopback, or --auth or --insecure has allowed it already.
     return Child(
         "server",
         command_line(
             "serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), "--beside", beside, WITH_PARENT
         ),
-        environment=_environment(options, place.serving, verbose=verbose),
+        environment={**_environment(options, place.serving, verbose=verbose), "MYRIA_AUTH_MODE": auth},
         without=_OURS,
         descriptors=[sock.fileno()],
     )

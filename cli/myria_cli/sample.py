@@ -17,6 +17,7 @@ from rich.text import Text
 
 from myria.errors import BuildInvalid, ConfigurationError, DeadlineExceeded, InternalError, MyriaError
 from myria_cli import console
+from myria_cli.connecting import admin_url, connected
 from myria_cli.draw import answer_lines, draw
 from myria_cli.options import Options
 
@@ -66,7 +67,7 @@ async def _tell(url: str, *, as_json: bool) -> None:
     place = folder()
     events = _json_lines(place / CONVERSATION)
     questions = [question for question in _json_lines(place / QUESTIONS) if question.get("demo")]
-    async with Client(url) as client:
+    async with connected(url) as client, connected(admin_url(url)) as admin:
         new = await _load(client, events)
         known = len(events) - new
         console.say(
@@ -74,7 +75,7 @@ async def _tell(url: str, *, as_json: bool) -> None:
             if new
             else f"the sample's {known} events are already there"
         )
-        await _wait_for_topics(client, len(events))
+        await _wait_for_topics(admin, len(events))
         answers = []
         for question in questions:
             answer = await _ask(client, question)
@@ -109,12 +110,12 @@ async def _load(client: Client, events: Sequence[Mapping[str, Any]]) -> int:
     return new
 
 
-async def _wait_for_topics(client: Client, total: int) -> None:
+async def _wait_for_topics(admin: Client, total: int) -> None:
     """Return once the active snapshot covers the tail; ask for a build if none is coming."""
     build_requested = False
     with console.meter("building topics", total) as progress:
         for _ in range(round(LONGEST_BUILD_S / POLL_S)):
-            status = await _call(client, "myria_get_snapshot_status", {})
+            status = await _call(admin, "myria_get_snapshot_status", {})
             tail, busy = status["tail_events"], status["building"] or status["queued"]
             if status["active_snapshot_id"] and not tail and not busy:
                 return
@@ -123,7 +124,7 @@ async def _wait_for_topics(client: Client, total: int) -> None:
                 reason = (last["error"] or {}).get("message", last["status"])
                 raise BuildInvalid(f"the build of the sample failed: {reason}", build_id=last["build_id"])
             if not busy:
-                await _call(client, "myria_trigger_build", {"reason": "demo"})
+                await _call(admin, "myria_trigger_build", {"reason": "demo"})
                 build_requested = True
             progress.advance(max(0, total - tail))
             await asyncio.sleep(POLL_S)

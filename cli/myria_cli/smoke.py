@@ -9,7 +9,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from mcp import Client
 
 from myria.errors import BuildInvalid, DeadlineExceeded, InternalError, MyriaError
+from myria_cli.connecting import admin_url, connected
 
 PARTICIPANT = "myria-smoke"
 POLL_S = 0.5
@@ -33,13 +34,14 @@ class Passed:
     held: bool
 
 
-async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell) -> Passed:
+async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell, key: str | None = None) -> Passed:
     """Append an event to the memory at `url`, have it built, and find it again.
 
     Args:
         build: False where nothing builds, or nobody may ask for it: then the fresh tail is asked.
         timeout_s: seconds for everything together, the server's start included.
         tell: called with a sentence after each step.
+        key: what the server asks for; the event then belongs to the key's own participants.
 
     Raises:
         DeadlineExceeded: it took longer.
@@ -48,20 +50,22 @@ async def smoke(url: str, *, build: bool, timeout_s: float, tell: Tell) -> Passe
     """
     try:
         async with asyncio.timeout(timeout_s):
-            await _reachable(url, tell)
+            await _reachable(url, key, tell)
             with _unwrapped():
-                async with Client(url) as client:
-                    return await _pass(client, build=build, tell=tell)
+                async with AsyncExitStack() as stack:
+                    client = await stack.enter_async_context(connected(url, key))
+                    admin = await stack.enter_async_context(connected(admin_url(url), key)) if build else None
+                    return await _pass(client, admin, named={} if key else {"participants": [PARTICIPANT]}, tell=tell)
     except TimeoutError:
         raise DeadlineExceeded(f"{url} did not go through append, build and query within {timeout_s:g} s") from None
 
 
-async def _reachable(url: str, tell: Tell) -> None:
+async def _reachable(url: str, key: str | None, tell: Tell) -> None:
     """Return once the server lets a client in; it may be starting."""
     announced = False
     while True:
         try:
-            async with Client(url) as client:
+            async with connected(url, key) as client:
                 await client.list_tools()
         except Exception as problem:  # noqa: BLE001 - whatever the client's transport raises while nobody listens
             if not announced:
@@ -72,7 +76,7 @@ async def _reachable(url: str, tell: Tell) -> None:
             return
 
 
-async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
+async def _pass(client: Client, admin: Client | None, *, named: dict[str, Any], tell: Tell) -> Passed:
     word = f"smoke{secrets.token_hex(6)}"
     appended = await _call(
         client,
@@ -80,7 +84,7 @@ async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
         {
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "channel": PARTICIPANT,
-            "participants": [PARTICIPANT],
+            **named,
             "type": "message",
             "payload": {"text": f"The smoke test passed by: {word}.", "speaker": PARTICIPANT},
             "source_event_key": word,
@@ -88,38 +92,36 @@ async def _pass(client: Client, *, build: bool, tell: Tell) -> Passed:
     )
     event_id: str = appended["event_id"]
     tell(f"appended {event_id}")
-    before = await _ask_for_build(client, tell) if build else None
+    before = await _ask_for_build(admin, tell) if admin is not None else None
     held = False
     while True:
-        answer = await _call(
-            client, "myria_query_references", {"participants": [PARTICIPANT], "query": word, "max_nodes": 20}
-        )
+        answer = await _call(client, "myria_query_references", {**named, "query": word, "max_nodes": 20})
         reference = next((ref for ref in _references(answer["root"]) if ref["event_id"] == event_id), None)
         if reference is None:
             raise InternalError(f"{event_id} was appended, but a query for {word} does not find it")
-        if reference["indexed"] or held or not build:
+        if reference["indexed"] or held or admin is None:
             break
-        held = await _is_held(client, before)
+        held = await _is_held(admin, before)
         await asyncio.sleep(POLL_S)
     tell(f"found it in {answer['snapshot_id']}" if reference["indexed"] else "found it in the fresh tail")
     return Passed(event_id=event_id, snapshot_id=answer["snapshot_id"] if reference["indexed"] else None, held=held)
 
 
-async def _ask_for_build(client: Client, tell: Tell) -> str | None:
+async def _ask_for_build(admin: Client, tell: Tell) -> str | None:
     """Ask for a build; return the id of the last one that ended before."""
-    last = (await _call(client, "myria_get_snapshot_status", {}))["last_build"]
-    request = await _call(client, "myria_trigger_build", {"reason": "smoke test"})
+    last = (await _call(admin, "myria_get_snapshot_status", {}))["last_build"]
+    request = await _call(admin, "myria_trigger_build", {"reason": "smoke test"})
     tell(f"asked for a build ({request['request_id']})")
     return last["build_id"] if last and last["finished_at"] else None
 
 
-async def _is_held(client: Client, before: str | None) -> bool:
+async def _is_held(admin: Client, before: str | None) -> bool:
     """Tell whether the build has ended with a snapshot that is held back.
 
     Raises:
         BuildInvalid: it ended without any.
     """
-    last = (await _call(client, "myria_get_snapshot_status", {}))["last_build"]
+    last = (await _call(admin, "myria_get_snapshot_status", {}))["last_build"]
     if last is None or last["build_id"] == before or not last["finished_at"]:
         return False
     if last["status"] in ("failed", "aborted"):

@@ -19,7 +19,9 @@
     │   ├── EventNotFound             event_not_found
     │   ├── TopicNotFound             topic_not_found
     │   ├── SnapshotNotFound          snapshot_not_found
-    │   └── BuildNotFound             build_not_found
+    │   ├── BuildNotFound             build_not_found
+    │   ├── TenantNotFound            tenant_not_found
+    │   └── KeyNotFound               key_not_found
     ├── ConflictError                 the state of the memory forbids it
     │   ├── StaleParent               stale_parent
     │   ├── SnapshotNotHeld           snapshot_not_held
@@ -28,7 +30,17 @@
     │   ├── EventIdConflict           event_id_conflict
     │   ├── SourceEventKeyTaken       source_event_key_taken
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
+    │   ├── TenantExists              tenant_exists
     │   └── ToolNotEnabled            tool_not_enabled
+    ├── AccessError                   who calls may not do this
+    │   ├── CredentialMissing         credential_missing
+    │   ├── CredentialInvalid         credential_invalid
+    │   ├── RoleRequired              role_required
+    │   ├── FaceNotAllowed            face_not_allowed
+    │   ├── ParticipantsNotAllowed    participants_not_allowed
+    │   ├── ChannelNotAllowed         channel_not_allowed
+    │   ├── TenantSuspended           tenant_suspended
+    │   └── RateLimited               rate_limited
     ├── UnavailableError              nothing was changed for certain; retry helps
     │   ├── DatabaseUnavailable       database_unavailable
     │   ├── DeadlineExceeded          deadline_exceeded
@@ -214,6 +226,18 @@ class BuildNotFound(NotFoundError):
     code = "build_not_found"
 
 
+class TenantNotFound(NotFoundError):
+    """No such tenant is in this database."""
+
+    code = "tenant_not_found"
+
+
+class KeyNotFound(NotFoundError):
+    """No such key is in this database."""
+
+    code = "key_not_found"
+
+
 class ConflictError(MyriaError):
     """The present state of the memory forbids the operation."""
 
@@ -268,6 +292,71 @@ class ToolNotEnabled(ConflictError):
 
     code = "tool_not_enabled"
     http_status = 403
+
+
+class TenantExists(ConflictError):
+    """A tenant of this name exists already."""
+
+    code = "tenant_exists"
+
+
+class AccessError(MyriaError):
+    """Who calls may not do this; what exists is not told by it."""
+
+    exit_status = 4
+    http_status = 403
+
+
+class CredentialMissing(AccessError):
+    """No credential came with the request."""
+
+    code = "credential_missing"
+    http_status = 401
+
+
+class CredentialInvalid(AccessError):
+    """The credential is malformed, unknown, expired or revoked."""
+
+    code = "credential_invalid"
+    http_status = 401
+
+
+class RoleRequired(AccessError):
+    """The credential lacks the role that this tool needs."""
+
+    code = "role_required"
+
+
+class FaceNotAllowed(AccessError):
+    """The credential may not use this endpoint."""
+
+    code = "face_not_allowed"
+
+
+class ParticipantsNotAllowed(AccessError):
+    """The credential may not ask or append as these participants."""
+
+    code = "participants_not_allowed"
+
+
+class ChannelNotAllowed(AccessError):
+    """The credential may not append to this channel."""
+
+    code = "channel_not_allowed"
+
+
+class TenantSuspended(AccessError):
+    """The credential's tenant is suspended."""
+
+    code = "tenant_suspended"
+
+
+class RateLimited(AccessError):
+    """The credential, or its address, has used up its rate; the details say when to come again."""
+
+    code = "rate_limited"
+    retryable = True
+    http_status = 429
 
 
 class UnavailableError(MyriaError):

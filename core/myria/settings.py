@@ -34,11 +34,13 @@ _DAY_S = 86_400.0
 
 Profile = Literal["core", "observe", "admin"]
 NameStyle = Literal["dotted", "plain"]
+AuthMode = Literal["none", "keys"]
+AppendOthers = Literal["patterns", "anyone"]
 
 REBUILD_VARIABLES = ("MYRIA_REBUILD_NAMESPACE", "MYRIA_REBUILD_NAME", "MYRIA_REBUILD_UID")
 """Variables that name the MyriaRebuild on whose status a build's pod reports; the operator sets them."""
 
-RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT", *REBUILD_VARIABLES})
+RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT", "MYRIA_KEY", *REBUILD_VARIABLES})
 """Variables read by the programs themselves, beside the settings."""
 
 _TEST_PREFIX = "MYRIA_TEST_"
@@ -123,6 +125,23 @@ class McpSettings(Section):
     host that starts nothing else has topics."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time that open requests get to finish once nothing new is accepted, in seconds; open streams end then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings(Section):
+    """How callers prove who they are, and what follows from it."""
+
+    section_name: ClassVar[str] = "auth"
+
+    mode: AuthMode = "none"
+    """`none`: nobody proves anything, so listen on loopback, or behind something that authenticates. `keys`: every
+    request to MCP needs a key (`myria key create`), which says whose memory it is and as whom it asks."""
+    local_participants: tuple[str, ...] = ("agent", "me")
+    """As whom a call asks or appends that names no participants, where nobody proves anything."""
+    append_others: AppendOthers = "patterns"
+    """Whom an append may name beside the key's own participants: only those that match its patterns, or `anyone`. More
+    participants are fewer readers, so `anyone` reveals nothing; but it puts events before people whom the key does not
+    speak for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -545,6 +564,7 @@ class Settings(Section):
 
     service: ServiceSettings = Field(default_factory=ServiceSettings)
     mcp: McpSettings = Field(default_factory=McpSettings)
+    auth: AuthSettings = Field(default_factory=AuthSettings)
     postgres: PostgresSettings = Field(default_factory=PostgresSettings)
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     builder: BuilderSettings = Field(default_factory=BuilderSettings)

@@ -34,6 +34,9 @@ GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_serv
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
+GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
+-- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
+REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
@@ -48,3 +51,4 @@ GRANT INSERT, UPDATE, DELETE ON myria.builds, myria.build_tasks, myria.rebuild_r
 GRANT DELETE ON myria.llm_calls TO myria_operator;
 GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
+GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;

@@ -7,10 +7,8 @@ from myria_server.app import ServerApp, build_app
 from myria_server.http import Departure, HttpServer, reserve_port, serve_http
 from myria_server.metrics import ServerMetrics
 from myria_server.stdio import serve_stdio
-from myria_server.toolbox import Caller
 
 __all__ = [
-    "Caller",
     "Departure",
     "HttpServer",
     "ServerApp",

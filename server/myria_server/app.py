@@ -1,9 +1,12 @@
-"""The ASGI application: MCP at /mcp, and beside it /livez (also /healthz), /readyz and /metrics."""
+"""The ASGI application: MCP at /mcp and /mcp/admin, and beside them /livez (also /healthz), /readyz and /metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
 
 import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -14,18 +17,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from myria.access.principal import local_principal
+from myria.access.ring import KeyRing
+from myria.contract.tools import PATH_OF
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.authentication import Anybody, Keys
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
 from myria_server.fastpath import FastPath
-from myria_server.gate import Authenticate, Gate, HostList
+from myria_server.gate import FaceParts, Gate, HostList
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
 from myria_server.readiness import Readiness
-from myria_server.toolbox import Caller, Toolbox
+from myria_server.toolbox import Toolbox
 
-PATHS = frozenset({"/mcp", "/mcp/"})
 BODY_TIMEOUT_S = 30.0
 
 
@@ -40,15 +46,15 @@ class ServerApp:
         gate: Gate,
         beside: Starlette,
         metrics: ServerMetrics,
-        toolbox: Toolbox,
         readiness: Readiness,
         *,
+        paths: frozenset[str],
         compress_bytes: int = 0,
     ) -> None:
         self.metrics = metrics
-        self.toolbox = toolbox
         self.readiness = readiness
         self._gate = gate
+        self._paths = paths
         self._compress_bytes = compress_bytes
         self._beside = beside
 
@@ -56,7 +62,7 @@ class ServerApp:
         """Answer one ASGI scope."""
         if self.readiness.draining and scope["type"] == "http":
             send = _closing(send)
-        if scope["type"] == "http" and scope["path"] in PATHS:
+        if scope["type"] == "http" and scope["path"] in self._paths:
             if self._compress_bytes and accepts_gzip(scope):
                 send = compressing(send, self._compress_bytes)
             await self._gate(scope, receive, send)
@@ -70,7 +76,6 @@ def build_app(
     *,
     tenant: str = "default",
     metrics: ServerMetrics | None = None,
-    authenticate: Authenticate | None = None,
     body_timeout: float = BODY_TIMEOUT_S,
     fast: bool = True,
 ) -> ServerApp:
@@ -78,26 +83,32 @@ def build_app(
 
     Args:
         memory: the domain; opened and closed by the caller.
-        tenant: whose memory unauthenticated callers use.
+        tenant: whose memory is used where there are no credentials (auth.mode none).
         metrics: where to count; share it with the memory's hooks.
-        authenticate: returns the caller; by default everybody is `tenant`.
         body_timeout: seconds within which a request body must have arrived.
         fast: False sends every call through the SDK (for comparison).
     """
     settings = settings or Settings()
     metrics = metrics or ServerMetrics()
-    toolbox = Toolbox(memory, settings, metrics)
-    anybody = Caller(tenant=tenant)
-    server = build_server(toolbox, settings, anybody)
-    manager = StreamableHTTPSessionManager(
-        app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
-    )
-    fast_path = FastPath(toolbox, server.server_info_stamp)
+    local = local_principal(tenant, fallback=settings.auth.local_participants)
+    ring = None
+    if settings.auth.mode == "keys":
+        ring = KeyRing(memory.appending, appends_for_anyone=settings.auth.append_others == "anyone")
+    faces: dict[str, FaceParts] = {}
+    managers: list[StreamableHTTPSessionManager] = []
+    for face, path in PATH_OF.items():
+        toolbox = Toolbox(memory, settings, metrics, face=face)
+        server = build_server(toolbox, settings, local)
+        manager = StreamableHTTPSessionManager(
+            app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
+        )
+        managers.append(manager)
+        fast_path = FastPath(toolbox, server.server_info_stamp)
+        faces[path] = FaceParts(
+            toolbox=toolbox, fast_path=fast_path if fast else None, render=fast_path, sdk=manager.handle_request
+        )
     gate = Gate(
-        toolbox=toolbox,
-        fast_path=fast_path if fast else None,
-        render=fast_path,
-        sdk=manager.handle_request,
+        faces=faces,
         hosts=HostList(settings.mcp.allowed_hosts),
         metrics=metrics,
         bodies=Bodies(
@@ -105,7 +116,7 @@ def build_app(
         ),
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
-        authenticate=authenticate or (lambda _scope: anybody),
+        authentication=Anybody(local) if ring is None else Keys(ring),
     )
 
     readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)
@@ -126,7 +137,11 @@ def build_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with manager.run():
+        async with AsyncExitStack() as stack:
+            for manager in managers:
+                await stack.enter_async_context(manager.run())
+            if ring is not None:
+                await stack.enter_async_context(_beside(ring.run()))
             yield
         await readiness.close()
 
@@ -139,7 +154,19 @@ def build_app(
         ],
         lifespan=lifespan,
     )
-    return ServerApp(gate, beside, metrics, toolbox, readiness, compress_bytes=settings.mcp.compress_bytes)
+    paths = frozenset(name for path in faces for name in (path, path + "/"))
+    return ServerApp(gate, beside, metrics, readiness, paths=paths, compress_bytes=settings.mcp.compress_bytes)
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run something that never ends for the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 def _closing(send: Send) -> Send:

@@ -1,7 +1,7 @@
 """The checks between the HTTP server and MCP.
 
-They come in this order: method, host, body (size, pace), strict JSON, batch, fast path, envelope, SDK. What is refused
-here never reaches the SDK.
+They come in this order: host, credential, face, method, body (size, pace), strict JSON, batch, role, fast path,
+envelope, SDK. What is refused here never reaches the SDK.
 """
 
 from __future__ import annotations
@@ -17,15 +17,25 @@ import orjson
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from myria.errors import BodyTooLarge, DeadlineExceeded, InvalidArgument, MyriaError, Overloaded
+from myria.access.principal import Principal
+from myria.errors import (
+    AccessError,
+    BodyTooLarge,
+    DeadlineExceeded,
+    InvalidArgument,
+    MyriaError,
+    Overloaded,
+    UnavailableError,
+)
 from myria.jsonslices import Refused
+from myria_server.authentication import Authentication, challenge
 from myria_server.bodies import Bodies
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
-from myria_server.protocol import ARGUMENTS_KEY, CALLER_KEY
+from myria_server.protocol import ARGUMENTS_KEY, PRINCIPAL_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
-from myria_server.toolbox import Caller, Toolbox, refusal
+from myria_server.toolbox import Toolbox, refusal
 
 MAX_BATCH_MESSAGES = 100
 """Messages in one JSON-RPC batch."""
@@ -42,11 +52,21 @@ _BATCH_VERSIONS = frozenset({None, b"2024-11-05", b"2025-03-26"})
 
 _MODERN = b"2026-07-28"
 _VERSIONS = frozenset(version.encode() for version in KNOWN_PROTOCOL_VERSIONS)
-_ROUTING = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"content-type", b"accept", b"host"})
+_ROUTING = frozenset(
+    {b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"content-type", b"accept", b"host", b"authorization"}
+)
 _WHITE = b" \t"
 _REMEMBERED_HOSTS = 256
 
-Authenticate = Callable[[Scope], Caller]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceParts:
+    """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK."""
+
+    toolbox: Toolbox
+    fast_path: FastPath | None
+    render: FastPath
+    sdk: ASGIApp
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +75,8 @@ class _Request:
 
     scope: Scope
     headers: Mapping[bytes, bytes]
-    caller: Caller
+    principal: Principal
+    face: FaceParts
     receive: Receive
 
 
@@ -98,34 +119,28 @@ class HostList:
 
 
 class Gate:
-    """The ASGI application at /mcp.
+    """The ASGI application at the paths of the MCP faces.
 
     Args:
-        sdk: where requests go that are not plain calls.
+        faces: by path, without a slash at its end.
         bodies: decodes what has arrived.
         body_bytes: largest request body.
         body_timeout: seconds within which a body must have arrived.
-        authenticate: returns the caller from the ASGI scope; credentials, which do not exist yet, would be read there.
+        authentication: returns the principal from the headers.
     """
 
     def __init__(
         self,
         *,
-        toolbox: Toolbox,
-        fast_path: FastPath | None,
-        render: FastPath,
-        sdk: ASGIApp,
+        faces: Mapping[str, FaceParts],
         hosts: HostList,
         metrics: ServerMetrics,
         bodies: Bodies,
         body_bytes: int,
         body_timeout: float,
-        authenticate: Authenticate,
+        authentication: Authentication,
     ) -> None:
-        self._toolbox = toolbox
-        self._fast_path = fast_path
-        self._render = render
-        self._sdk = sdk
+        self._faces = faces
         self._hosts = hosts
         self._metrics = metrics
         self._bodies = bodies
@@ -133,7 +148,7 @@ class Gate:
         self._room_bytes = BODIES_AT_ONCE * body_bytes
         self._held_bytes = 0
         self._body_timeout = body_timeout
-        self._authenticate = authenticate
+        self._authentication = authentication
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -142,10 +157,9 @@ class Gate:
         for name, value in scope["headers"]:
             if name in headers and name in _ROUTING:
                 repeated = True
+            if name in headers and name == b"authorization":
+                value = headers[name] + b", " + value  # two credentials are none
             headers[name] = value.strip(_WHITE)
-        if scope["method"] != "POST":
-            await _respond(send, 405, b"", content_type=None, extra=((b"allow", b"POST"),))
-            return
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None
         foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
         if foreign is not None:
@@ -153,13 +167,24 @@ class Gate:
             text = f"Invalid {foreign.title()} header: this server does not answer under that name"
             await _respond(send, 421 if foreign == "host" else 403, text.encode(), content_type=b"text/plain")
             return
-        caller = self._authenticate(scope)
+        face = self._faces[scope["path"].rstrip("/")]
+        try:
+            principal = self._authentication.known(headers) or await self._authentication.principal(headers)
+            principal.need_face(face.toolbox.face)
+        except (AccessError, UnavailableError) as error:
+            await self._turn_away(send, None, error)
+            return
+        if scope["method"] != "POST":
+            await _respond(send, 405, b"", content_type=None, extra=((b"allow", b"POST"),))
+            return
         taken: list[int] = []
         try:
             body = await self._read_body(headers, receive, taken)
             if body is not None:
                 async with self._bodies.in_hand(body):
-                    await self._answer(_Request(scope, headers, caller, receive), body, send, plain=not repeated)
+                    await self._answer(
+                        _Request(scope, headers, principal, face, receive), body, send, plain=not repeated
+                    )
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
             # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard
@@ -176,17 +201,21 @@ class Gate:
         try:
             message = await self._bodies.decode(body)
         except Refused as refused:
-            await self._refuse_text(send, headers, refused)
+            await self._refuse_text(send, request, refused)
             return
         version = headers.get(b"mcp-protocol-version")
         if type(message) is list and version != _MODERN:
             await self._batch(request, message, send)
             return
-        if plain and self._fast_path is not None and _accepts_json(headers):
-            call = self._fast_path.recognise(headers, message)
+        if (forbidden := _forbidden(request, message)) is not None:
+            await self._turn_away(send, id_of(message), forbidden)
+            return
+        face = request.face
+        if plain and face.fast_path is not None and _accepts_json(headers):
+            call = face.fast_path.recognise(headers, message)
             if call is not None:
-                outcome = await self._toolbox.call(call.name, call.arguments, request.caller)
-                await _respond(send, 200, self._fast_path.render(call, outcome))
+                outcome = await face.toolbox.call(call.name, call.arguments, request.principal)
+                await _respond(send, 200, face.fast_path.render(call, outcome))
                 return
         if (wrong := fault(message)) is not None:
             self._metrics.refused("message")
@@ -242,15 +271,25 @@ class Gate:
             limit=self._body_bytes,
         )
 
-    async def _refuse_text(self, send: Send, headers: Mapping[bytes, bytes], refused: Refused) -> None:
+    async def _turn_away(self, send: Send, request_id: int | str | None, error: MyriaError) -> None:
+        """Answer a request whose caller may not make it, or of whom that cannot be told now."""
+        self._metrics.refused(error.code)
+        body = rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
+        extra = challenge(error) if isinstance(error, AccessError) else ()
+        await _respond(send, error.http_status, body, extra=extra)
+
+    async def _refuse_text(self, send: Send, request: _Request, refused: Refused) -> None:
         """Refuse JSON that is not strict: as the tool's own refusal where it lies in a call's arguments."""
-        error = refused.error
+        error, headers, face = refused.error, request.headers, request.face
         blamed = blamed_call(refused.outline, error)
-        if blamed is not None and self._toolbox.knows(blamed[1]):
+        if (forbidden := _forbidden(request, refused.outline)) is not None:
+            await self._turn_away(send, id_of(refused.outline), forbidden)
+            return
+        if blamed is not None and face.toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
-            self._toolbox.count(name, error.code)
+            face.toolbox.count(name, error.code)
             modern = headers.get(b"mcp-protocol-version") == _MODERN
-            await _respond(send, 200, self._render.response(request_id, refusal(about_arguments), modern=modern))
+            await _respond(send, 200, face.render.response(request_id, refusal(about_arguments), modern=modern))
             return
         self._metrics.refused(error.code)
         is_large = isinstance(error, BodyTooLarge)
@@ -300,11 +339,15 @@ class Gate:
         if message.get("method") == "initialize":
             text = "initialize must not be part of a batch"
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text)
-        if self._fast_path is not None and _accepts_json(request.headers):
-            plain = self._fast_path.recognise(request.headers, message)
+        if (forbidden := _forbidden(request, message)) is not None:
+            text = forbidden.message
+            return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text, forbidden.to_json())
+        face = request.face
+        if face.fast_path is not None and _accepts_json(request.headers):
+            plain = face.fast_path.recognise(request.headers, message)
             if plain is not None:
-                outcome = await self._toolbox.call(plain.name, plain.arguments, request.caller)
-                return self._fast_path.render(plain, outcome)
+                outcome = await face.toolbox.call(plain.name, plain.arguments, request.principal)
+                return face.fast_path.render(plain, outcome)
         parts: list[bytes] = []
 
         async def capture(sent: Message) -> None:
@@ -339,7 +382,7 @@ class Gate:
             for name, value in request.scope["headers"]
             if name != b"transfer-encoding"
         ]
-        inner[CALLER_KEY] = request.caller
+        inner[PRINCIPAL_KEY] = request.principal
         given = False
 
         async def replay() -> Message:
@@ -349,7 +392,24 @@ class Gate:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._sdk(inner, replay, send)
+        await request.face.sdk(inner, replay, send)
+
+
+def _forbidden(request: _Request, message: Any) -> AccessError | None:
+    """Return why a message is a call that its principal may not make at all, or None."""
+    if not isinstance(message, dict) or message.get("method") != "tools/call":
+        return None
+    params = message.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
+    toolbox = request.face.toolbox
+    if not isinstance(name, str) or not toolbox.knows(name) or not (roles := toolbox.roles_for(name)):
+        return None
+    try:
+        request.principal.need(roles, what=name)
+    except AccessError as error:
+        toolbox.count(name, error.code)
+        return error
+    return None
 
 
 def _accepts_json(headers: Mapping[bytes, bytes]) -> bool:

@@ -1,6 +1,6 @@
 """Running the application on a TCP port: reserving the port, serving, and a drain of bounded time.
 
-There is no authentication yet, so anything but loopback needs `insecure=True`.
+Without authentication, anything but loopback needs `insecure=True`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ KEEP_ALIVE_S = 75
 _SWEEP_S = 1.0
 
 
-def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.socket:
+def reserve_port(host: str, port: int, *, insecure: bool = False, guarded: bool = False) -> socket.socket:
     """Return a bound socket; call this before starting anything that would have to be stopped again.
 
     Args:
         port: 0 for any free one (ask the socket which).
-        insecure: allow an address that others can reach.
+        insecure: allow an address that others can reach, without authentication.
+        guarded: callers prove who they are (auth.mode), so any address will do.
 
     Raises:
         PortInUse: somebody listens there.
-        ConfigurationError: not an address of this machine, or not loopback without `insecure`.
+        ConfigurationError: not an address of this machine, or not loopback without `insecure` or `guarded`.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -56,10 +57,10 @@ def reserve_port(host: str, port: int, *, insecure: bool = False) -> socket.sock
         raise ConfigurationError(f"{host} is not a host name or address: {error.strerror}", host=host) from error
     # `localhost` may resolve to both families: clients that print a dotted address would miss [::1].
     family, _, _, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
-    if not insecure and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+    if not (insecure or guarded) and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
         raise ConfigurationError(
-            f"{host} can be reached by others and there is no authentication; "
-            "listen on 127.0.0.1, or pass --insecure if something in front guards the port",
+            f"{host} can be reached by others and there is no authentication; ask for keys (`myria up --auth`, or "
+            "auth.mode: keys), listen on 127.0.0.1, or pass --insecure if something in front guards the port",
             host=host,
         )
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -180,7 +181,8 @@ async def serve_http(
     """
     settings = settings or Settings()
     if sock is None:
-        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+        guarded = settings.auth.mode == "keys"
+        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
     app = build_app(memory, settings, tenant=tenant, metrics=metrics)
     # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
     gc.collect()

@@ -15,19 +15,20 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 import myria
+from myria.access.principal import Principal
 from myria.contract.limits import limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import Settings
-from myria_server.toolbox import Caller, Toolbox
+from myria_server.toolbox import Toolbox
 
 INSTRUCTIONS = (
-    "Myria is a long-term memory. Append what happens with append_event, naming everyone who took part in "
+    "Myria is a long-term memory. Append what happens with append_event, naming everyone who took part beside you in "
     "participants. Before answering, ask query_references for topics and summaries, or query_event_nodes for the "
-    "events themselves; both show only what all the participants you name may see."
+    "events themselves; both show only what you and all the participants you name may see."
 )
 
-CALLER_KEY = "myria.caller"
-"""Where the ASGI scope holds the `Caller`."""
+PRINCIPAL_KEY = "myria.principal"
+"""Where the ASGI scope holds the `Principal`."""
 
 ARGUMENTS_KEY = "myria.arguments"
 """Where the ASGI scope holds the decoded arguments of a call whose body is too large for the SDK to parse."""
@@ -50,13 +51,18 @@ def unknown_tool(name: str, toolbox: Toolbox) -> MCPError:
     return MCPError(code=mcp_types.INVALID_PARAMS, message=f"Unknown tool: {name[:100]}{advice}")
 
 
-def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server[Any]:
-    """Return the SDK's server with Myria's tools.
+def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Server[Any]:
+    """Return the SDK's server with the tools of one face.
 
     Args:
-        caller: on whose behalf calls run that bring no caller of their own (stdio).
+        local: on whose behalf calls run that bring no principal of their own (stdio).
     """
     described = [describe(tool, settings) for tool in toolbox.offered]
+
+    def calling(context: _Context) -> Principal:
+        principal: Principal = local if context.request is None else context.request.scope.get(PRINCIPAL_KEY, local)
+        return principal
+
     schemas = {
         name: item.input_schema
         for tool, item in zip(toolbox.offered, described, strict=True)
@@ -64,9 +70,11 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
     }
 
     async def list_tools(
-        _context: _Context, _params: mcp_types.PaginatedRequestParams | None
+        context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
-        return mcp_types.ListToolsResult(tools=described)
+        allowed = set(toolbox.offered_to(calling(context)))
+        shown = [item for tool, item in zip(toolbox.offered, described, strict=True) if tool in allowed]
+        return mcp_types.ListToolsResult(tools=shown)
 
     # Empty on purpose: a client may ask for whatever a server can list, and gets an answer it may cache.
     async def list_prompts(
@@ -88,9 +96,8 @@ def build_server(toolbox: Toolbox, settings: Settings, caller: Caller) -> Server
         if not toolbox.knows(params.name):
             raise unknown_tool(params.name, toolbox)
         request = context.request
-        by = caller if request is None else request.scope.get(CALLER_KEY, caller)
         arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)
-        outcome = await toolbox.call(params.name, arguments, by)
+        outcome = await toolbox.call(params.name, arguments, calling(context))
         return mcp_types.CallToolResult(
             content=[mcp_types.TextContent(type="text", text=outcome.body.decode())],
             structured_content=orjson.loads(outcome.body),

@@ -22,6 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from myria.access.principal import Face, local_principal
 from myria.errors import BodyTooLarge, MyriaError
 from myria.jsonslices import Refused
 from myria.memory import Memory
@@ -32,7 +33,7 @@ from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
 from myria_server.refusals import blamed_call, id_of, rpc_error
-from myria_server.toolbox import Caller, Toolbox, refusal
+from myria_server.toolbox import Toolbox, refusal
 
 
 async def serve_stdio(
@@ -40,18 +41,21 @@ async def serve_stdio(
     settings: Settings | None = None,
     *,
     tenant: str = "default",
+    face: Face = "core",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
 ) -> None:
     """Serve one client over a pair of byte streams until its input ends.
 
     Args:
+        face: whose tools are offered.
         stdin: where messages come from, one JSON text per line; the process's own by default.
         stdout: where answers go.
     """
     settings = settings or Settings()
-    toolbox = Toolbox(memory, settings, ServerMetrics())
-    server = build_server(toolbox, settings, Caller(tenant=tenant, actor="stdio"))
+    toolbox = Toolbox(memory, settings, ServerMetrics(), face=face)
+    local = local_principal(tenant, actor="stdio", fallback=settings.auth.local_participants)
+    server = build_server(toolbox, settings, local)
     if stdin is not None and stdout is not None:
         await _Pipe(stdin, stdout, server, toolbox, settings).run()
         return

@@ -15,10 +15,11 @@ from typing import Any
 
 import orjson
 
+from myria.access.principal import Face, Principal, Role
 from myria.contract import inputs
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
-from myria.contract.tools import TOOLS, Tool
+from myria.contract.tools import PATH_OF, TOOLS, Tool
 from myria.errors import (
     DeadlineExceeded,
     InternalError,
@@ -35,15 +36,8 @@ from myria_server.metrics import ServerMetrics
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-_Handler = Callable[["Caller", Any], Awaitable[Json]]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """On whose behalf a call runs; credentials will determine it once there are any."""
-
-    tenant: str = "default"
-    actor: str = "mcp"
+_Handler = Callable[[Principal, Any], Awaitable[Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +54,10 @@ def refusal(error: MyriaError) -> CallResult:
 
 
 class Toolbox:
-    """The tools of one server, over one memory."""
+    """The tools of one face, over one memory."""
 
-    def __init__(self, memory: Memory, settings: Settings, metrics: ServerMetrics) -> None:
+    def __init__(self, memory: Memory, settings: Settings, metrics: ServerMetrics, *, face: Face = "core") -> None:
+        self.face = face
         self.memory = memory
         self.metrics = metrics
         self.limits = limits_of(settings)
@@ -72,7 +67,7 @@ class Toolbox:
         self._read_deadline = settings.mcp.request_deadline_s
         self._name_style = settings.mcp.tool_names
         profiles = set(settings.mcp.profiles)
-        self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles)
+        self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
         offered = {tool.name for tool in self.offered}
         handlers = self._handlers()
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
@@ -90,13 +85,28 @@ class Toolbox:
         """Count a call of a known tool that was refused before it ran."""
         self.metrics.request_done(self._runs[name][0].name, code, 0.0)
 
+    def roles_for(self, name: str) -> tuple[Role, ...]:
+        """Return the roles of which a call of a known tool needs one; none where this face does not offer it."""
+        tool, _, _, offered = self._runs[name]
+        return tool.roles if offered else ()
+
+    def offered_to(self, principal: Principal) -> tuple[Tool, ...]:
+        """Return the tools that a principal may call here."""
+        return tuple(tool for tool in self.offered if not principal.roles.isdisjoint(tool.roles))
+
+    def _not_offered(self, name: str, tool: Tool) -> ToolNotEnabled:
+        if self.face in tool.faces:
+            return ToolNotEnabled(f"{name} belongs to the profile {tool.profile}, which this server does not offer")
+        endpoints = " or ".join(PATH_OF[face] for face in tool.faces)
+        return ToolNotEnabled(f"{name} is offered at {endpoints}", endpoint=endpoints)
+
     def nearest(self, name: str) -> str | None:
         """Return the offered tool whose name comes nearest, as it is advertised."""
         names = [tool.named(self._name_style) for tool in self.offered]
         close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
         return close[0] if close else None
 
-    async def call(self, name: str, arguments: Any, caller: Caller) -> CallResult:
+    async def call(self, name: str, arguments: Any, principal: Principal) -> CallResult:
         """Run a known tool; every failure becomes an outcome."""
         tool, handler, deadline, offered = self._runs[name]
         metrics = self.metrics
@@ -105,11 +115,12 @@ class Toolbox:
         metrics.in_flight += 1
         try:
             if not offered:
-                raise ToolNotEnabled(f"{name} belongs to the profile {tool.profile}, which this server does not offer")
+                raise self._not_offered(name, tool)
+            principal.need(tool.roles, what=name)
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             async with asyncio.timeout(deadline):
-                answer = await handler(caller, arguments)
+                answer = await handler(principal, arguments)
             if answer.get("degraded"):
                 metrics.answered_degraded(tool.name, answer.get("degraded_reason"))
             return CallResult(orjson.dumps(answer))
@@ -131,74 +142,80 @@ class Toolbox:
     def _handlers(self) -> Mapping[str, _Handler]:
         memory, limits = self.memory, self.limits
 
-        async def append_event(caller: Caller, arguments: Any) -> Json:
-            event = parse_event({} if arguments is None else arguments, limits)
-            results = await memory.append_events(caller.tenant, (event,))
+        async def append_event(principal: Principal, arguments: Any) -> Json:
+            event = parse_event({} if arguments is None else arguments, limits, principal=principal)
+            results = await memory.append_events(principal.tenant, (event,))
             return results[0].to_json()
 
-        async def append_events(caller: Caller, arguments: Any) -> Json:
-            events = await in_steps(each_event({} if arguments is None else arguments, limits))
+        async def append_events(principal: Principal, arguments: Any) -> Json:
+            events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
             try:
-                results = await memory.append_events(caller.tenant, events)
+                results = await memory.append_events(principal.tenant, events)
             except SourceEventKeyTaken as error:
                 raise error if "index" in error.details else error.at_index(0) from error
             return {"results": [result.to_json() for result in results]}
 
-        async def query_event_nodes(caller: Caller, arguments: Any) -> Json:
-            query = inputs.read(inputs.EventNodesInput, arguments).query_value()
-            return await memory.query_event_nodes(caller.tenant, query)
+        async def query_event_nodes(principal: Principal, arguments: Any) -> Json:
+            query = inputs.read(inputs.EventNodesInput, arguments).query_value(principal)
+            return await memory.query_event_nodes(principal.tenant, query)
 
-        async def query_references(caller: Caller, arguments: Any) -> Json:
-            query = inputs.read(inputs.ReferencesInput, arguments).query_value()
-            return await memory.query_references(caller.tenant, query)
+        async def query_references(principal: Principal, arguments: Any) -> Json:
+            query = inputs.read(inputs.ReferencesInput, arguments).query_value(principal)
+            return await memory.query_references(principal.tenant, query)
 
-        async def get_event(caller: Caller, arguments: Any) -> Json:
+        async def get_event(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.EventLookupInput, arguments)
+            participants = principal.asking_as(request.participants)
             return await memory.get_event(
-                caller.tenant, request.event_id, request.participants, include_internal=request.include_internal
+                principal.tenant, request.event_id, participants, include_internal=request.include_internal
             )
 
-        async def get_topic(caller: Caller, arguments: Any) -> Json:
+        async def get_topic(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.TopicLookupInput, arguments)
-            return await memory.get_topic(caller.tenant, request.topic_id, request.participants)
+            return await memory.get_topic(principal.tenant, request.topic_id, principal.asking_as(request.participants))
 
-        async def get_active_snapshot(caller: Caller, arguments: Any) -> Json:
+        async def get_active_snapshot(principal: Principal, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)
-            return await memory.get_active_snapshot(caller.tenant)
+            return await memory.get_active_snapshot(principal.tenant)
 
-        async def list_snapshots(caller: Caller, arguments: Any) -> Json:
+        async def list_snapshots(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.SnapshotsInput, arguments)
-            return await memory.list_snapshots(caller.tenant, limit=request.limit, cursor=request.cursor)
+            return await memory.list_snapshots(principal.tenant, limit=request.limit, cursor=request.cursor)
 
-        async def get_snapshot_status(caller: Caller, arguments: Any) -> Json:
+        async def get_snapshot_status(principal: Principal, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)
-            return await memory.get_snapshot_status(caller.tenant)
+            return await memory.get_snapshot_status(principal.tenant)
 
-        async def trigger_build(caller: Caller, arguments: Any) -> Json:
+        async def trigger_build(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.TriggerBuildInput, arguments)
             return await memory.trigger_build(
-                caller.tenant, full=request.full, hold=request.hold, force=request.force, reason=request.reason
+                principal.tenant,
+                full=request.full,
+                hold=request.hold,
+                force=request.force,
+                reason=request.reason,
+                actor=principal.actor,
             )
 
-        async def publish_snapshot(caller: Caller, arguments: Any) -> Json:
+        async def publish_snapshot(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.PublishInput, arguments)
             return await memory.publish_snapshot(
-                caller.tenant, request.snapshot_id, actor=caller.actor, reason=request.reason
+                principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
             )
 
-        async def discard_snapshot(caller: Caller, arguments: Any) -> Json:
+        async def discard_snapshot(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.DiscardInput, arguments)
             return await memory.discard_snapshot(
-                caller.tenant, request.snapshot_id, actor=caller.actor, reason=request.reason
+                principal.tenant, request.snapshot_id, actor=principal.actor, reason=request.reason
             )
 
-        async def rollback(caller: Caller, arguments: Any) -> Json:
+        async def rollback(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.RollbackInput, arguments)
-            return await memory.rollback(caller.tenant, request.to, actor=caller.actor, reason=request.reason)
+            return await memory.rollback(principal.tenant, request.to, actor=principal.actor, reason=request.reason)
 
-        async def resume_builds(caller: Caller, arguments: Any) -> Json:
+        async def resume_builds(principal: Principal, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)
-            return await memory.resume_builds(caller.tenant)
+            return await memory.resume_builds(principal.tenant)
 
         return {
             handler.__name__: handler

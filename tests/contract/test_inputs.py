@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from myria.access.principal import local_principal
 from myria.contract import inputs
 from myria.contract.inputs import read
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
@@ -13,6 +14,8 @@ from myria.errors import MyriaError
 from myria.events import TopicHint
 
 ASKED = {"participants": ["user_42", "agent_1"]}
+
+ANYBODY = local_principal("default")
 
 
 def refusal(model: type[inputs.Input], arguments: Any) -> MyriaError:
@@ -24,9 +27,9 @@ def refusal(model: type[inputs.Input], arguments: Any) -> MyriaError:
 
 def test_a_query_has_sane_defaults() -> None:
     """Participants alone ask for the most recent 20 events."""
-    query = read(inputs.EventNodesInput, ASKED).query_value()
+    query = read(inputs.EventNodesInput, ASKED).query_value(ANYBODY)
     assert query == EventNodesQuery(participants=("agent_1", "user_42"), limit=20, order="relevance")
-    references = read(inputs.ReferencesInput, ASKED).query_value()
+    references = read(inputs.ReferencesInput, ASKED).query_value(ANYBODY)
     assert references == ReferencesQuery(participants=("agent_1", "user_42"), max_nodes=60)
 
 
@@ -53,7 +56,7 @@ def test_a_full_query_is_read() -> None:
             "now": "1970-01-01T00:00:02Z",
             "cursor": "c",
         },
-    ).query_value()
+    ).query_value(ANYBODY)
     assert query == ReferencesQuery(
         participants=("agent_1", "user_42"),
         query="memory",
@@ -135,7 +138,7 @@ def test_since_must_come_before_until() -> None:
     """An empty span is a mistake of the caller."""
     asked = read(inputs.EventNodesInput, ASKED | {"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"})
     with pytest.raises(MyriaError) as caught:
-        asked.query_value()
+        asked.query_value(ANYBODY)
     assert caught.value.details["field"] == "since"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from myria.contract.tools import path_of
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server import HttpServer, ServerMetrics, build_app, reserve_port
@@ -83,16 +84,16 @@ class Served:
         """Where it listens."""
         return self.server.address[1]
 
-    async def post(self, body: Any, sent: Mapping[str, str]) -> httpx.Response:
+    async def post(self, body: Any, sent: Mapping[str, str], *, path: str = "/mcp") -> httpx.Response:
         """Send a body: bytes as they are, anything else as JSON."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return await self.client.post("/mcp", content=content, headers=dict(sent))
+        return await self.client.post(path, content=content, headers=dict(sent))
 
     async def call(self, name: str, arguments: Any, *, version: str | None = MODERN) -> Answer:
         """Call a tool and check that its text says the same as its structured content."""
         full = f"myria.{name}"
         message = call(full, arguments, version=version, request_id=next(_numbers))
-        response = await self.post(message, headers(full, version=version))
+        response = await self.post(message, headers(full, version=version), path=path_of(name))
         assert response.status_code == 200, response.text
         body = response.json()
         assert body["id"] == message["id"]

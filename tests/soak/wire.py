@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from myria.contract.tools import path_of
+
 MODERN = "2026-07-28"
 _META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -48,7 +50,7 @@ def request(tool: str, arguments: dict[str, Any], port: int) -> bytes:
     params = {"name": f"myria.{tool}", "arguments": arguments, "_meta": _META}
     body = orjson.dumps({"jsonrpc": "2.0", "id": next(_numbers), "method": "tools/call", "params": params})
     head = (
-        f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"POST {path_of(tool)} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
         "Accept: application/json, text/event-stream\r\n"
         f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: myria.{tool}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"

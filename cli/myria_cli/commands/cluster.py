@@ -41,10 +41,15 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
         url: Annotated[str, typer.Option(metavar="URL", help="Where MCP is served.")],
         build: Annotated[bool, typer.Option("--build/--no-build", help="Ask for a build, and wait for it.")] = True,
         timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time for everything together.")] = 300.0,
+        key: Annotated[
+            str | None,
+            typer.Option(metavar="KEY", envvar="MYRIA_KEY", help="The key the server asks for.", show_envvar=True),
+        ] = None,
     ) -> None:
         """Go once through a running memory: append an event, rebuild, find it again. Exit 0 when all of it works.
 
-        The event belongs to the participant `myria-smoke` alone, and stays in the log.
+        The event belongs to the participant `myria-smoke` alone, or with a key to the key's own participants, and
+        stays in the log. A rebuild needs a key with the role and the face admin.
         """
         from myria_cli.smoke import smoke as go_through  # noqa: PLC0415 - the MCP library takes long to import
 
@@ -52,7 +57,7 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
             if not options.json:
                 console.say(sentence, "dim")
 
-        passed = await go_through(url, build=build, timeout_s=timeout, tell=tell)
+        passed = await go_through(url, build=build, timeout_s=timeout, tell=tell, key=key or None)
         if options.json:
             console.write_json(asdict(passed))
         else:

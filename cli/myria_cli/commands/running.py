@@ -13,13 +13,15 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import httpx
 import typer
 from rich.panel import Panel
 from rich.text import Text
 
+from myria.access.principal import FACES, Face
+from myria.access.secrets import MadeKey
 from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import Settings
@@ -30,6 +32,7 @@ from myria.store.waiting import until_current
 from myria_builder import build as work_on
 from myria_cli import console, logs
 from myria_cli.children import stop_with_parent
+from myria_cli.letting_in import first_key
 from myria_cli.local import Household, built_beside, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
@@ -44,6 +47,12 @@ Port = Annotated[int | None, typer.Option(help="TCP port, 0 for any free one. De
 Insecure = Annotated[
     bool,
     typer.Option("--insecure", help="Listen where others can reach it, without authentication."),
+]
+Auth = Annotated[
+    bool,
+    typer.Option(
+        "--auth", help="Ask for keys (auth.mode keys), and make a tenant and a first key where there are none."
+    ),
 ]
 WithParent = Annotated[bool, typer.Option("--with-parent", hidden=True)]
 
@@ -60,6 +69,8 @@ myria up
 
 myria up --port 9000 --data-dir ./memory
 
+myria up --auth --host 0.0.0.0
+
 myria up --dsn postgresql://myria@localhost/myria
 """,
     )
@@ -69,6 +80,7 @@ myria up --dsn postgresql://myria@localhost/myria
         host: Host = None,
         port: Port = None,
         insecure: Insecure = False,
+        auth: Auth = False,
     ) -> None:
         """Run the whole memory on this machine until Ctrl-C: PostgreSQL, MCP server, triggers and builder.
 
@@ -77,15 +89,17 @@ myria up --dsn postgresql://myria@localhost/myria
         """
         from myria_server import reserve_port  # noqa: PLC0415 - see the module's docstring
 
-        settings = options.settings(mcp__host=host, mcp__port=port)
+        settings = options.settings(mcp__host=host, mcp__port=port, auth__mode="keys" if auth else None)
+        guarded = settings.auth.mode == "keys"
         logs.configure(settings.service, "up", settings.log)
-        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+        sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
         with sock:
             async with (
                 opened(options, settings, create=True, exclusive=True) as place,
                 household(options, settings, place, sock, verbose=True) as running,
             ):
-                _introduce(options, place, running)
+                key = await first_key(place, settings, options.tenant) if guarded else None
+                _introduce(options, place, running, guarded=guarded, key=key)
                 await running.run()
 
     @command(
@@ -137,7 +151,7 @@ myria demo --once --data-dir ./try --port 9000
                     watching.cancel()
                 if once:
                     return
-                _introduce(options, place, running)
+                _introduce(options, place, running, guarded=settings.auth.mode == "keys", key=None)
                 console.say(sample.what_next(options, running.url), "")
                 await running.run()
 
@@ -155,6 +169,7 @@ myria serve --stdio
         options: Options,
         *,
         stdio: Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")] = False,
+        face: Annotated[str, typer.Option(metavar="FACE", help="With --stdio: which tools, core or admin.")] = "core",
         host: Host = None,
         port: Port = None,
         insecure: Insecure = False,
@@ -177,6 +192,8 @@ myria serve --stdio
         logs.configure(settings.service, "server", settings.log)
         if stdio and (host is not None or port is not None or descriptor is not None):
             raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
+        if face not in FACES:
+            raise InvalidArgument(f"--face must be one of {', '.join(FACES)}", field="face")
         async with AsyncExitStack() as stack:
             sock = None
             if not stdio:
@@ -192,7 +209,7 @@ myria serve --stdio
             if sock is None:
                 if settings.mcp.stdio_builds:
                     await stack.enter_async_context(built_beside(options, settings, place))
-                await serve_stdio(memory, settings, tenant=options.tenant)
+                await serve_stdio(memory, settings, tenant=options.tenant, face=cast("Face", face))
                 return
             if descriptor is None:
                 console.say(f"serving MCP at {url_of(sock)}/mcp")
@@ -260,7 +277,8 @@ def _listen(settings: Settings, descriptor: int | None, *, insecure: bool) -> so
         sock = socket.socket(fileno=descriptor)
         sock.setblocking(False)
         return sock
-    return reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure)
+    guarded = settings.auth.mode == "keys"
+    return reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
 
 
 async def _expect_schema(database: Database, wait_s: float, departure: Departure) -> None:
@@ -283,13 +301,15 @@ def _fetch(url: str) -> Callable[[], Awaitable[bytes]]:
     return fetch
 
 
-def _introduce(options: Options, place: Place, running: Household) -> None:
-    """Say where everything is, and how to connect to it."""
+def _introduce(options: Options, place: Place, running: Household, *, guarded: bool, key: MadeKey | None) -> None:
+    """Say where everything is, and how to connect to it; `key` is the one that was made now, shown this once."""
     if options.json:
         console.write_json(
             {
                 "url": running.url,
                 "tenant": options.tenant,
+                "auth": "keys" if guarded else "none",
+                "key": None if key is None else key.text,
                 "data_dir": str(data_dir_of(options)) if place.embedded is not None else None,
                 "pid": os.getpid(),
                 "server_pid": running.server.pid,
@@ -302,6 +322,14 @@ def _introduce(options: Options, place: Place, running: Household) -> None:
     text.append(running.url + "\n", style="bold cyan")
     text.append("memory  ", style="dim")
     text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
+    server: dict[str, Any] = {"type": "http", "url": running.url}
+    if guarded:
+        server["headers"] = {"Authorization": f"Bearer {key.text if key is not None else 'myr_...'}"}
+    if key is not None:
+        text.append("The key below is shown this once. It asks and appends as me and agent, and administers at ")
+        text.append("/mcp/admin.\n\n")
+    elif guarded:
+        text.append("Callers need a key: `myria key list` shows which there are, `myria key create` makes one.\n\n")
     text.append("Paste this into an MCP client's configuration:\n", style="dim")
-    text.append(json.dumps({"mcpServers": {"myria": {"type": "http", "url": running.url}}}, indent=2))
+    text.append(json.dumps({"mcpServers": {"myria": server}}, indent=2))
     console.write(Panel(text, title="Myria is up", subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))

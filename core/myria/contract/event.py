@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from myria.access.principal import Principal
 from myria.contract.fields import (
     check_event_id,
     check_flag,
@@ -50,6 +51,7 @@ from myria.jsontext import check_storable, nul, path_of_nul
 from myria.scopes import canonical_participants
 
 REQUIRED = ("timestamp", "channel", "participants", "payload")
+_REQUIRED_OF_A_PRINCIPAL = tuple(name for name in REQUIRED if name != "participants")
 FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic_hints", "internal"}
 _IMPORT_FIELDS = FIELDS | {"event_id"}
 _CANONICAL = orjson.OPT_SORT_KEYS
@@ -77,12 +79,15 @@ class NewEvent:
     event_id: str | None = None
 
 
-def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> NewEvent:
+def parse_event(
+    arguments: Any, limits: Limits, *, importing: bool = False, principal: Principal | None = None
+) -> NewEvent:
     """Return the event that the arguments of append_event describe.
 
     Args:
         arguments: a decoded JSON object.
         importing: whether the arguments may name an event_id (a line of an export does).
+        principal: who appends: its participants are the event's too. None for an import, which names all itself.
 
     Raises:
         InputError: coded, with the path of the field as detail `field`.
@@ -94,13 +99,15 @@ def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> N
         refuse_unknown(arguments, known)
     get = arguments.get
     at, channel, names, payload = get("timestamp"), get("channel"), get("participants"), get("payload")
-    if at is None or channel is None or names is None or payload is None:
-        raise required(arguments, REQUIRED)
+    if at is None or channel is None or payload is None or (names is None and principal is None):
+        raise required(arguments, REQUIRED if principal is None else _REQUIRED_OF_A_PRINCIPAL)
     timestamp = parse_timestamp(at)
     if limits.future_seconds:
         _refuse_future(timestamp, limits.future_seconds)
     check_name(channel, "channel", MAX_CHANNEL)
-    participants = canonical_participants(names)
+    participants = _participants(names, principal)
+    if principal is not None:
+        principal.need_channel(channel)
     payload_json = _payload_json(payload, limits)
     source_event_key, context_id, kind = get("source_event_key"), get("context_id"), get("type")
     if source_event_key is not None:
@@ -126,9 +133,9 @@ def parse_event(arguments: Any, limits: Limits, *, importing: bool = False) -> N
     )
 
 
-def parse_events(arguments: Mapping[str, Any], limits: Limits) -> list[NewEvent]:
+def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Principal | None = None) -> list[NewEvent]:
     """Return the events that the arguments of append_events describe; see `each_event`."""
-    steps = each_event(arguments, limits)
+    steps = each_event(arguments, limits, principal=principal)
     try:
         while True:
             next(steps)
@@ -137,8 +144,13 @@ def parse_events(arguments: Mapping[str, Any], limits: Limits) -> list[NewEvent]
         return events
 
 
-def each_event(arguments: Mapping[str, Any], limits: Limits) -> Generator[None, None, list[NewEvent]]:
+def each_event(
+    arguments: Mapping[str, Any], limits: Limits, *, principal: Principal | None = None
+) -> Generator[None, None, list[NewEvent]]:
     """Read the events that the arguments of append_events describe, one at each step; return all of them.
+
+    Args:
+        principal: who appends; see `parse_event`.
 
     Raises:
         BatchTooLarge: more than `limits.batch_events`.
@@ -163,11 +175,17 @@ def each_event(arguments: Mapping[str, Any], limits: Limits) -> Generator[None, 
     events = []
     for index, item in enumerate(items):
         try:
-            events.append(parse_event(item, limits))
+            events.append(parse_event(item, limits, principal=principal))
         except MyriaError as error:
             raise error.at_index(index) from error
         yield
     return events
+
+
+def _participants(names: Any, principal: Principal | None) -> tuple[str, ...]:
+    if principal is None:
+        return canonical_participants(names)
+    return principal.appending_as(None if names is None else canonical_participants(names))
 
 
 def _hints(hints: Any) -> tuple[TopicHint, ...]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
+from myria.access.principal import Principal
 from myria.contract.fields import check_name, check_text, parse_hints, parse_timestamp, unknown_field
 from myria.contract.limits import (
     DEFAULT_LIMIT,
@@ -142,7 +143,12 @@ _PARTICIPANTS_SCHEMA = WithJsonSchema(
     }
 )
 
-Participants = Annotated[tuple[str, ...], BeforeValidator(canonical_participants), _PARTICIPANTS_SCHEMA]
+
+def _participants(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else canonical_participants(value)
+
+
+Participants = Annotated[tuple[str, ...] | None, BeforeValidator(_participants), _PARTICIPANTS_SCHEMA]
 Moment = Annotated[int | None, BeforeValidator(_moment), _MOMENT_SCHEMA]
 Flag = Annotated[bool, _or_default(False)]
 QueryHints = Annotated[
@@ -191,7 +197,9 @@ class EventInput(Input):
         description="Where it came from, e.g. telegram or planner-agent"
     )
     participants: Participants = Field(
-        description="Everyone who may ever see this event; only queries by a subset of them find it"
+        default=None,
+        description="Everyone who may ever see this event, beside you; only queries by a subset of them find it. Left "
+        "out: you alone",
     )
     payload: Annotated[dict[str, Any], BeforeValidator(_payload), WithJsonSchema({"type": "object"})] = Field(
         description="The event itself: any JSON object. payload.text is what is searched and summarised; "
@@ -227,7 +235,9 @@ class EventsInput(Input):
 
 class _SelectionInput(Input):
     participants: Participants = Field(
-        description="Who asks. Only events and topics whose participants include all of these are visible"
+        default=None,
+        description="Who asks, beside you. Only events and topics whose participants include all of these are visible. "
+        "Left out: you alone",
     )
     query: Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _text_schema(MAX_QUERY)] = Field(
         default=None, description="Words to look for, in any language; left out: the most recent"
@@ -257,10 +267,11 @@ class _SelectionInput(Input):
     )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
 
-    def _selection(self) -> dict[str, Any]:
+    def _selection(self, principal: Principal) -> dict[str, Any]:
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InvalidArgument("since must be earlier than until", field="since")
-        return {name: getattr(self, name) for name in type(self).model_fields}
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        return {**given, "participants": principal.asking_as(self.participants)}
 
 
 class EventNodesInput(_SelectionInput):
@@ -270,13 +281,14 @@ class EventNodesInput(_SelectionInput):
         default=DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many events"
     )
 
-    def query_value(self) -> EventNodesQuery:
-        """Return the domain's query.
+    def query_value(self, principal: Principal) -> EventNodesQuery:
+        """Return the domain's query, asked by a principal.
 
         Raises:
             InvalidArgument: since is not before until.
+            ParticipantsNotAllowed: the principal may not ask as those named.
         """
-        return EventNodesQuery(**self._selection())
+        return EventNodesQuery(**self._selection(principal))
 
 
 class ReferencesInput(_SelectionInput):
@@ -296,20 +308,23 @@ class ReferencesInput(_SelectionInput):
         "server is set, llm always, deterministic never",
     )
 
-    def query_value(self) -> ReferencesQuery:
-        """Return the domain's query.
+    def query_value(self, principal: Principal) -> ReferencesQuery:
+        """Return the domain's query, asked by a principal.
 
         Raises:
             InvalidArgument: since is not before until.
+            ParticipantsNotAllowed: the principal may not ask as those named.
         """
-        return ReferencesQuery(**self._selection())
+        return ReferencesQuery(**self._selection(principal))
 
 
 class EventLookupInput(Input):
     """Arguments of get_event."""
 
     event_id: Identifier = Field(description="The event's id")
-    participants: Participants = Field(description="Who asks; the event must be visible to all of them")
+    participants: Participants = Field(
+        default=None, description="Who asks, beside you; the event must be visible to all of them"
+    )
     include_internal: Flag = Field(default=False, description="Also find an event marked internal")
 
 
@@ -317,7 +332,9 @@ class TopicLookupInput(Input):
     """Arguments of get_topic."""
 
     topic_id: Identifier = Field(description="The topic's id")
-    participants: Participants = Field(description="Who asks; the topic must be visible to all of them")
+    participants: Participants = Field(
+        default=None, description="Who asks, beside you; the topic must be visible to all of them"
+    )
 
 
 class NothingInput(Input):

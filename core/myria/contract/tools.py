@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from myria.access.principal import Face, Role
 from myria.contract import answers, inputs
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
@@ -17,6 +18,9 @@ from myria.settings import NameStyle, Profile
 Json = dict[str, Any]
 
 PREFIX = "myria"
+
+PATH_OF: Mapping[Face, str] = {"core": "/mcp", "admin": "/mcp/admin"}
+"""Where each face is served over HTTP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class Tool:
     `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
-    `arguments` and `answer` are its models.
+    `faces` are the endpoints that offer it. `arguments` and `answer` are its models.
     """
 
     name: str
@@ -35,9 +39,19 @@ class Tool:
     profile: Profile
     arguments: type[inputs.Input]
     answer: type[answers.Answer]
+    faces: tuple[Face, ...] = ("core",)
     changes: bool = False
     replaces: bool = False
     repeatable: bool = True
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of which a caller needs one."""
+        if self.profile == "admin":
+            return ("admin",)
+        if "admin" in self.faces:
+            return ("read", "admin")
+        return ("append",) if self.changes else ("read",)
 
     def dotted(self) -> str:
         """Return the name as the design writes it, `myria.append_event`."""
@@ -52,7 +66,7 @@ class Tool:
         return self.plain() if style == "plain" else self.dotted()
 
 
-_PARTICIPANTS_RULE = "You see only what all the participants you name may see."
+_PARTICIPANTS_RULE = "You see only what you and all the participants you name may see."
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
@@ -115,6 +129,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Show the active snapshot",
         description="Metadata of the snapshot that is served now, or null before the first build.",
         profile="observe",
+        faces=("core", "admin"),
         arguments=inputs.NothingInput,
         answer=answers.ActiveSnapshot,
     ),
@@ -123,6 +138,7 @@ TOOLS: tuple[Tool, ...] = (
         title="List snapshots",
         description="The snapshots kept, newest first.",
         profile="observe",
+        faces=("core", "admin"),
         arguments=inputs.SnapshotsInput,
         answer=answers.Snapshots,
     ),
@@ -131,6 +147,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Show build status",
         description="How many events wait to be indexed, whether a build runs, how the last one ended.",
         profile="observe",
+        faces=("core", "admin"),
         arguments=inputs.NothingInput,
         answer=answers.Status,
     ),
@@ -139,6 +156,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Start a rebuild",
         description="Ask for a rebuild of the topic index now; it ends as nothing_to_do if nothing is new.",
         profile="admin",
+        faces=("admin",),
         arguments=inputs.TriggerBuildInput,
         answer=answers.BuildRequested,
         changes=True,
@@ -149,6 +167,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Publish a held snapshot",
         description="Make a held snapshot the active one.",
         profile="admin",
+        faces=("admin",),
         arguments=inputs.PublishInput,
         answer=answers.PointerMoved,
         changes=True,
@@ -159,6 +178,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Give up a held snapshot",
         description="Give up a held snapshot for good. Automatic rebuilds no longer wait for it.",
         profile="admin",
+        faces=("admin",),
         arguments=inputs.DiscardInput,
         answer=answers.Discarded,
         changes=True,
@@ -169,6 +189,7 @@ TOOLS: tuple[Tool, ...] = (
         title="Roll back",
         description="Make an earlier snapshot active again, at once. Automatic rebuilds pause until resumed.",
         profile="admin",
+        faces=("admin",),
         arguments=inputs.RollbackInput,
         answer=answers.PointerMoved,
         changes=True,
@@ -181,11 +202,17 @@ TOOLS: tuple[Tool, ...] = (
         description="End the pause of automatic rebuilds that a rollback began. What the rollback took away is built "
         "again then.",
         profile="admin",
+        faces=("admin",),
         arguments=inputs.NothingInput,
         answer=answers.Resumed,
         changes=True,
     ),
 )
+
+
+def path_of(name: str) -> str:
+    """Return the path of the first face that offers a tool, by its name without prefix."""
+    return next(PATH_OF[tool.faces[0]] for tool in TOOLS if tool.name == name)
 
 
 def description(tool: Tool, limits: Limits) -> str:

@@ -1,0 +1,304 @@
+"""`myria tenant` and `myria key`: whose memories one database holds, and who may use them."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from myria.access.durations import parse_duration
+from myria.access.principal import FACES, ROLES
+from myria.access.secrets import MadeKey, parse_key
+from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
+from myria.errors import InvalidArgument
+from myria.store.database import Database
+from myria.store.options import pool_options
+from myria_cli import console
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+
+PANEL = "Let people in"
+
+KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's public id.")]
+TenantName = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    tenant = typer.Typer(no_args_is_help=True, help="Whose memories this database holds, each apart from the others.")
+    key = typer.Typer(no_args_is_help=True, help="Who may use a memory: keys, shown once, that can be taken back.")
+    app.add_typer(tenant, name="tenant", rich_help_panel=PANEL)
+    app.add_typer(key, name="key", rich_help_panel=PANEL)
+    _register_tenant(tenant)
+    _register_key(key)
+
+
+def _register_tenant(app: typer.Typer) -> None:
+    @command(app, "create", panel=PANEL, examples="myria tenant create team-a --json")
+    async def create(options: Options, name: TenantName) -> None:
+        """Make a tenant: a memory of its own, with snapshots, builds and keys of its own."""
+        async with access_store(options, create=True) as store:
+            tenant = await store.create_tenant(name)
+        _show_tenant(
+            options, tenant, f"tenant {name} is there; `myria key create NAME --tenant {name}` lets someone in"
+        )
+
+    @command(app, "list", panel=PANEL)
+    async def list_(options: Options) -> None:
+        """List the tenants of this database."""
+        async with access_store(options) as store:
+            tenants = await store.tenants()
+        if options.json:
+            console.write_json({"tenants": tenants})
+            return
+        table = Table("tenant", "state", "active keys", "since", "active snapshot")
+        for tenant in tenants:
+            cells = (tenant["tenant"], tenant["state"], str(tenant["active_keys"]), tenant["created_at"])
+            table.add_row(*cells, tenant["active_snapshot"] or "none yet")
+        console.write(table)
+
+    @command(app, "show", panel=PANEL)
+    async def show(options: Options, name: TenantName) -> None:
+        """Show one tenant."""
+        async with access_store(options) as store:
+            tenant = await store.tenant(name)
+        _show_tenant(options, tenant, None)
+
+    @command(app, "suspend", panel=PANEL, examples='myria tenant suspend team-a --reason "unpaid"')
+    async def suspend(
+        options: Options,
+        name: TenantName,
+        *,
+        reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the record.")] = None,
+    ) -> None:
+        """Refuse a tenant's credentials from now on, on every pod within a second. Its data stays."""
+        async with access_store(options) as store:
+            tenant = await store.suspend_tenant(name, reason)
+        _show_tenant(options, tenant, f"tenant {name} is suspended; `myria tenant resume {name}` ends that")
+
+    @command(app, "resume", panel=PANEL)
+    async def resume(options: Options, name: TenantName) -> None:
+        """Accept a suspended tenant's credentials again."""
+        async with access_store(options) as store:
+            tenant = await store.resume_tenant(name)
+        _show_tenant(options, tenant, f"tenant {name} is active")
+
+
+def _register_key(app: typer.Typer) -> None:
+    @command(
+        app,
+        "create",
+        panel=PANEL,
+        examples="""
+myria key create ada --as ada --as bot
+
+myria key create web-host --tenant team-a --role read --role append --may-ask 'user:*' --expires 90d --json
+
+myria key create ops --role admin --face admin
+""",
+    )
+    async def create(
+        options: Options,
+        name: Annotated[str, typer.Argument(metavar="NAME", help="What people call it.")],
+        *,
+        role: Annotated[
+            list[str] | None,
+            typer.Option("--role", metavar="ROLE", help=f"{', '.join(ROLES)}. Repeatable. Default: append, read."),
+        ] = None,
+        as_: Annotated[
+            list[str] | None,
+            typer.Option("--as", metavar="PARTICIPANT", help="Who it is: asks and appends always as all of these."),
+        ] = None,
+        may_ask: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--may-ask",
+                metavar="PATTERN",
+                help="Whom it may add, such as 'user:*'; then every call must name one. Repeatable.",
+            ),
+        ] = None,
+        face: Annotated[
+            list[str] | None,
+            typer.Option("--face", metavar="FACE", help=f"{', '.join(FACES)}. Repeatable. Default: all but admin."),
+        ] = None,
+        channel: Annotated[
+            list[str] | None,
+            typer.Option("--channel", metavar="PATTERN", help="Channels it may append to. Repeatable. Default: any."),
+        ] = None,
+        rate: Annotated[
+            float | None, typer.Option(min=0.001, metavar="PER_S", help="Requests per second, on each process.")
+        ] = None,
+        concurrency: Annotated[int | None, typer.Option(min=1, help="Requests at once, on each process.")] = None,
+        expires: Annotated[
+            str | None, typer.Option(metavar="DURATION", help="How long it is good: 12h, 30d, 8w. Default: for ever.")
+        ] = None,
+        description: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
+        key_file: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE",
+                help="A file that holds the key, myr_<id>_<secret>. A second time, nothing changes.",
+            ),
+        ] = None,
+    ) -> None:
+        """Make a key, and show it once: only a digest of it is stored.
+
+        What it reads is what its own participants, all of them, may see, and those it names beside them within its
+        patterns.
+        """
+        new = NewKey(
+            name=name,
+            tenant=options.tenant,
+            roles=tuple(role or ("append", "read")),  # type: ignore[arg-type]
+            faces=tuple(face or DEFAULT_FACES),  # type: ignore[arg-type]
+            own=tuple(as_ or ()),
+            may_ask=tuple(may_ask or ()),
+            channels=None if channel is None else tuple(channel),
+            requests_per_s=rate,
+            concurrency=concurrency,
+            expires_s=None if expires is None else parse_duration(expires, "expires"),
+            description=description,
+        ).checked()
+        async with access_store(options, create=True) as store:
+            if new.tenant == "default":
+                await store.ensure_tenant(new.tenant)
+            if key_file is not None:
+                details, is_new = await store.ensure_key(new, _from_file(key_file), actor=_whoami())
+                sentence = "the key of this file is known now" if is_new else "the key of this file is known already"
+                _show_key(options, details, sentence)
+                return
+            made, details = await store.create_key(new, actor=_whoami())
+        _hand_over(options, made, details)
+
+    @command(app, "list", panel=PANEL)
+    async def list_(
+        options: Options,
+        *,
+        all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Of every tenant, not only --tenant.")] = False,
+    ) -> None:
+        """List keys: what each may do, until when, and when it was last used. Never their secrets."""
+        async with access_store(options) as store:
+            keys = [details.to_json() for details in await store.keys(None if all_tenants else options.tenant)]
+        if options.json:
+            console.write_json({"keys": keys})
+            return
+        table = Table("key", "name", "tenant", "state", "roles", "as", "may ask", "faces", "expires", "last used")
+        for key in keys:
+            lists = (", ".join(map(console.shown, key[field])) for field in ("roles", "as", "may_ask", "faces"))
+            table.add_row(
+                key["key_id"],
+                console.shown(key["name"]),
+                key["tenant"],
+                key["state"],
+                *lists,
+                key["expires_at"] or "never",
+                key["last_used_at"] or "not yet",
+            )
+        console.write(table)
+
+    @command(app, "show", panel=PANEL)
+    async def show(options: Options, key_id: KeyId) -> None:
+        """Show what one key may do."""
+        async with access_store(options) as store:
+            details = await store.key(_id_of(key_id))
+        _show_key(options, details, None)
+
+    @command(app, "rotate", panel=PANEL, examples="myria key rotate 7hk2m9xq4abc --overlap 24h")
+    async def rotate(
+        options: Options,
+        key_id: KeyId,
+        *,
+        overlap: Annotated[str, typer.Option(metavar="DURATION", help="How long the old key stays good.")] = "1h",
+    ) -> None:
+        """Make a new key that may do the same, and let the old one end after an overlap."""
+        async with access_store(options) as store:
+            made, details = await store.rotate_key(
+                _id_of(key_id), overlap_s=parse_duration(overlap, "overlap"), actor=_whoami()
+            )
+        _hand_over(options, made, details)
+
+    @command(app, "revoke", panel=PANEL)
+    async def revoke(options: Options, key_id: KeyId) -> None:
+        """End a key: within a second no process accepts it any more."""
+        async with access_store(options) as store:
+            details = await store.revoke_key(_id_of(key_id))
+        _show_key(options, details, f"the key {details.row['key_id']} is revoked")
+
+
+@asynccontextmanager
+async def access_store(options: Options, *, create: bool = False) -> AsyncIterator[AccessStore]:
+    """Open the tenants and keys of a command's place."""
+    settings = options.settings()
+    async with (
+        opened(options, settings, create=create) as place,
+        Database(place.control, pool_options(settings, size=1)) as database,
+    ):
+        yield AccessStore(database)
+
+
+def created_json(made: MadeKey, details: KeyDetails) -> dict[str, Any]:
+    """Return what `myria key create` answers a program: all there is to know, with the key's text."""
+    shown = details.to_json()
+    return {"key_id": shown.pop("key_id"), "key": made.text, **shown}
+
+
+def _hand_over(options: Options, made: MadeKey, details: KeyDetails) -> None:
+    if options.json:
+        console.write_json(created_json(made, details))
+        return
+    console.write(Panel(Text(made.text, style="bold cyan"), title="The key, shown this once", expand=False))
+    _show_key(options, details, "send it in the header `Authorization: Bearer ...`")
+
+
+def _show_key(options: Options, details: KeyDetails, sentence: str | None) -> None:
+    if options.json:
+        console.write_json(details.to_json())
+        return
+    _table(details.to_json())
+    if sentence is not None:
+        console.say(sentence)
+
+
+def _show_tenant(options: Options, tenant: dict[str, Any], sentence: str | None) -> None:
+    if options.json:
+        console.write_json(tenant)
+        return
+    _table(tenant)
+    if sentence is not None:
+        console.say(sentence)
+
+
+def _table(fields: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None)
+    for name, value in fields.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else value
+        if text not in (None, ""):
+            table.add_row(Text(name.replace("_", " "), style="dim"), console.shown(str(text)))
+    console.write(table)
+
+
+def _from_file(path: Path) -> MadeKey:
+    made = parse_key(path.read_text(encoding="utf-8").strip())
+    if made is None:
+        raise InvalidArgument(f"{path} holds no key; it must read myr_<id>_<secret>", field="key-file")
+    return made
+
+
+def _id_of(text: str) -> str:
+    """Return a key's id, also where somebody gave the whole key."""
+    made = parse_key(text)
+    return text if made is None else made.key_id
+
+
+def _whoami() -> str:
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "cli"

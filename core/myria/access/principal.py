@@ -1,0 +1,192 @@
+"""The principal: on whose behalf a request runs, and what it may do. Pure rules, made once per request.
+
+A read by some participants sees every scope of which *all* of them are members, so naming fewer sees more. Therefore a
+principal always asks as all of its own participants, and may only add to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, get_args
+
+from myria.errors import (
+    ChannelNotAllowed,
+    FaceNotAllowed,
+    InvalidArgument,
+    InvalidParticipants,
+    ParticipantsNotAllowed,
+    RoleRequired,
+)
+from myria.scopes import MAX_PARTICIPANTS, canonical_participants
+
+Role = Literal["append", "read", "admin", "erase"]
+Face = Literal["core", "admin"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+FACES: tuple[Face, ...] = get_args(Face)
+
+MAX_PATTERNS = 64
+"""Patterns of participants, or of channels, of one credential."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """On whose behalf a request runs.
+
+    `own` are the participants as which it always asks; `may_ask` are patterns of others that it may add, each a name
+    with at most one `*`. `channels` are patterns of the channels it may append to, None for any. `credential` is the
+    public id of what proved it, None for the local principal; `actor` is its name in histories and audits. Without
+    own participants and patterns, `anyone` must be true: then it names whom it likes, and `fallback` where it names
+    nobody. `appends_for_anyone` lets an append name others than the patterns allow.
+    """
+
+    tenant: str
+    actor: str
+    roles: frozenset[Role]
+    faces: frozenset[Face]
+    own: tuple[str, ...] = ()
+    may_ask: tuple[str, ...] = ()
+    channels: tuple[str, ...] | None = None
+    credential: str | None = None
+    anyone: bool = False
+    fallback: tuple[str, ...] = ()
+    appends_for_anyone: bool = False
+    requests_per_s: float | None = None
+    concurrency: int | None = None
+    _own: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_own", frozenset(self.own))
+
+    def need(self, roles: Sequence[Role], *, what: str) -> None:
+        """Return when this principal has one of the roles.
+
+        Raises:
+            RoleRequired: it has none of them.
+        """
+        if self.roles.isdisjoint(roles):
+            raise RoleRequired(
+                f"{what} needs the role {' or '.join(roles)}, which this credential has not", roles=[*roles]
+            )
+
+    def need_face(self, face: Face) -> None:
+        """Return when this principal may use a face.
+
+        Raises:
+            FaceNotAllowed: it may not.
+        """
+        if face not in self.faces:
+            raise FaceNotAllowed(f"this credential may not use the face {face}", face=face)
+
+    def asking_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the participants as which a read asks: all of its own, and those it names.
+
+        Args:
+            named: canonical, as the caller names them; None where it names nobody.
+
+        Raises:
+            ParticipantsNotAllowed: a name beyond the patterns, a part of its own instead of all, or no match of a
+                pattern where it must name one.
+        """
+        if self.anyone:
+            return named or self.fallback
+        if named is not None and self._own and not self._own.isdisjoint(named) and not self._own.issubset(named):
+            raise ParticipantsNotAllowed(
+                "participants names a part of this credential's own: fewer who ask see more; leave participants out, "
+                "or name all of your own",
+                field="participants",
+            )
+        return self._with_own(named, widened=False)
+
+    def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Return the participants of an append: all of its own, and those it names.
+
+        Args:
+            named: canonical, as the caller names them; None where it names nobody.
+
+        Raises:
+            ParticipantsNotAllowed: as `asking_as`, but a part of its own is as good as all.
+            InvalidParticipants: more than an event can have.
+        """
+        if self.anyone:
+            return named or self.fallback
+        return self._with_own(named, widened=self.appends_for_anyone)
+
+    def need_channel(self, channel: str) -> None:
+        """Return when this principal may append to a channel.
+
+        Raises:
+            ChannelNotAllowed: it may not.
+        """
+        if self.channels is not None and not any(matches(pattern, channel) for pattern in self.channels):
+            raise ChannelNotAllowed("this credential may not append to this channel", field="channel")
+
+    def _with_own(self, named: tuple[str, ...] | None, *, widened: bool) -> tuple[str, ...]:
+        added = [name for name in named or () if name not in self._own]
+        matched = [name for name in added if any(matches(pattern, name) for pattern in self.may_ask)]
+        if len(matched) < len(added) and not widened:
+            raise ParticipantsNotAllowed(
+                "participants names somebody as whom this credential may not ask", field="participants"
+            )
+        if self.may_ask and not matched:
+            raise ParticipantsNotAllowed(
+                f"this credential speaks for many: name in participants for whom it speaks now, one that matches "
+                f"{' or '.join(self.may_ask)}",
+                field="participants",
+            )
+        if not added and not self.own:
+            raise ParticipantsNotAllowed(
+                "this credential speaks for nobody, so it can neither ask nor append; use one with participants",
+                field="participants",
+            )
+        if not added:
+            return self.own
+        together = tuple(sorted({*self.own, *added}))
+        if len(together) > MAX_PARTICIPANTS:
+            raise InvalidParticipants(
+                f"participants may name at most {MAX_PARTICIPANTS}, this credential's own included",
+                field="participants",
+                limit=MAX_PARTICIPANTS,
+            )
+        return together
+
+
+def local_principal(tenant: str, *, actor: str = "mcp", fallback: Sequence[str] = ("agent", "me")) -> Principal:
+    """Return the principal of callers who prove nothing: it may do everything, and name any participants.
+
+    Args:
+        fallback: as whom it asks and appends where it names nobody.
+    """
+    return Principal(
+        tenant=tenant,
+        actor=actor,
+        roles=frozenset(ROLES),
+        faces=frozenset(FACES),
+        anyone=True,
+        fallback=canonical_participants(list(fallback), field="auth.local_participants"),
+    )
+
+
+def checked_pattern(pattern: str, name: str) -> str:
+    """Return a pattern of names: a name in which at most one `*` stands for any text.
+
+    Raises:
+        InvalidArgument, InvalidParticipants: empty, too long, two stars, or a character that no name may hold.
+    """
+    if pattern.count("*") > 1:
+        raise InvalidArgument(f"{name} may hold one '*'", field=name)
+    canonical_participants([pattern], field=name)
+    return pattern.strip()
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Tell whether a name matches a pattern."""
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

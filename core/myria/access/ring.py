@@ -1,0 +1,204 @@
+"""The keys that a serving process knows: verified once, then a dictionary look-up, until something changes.
+
+One row in the database, the epoch, moves with every change of a key or of who may use a tenant. It is read twice a
+second; a key that was verified is good while the epoch that was read since is the one of its verification, and was read
+within the last second. So a revocation holds everywhere within a second, and costs no request anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from myria.access.principal import Principal
+from myria.access.secrets import parse_key
+from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, TenantSuspended
+from myria.store.database import Database, checked_tenant
+from myria.store.queries import sql
+
+_log = logging.getLogger(__name__)
+
+POLL_S = 0.5
+"""Seconds between two looks at the epoch."""
+
+FRESH_S = 1.0
+"""Seconds for which an epoch that was read is good."""
+
+MAX_KNOWN = 10_000
+"""Keys remembered by one process; the one used longest ago goes first."""
+
+USES_EVERY_S = 60.0
+"""Seconds between two notes of which keys were used."""
+
+_STATEMENT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a key's text stands for, as of an epoch: a principal, or why it is refused."""
+
+    epoch: int
+    principal: Principal | None
+    refusal: MyriaError | None
+    expires_at: float | None
+
+
+class KeyRing:
+    """Turns keys into principals.
+
+    Args:
+        database: where keys are looked up; a pool of which reads cannot take all connections.
+        appends_for_anyone: see `Principal`.
+        now: seconds since 1970.
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        appends_for_anyone: bool = False,
+        now: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._appends_for_anyone = appends_for_anyone
+        self._now = now
+        self._ticks = ticks
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._epoch = -1
+        self._read_at = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
+        self._used: dict[str, set[str]] = {}
+        self.looks = 0
+
+    def known(self, text: str) -> Principal | None:
+        """Return the principal of a key that was verified and has not changed since; None to ask `principal`.
+
+        Raises:
+            CredentialInvalid, TenantSuspended: it was looked at, and refused.
+        """
+        if self._ticks() - self._read_at > FRESH_S:
+            return None
+        entry = self._known.get(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+        if entry is None or entry.epoch != self._epoch:
+            return None
+        return self._answer(entry)
+
+    async def principal(self, text: str) -> Principal:
+        """Return the principal of a key.
+
+        Raises:
+            CredentialInvalid: it is malformed, unknown, expired or revoked.
+            TenantSuspended: its tenant is suspended.
+            DatabaseUnavailable: nobody can tell now.
+        """
+        made = parse_key(text)
+        if made is None:
+            raise CredentialInvalid("this is no key of Myria; it reads myr_<id>_<secret>")
+        if self._ticks() - self._read_at > FRESH_S:
+            await self._read_epoch()
+        if (principal := self.known(text)) is not None:
+            return principal
+        self.looks += 1
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(sql("access.find_key"), made.key_id, made.digest, timeout=_STATEMENT_S)
+        if row is None:
+            raise DatabaseUnavailable("the keys cannot be looked at now; retry")
+        entry = self._judged(row)
+        name = hashlib.sha256(text.encode()).digest()
+        self._known[name] = entry
+        self._known.move_to_end(name)
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+        return self._answer(entry)
+
+    async def run(self) -> None:
+        """Look at the epoch, and note which keys are used, until cancelled."""
+        noted_at = self._ticks()
+        try:
+            while True:
+                with suppress(MyriaError):
+                    await self._read_epoch()
+                if self._ticks() - noted_at >= USES_EVERY_S:
+                    noted_at = self._ticks()
+                    await self.note_uses()
+                await asyncio.sleep(POLL_S)
+        finally:
+            with suppress(Exception):
+                await asyncio.wait_for(asyncio.shield(self.note_uses()), 2.0)
+
+    async def note_uses(self) -> None:
+        """Write down which keys were used since the last time; losing that when the database is away is allowed."""
+        used, self._used = self._used, {}
+        for tenant, keys in used.items():
+            try:
+                async with self._database.write(tenant) as connection:
+                    await connection.execute(sql("access.note_uses"), tenant, sorted(keys))
+            except MyriaError as error:
+                _log.debug("the uses of keys were not noted: %s", error)
+
+    def _answer(self, entry: _Known) -> Principal:
+        if entry.principal is None:
+            raise entry.refusal or CredentialInvalid("this key is not known")
+        if entry.expires_at is not None and self._now() >= entry.expires_at:
+            raise CredentialInvalid("this key has expired; make a new one", reason="expired")
+        if entry.principal.credential is not None:
+            self._used.setdefault(entry.principal.tenant, set()).add(entry.principal.credential)
+        return entry.principal
+
+    def _judged(self, row: Mapping[str, Any]) -> _Known:
+        epoch = row["epoch"]
+        if row["key_id"] is None:
+            return _Known(epoch, None, CredentialInvalid("this key is not known, or is not whole"), None)
+        if row["revoked_at"] is not None:
+            return _Known(epoch, None, CredentialInvalid("this key was revoked", reason="revoked"), None)
+        if row["suspended_at"] is not None:
+            return _Known(epoch, None, TenantSuspended("the tenant of this key is suspended"), None)
+        return _Known(epoch, self._principal(row), None, _seconds(row["expires_at"]))
+
+    def _principal(self, row: Mapping[str, Any]) -> Principal:
+        return Principal(
+            tenant=checked_tenant(row["tenant_id"]),
+            actor=f"key:{row['key_id']}",
+            credential=row["key_id"],
+            roles=frozenset(row["roles"]),
+            faces=frozenset(row["faces"]),
+            own=tuple(row["own_participants"]),
+            may_ask=tuple(row["may_ask"]),
+            channels=None if row["channels"] is None else tuple(row["channels"]),
+            appends_for_anyone=self._appends_for_anyone,
+            requests_per_s=row["requests_per_s"],
+            concurrency=row["concurrency"],
+        )
+
+    async def _read_epoch(self) -> None:
+        """Read the epoch; those who want it at the same time share one look."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._look_at_epoch())
+            self._reading.add_done_callback(_seen)
+        await asyncio.shield(self._reading)
+
+    async def _look_at_epoch(self) -> None:
+        asked_at = self._ticks()
+        async with self._database.connection() as connection:
+            epoch = await connection.fetchval(sql("access.epoch"), timeout=_STATEMENT_S)
+        self._epoch, self._read_at = epoch, asked_at
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Whoever waited may be gone; its failure is then nobody's."""
+    if not task.cancelled():
+        task.exception()

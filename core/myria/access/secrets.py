@@ -1,0 +1,52 @@
+"""Keys as text: `myr_<id>_<secret>`.
+
+A secret has 160 random bits, so a fast digest of it is as good as a slow one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+
+PREFIX = "myr"
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_ID_CHARACTERS = 12
+_SECRET_CHARACTERS = 32
+_KEY = re.compile(r"myr_([a-z0-9]{6,32})_([A-Za-z0-9]{24,128})")
+
+
+@dataclass(frozen=True, slots=True)
+class MadeKey:
+    """A key as it is shown once: its public id, and its whole text."""
+
+    key_id: str
+    text: str
+
+    @property
+    def digest(self) -> bytes:
+        """What is stored of the secret."""
+        return digest_of(self.text.rpartition("_")[2])
+
+    def __repr__(self) -> str:
+        return f"MadeKey({self.key_id!r})"
+
+
+def make_key() -> MadeKey:
+    """Return a new random key."""
+    key_id, secret = (
+        "".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (_ID_CHARACTERS, _SECRET_CHARACTERS)
+    )
+    return MadeKey(key_id, f"{PREFIX}_{key_id}_{secret}")
+
+
+def parse_key(text: str) -> MadeKey | None:
+    """Return the key that a text is, or None where it is none."""
+    match = _KEY.fullmatch(text)
+    return None if match is None else MadeKey(match[1], text)
+
+
+def digest_of(secret: str) -> bytes:
+    """Return the digest under which a secret is stored."""
+    return hashlib.sha256(b"myria.key.v1\n" + secret.encode()).digest()

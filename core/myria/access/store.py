@@ -1,0 +1,314 @@
+"""Tenants and keys in the database, as the control plane keeps them: made, shown, changed and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import asyncpg
+
+from myria.access.principal import FACES, MAX_PATTERNS, ROLES, Face, Role, checked_pattern
+from myria.access.secrets import MadeKey, make_key
+from myria.contract.fields import check_text
+from myria.errors import InvalidArgument, KeyNotFound, TenantExists, TenantNotFound
+from myria.scopes import canonical_participants
+from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.database import ALL_TENANTS, Connection, Database, checked_tenant
+from myria.store.queries import sql
+
+Json = dict[str, Any]
+
+MAX_NAME = 100
+MAX_DESCRIPTION = 500
+MAX_LIFETIME_S = 100 * 365 * 86_400.0
+DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """What a key is to be allowed; see `Principal`. `expires_s` is in seconds from now, None for never."""
+
+    name: str
+    tenant: str
+    roles: Sequence[Role] = ("append", "read")
+    faces: Sequence[Face] = DEFAULT_FACES
+    own: Sequence[str] = ()
+    may_ask: Sequence[str] = ()
+    channels: Sequence[str] | None = None
+    requests_per_s: float | None = None
+    concurrency: int | None = None
+    description: str | None = None
+    expires_s: float | None = None
+
+    def checked(self) -> NewKey:
+        """Return this with everything canonical.
+
+        Raises:
+            InvalidArgument, InvalidParticipants: what cannot be a key, by the name of the field.
+        """
+        check_text(self.name, "name", MAX_NAME)
+        if self.description is not None:
+            check_text(self.description, "description", MAX_DESCRIPTION)
+        roles = _chosen(self.roles, ROLES, "role")
+        faces = _chosen(self.faces, FACES, "face")
+        own = canonical_participants(list(self.own), field="as") if self.own else ()
+        if not own and not self.may_ask and {"append", "read"} & set(roles):
+            raise InvalidArgument(
+                "a key that appends or reads must speak for somebody: name participants of its own (as), or patterns "
+                "of those it may ask as (may_ask)",
+                field="as",
+            )
+        if self.expires_s is not None and not 0 < self.expires_s <= MAX_LIFETIME_S:
+            raise InvalidArgument("a key must expire within a hundred years, and not at once", field="expires")
+        return replace(
+            self,
+            tenant=checked_tenant(self.tenant),
+            roles=roles,
+            faces=faces,
+            own=own,
+            may_ask=_patterns(self.may_ask, "may_ask"),
+            channels=None if self.channels is None else _patterns(self.channels, "channel"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDetails:
+    """A key as it may be shown: all but its secret."""
+
+    row: Mapping[str, Any]
+
+    def to_json(self) -> Json:
+        """Return the wire form; moments are RFC 3339."""
+        row = self.row
+        moments = ("created_at", "expires_at", "revoked_at", "last_used_at")
+        return {
+            "key_id": row["key_id"],
+            "name": row["name"],
+            "description": row["description"],
+            "tenant": row["tenant_id"],
+            "state": row["state"],
+            "roles": list(row["roles"]),
+            "faces": list(row["faces"]),
+            "as": list(row["own_participants"]),
+            "may_ask": list(row["may_ask"]),
+            "channels": None if row["channels"] is None else list(row["channels"]),
+            "requests_per_s": row["requests_per_s"],
+            "concurrency": row["concurrency"],
+            "created_by": row["created_by"],
+            "replaces": row["replaces_key_id"],
+            **{name: None if row[name] is None else to_rfc3339(to_microseconds(row[name])) for name in moments},
+        }
+
+
+class AccessStore:
+    """Tenants and keys of one database. Needs the rights of the control plane."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create_tenant(self, name: str) -> Json:
+        """Make a tenant.
+
+        Raises:
+            InvalidArgument: not a tenant's name.
+            TenantExists: there is one of this name.
+        """
+        checked_tenant(name)
+        async with self._database.write(name) as connection:
+            created_at = await connection.fetchval(sql("access.create_tenant"), name)
+        if created_at is None:
+            raise TenantExists(f"there is a tenant {name} already", tenant=name)
+        return await self.tenant(name)
+
+    async def ensure_tenant(self, name: str) -> None:
+        """Make a tenant where there is none of this name."""
+        checked_tenant(name)
+        async with self._database.write(name) as connection:
+            await connection.fetchval(sql("access.create_tenant"), name)
+
+    async def tenants(self) -> list[Json]:
+        """Return all tenants by name."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            return [_tenant(row) for row in await connection.fetch(sql("access.tenants"), None)]
+
+    async def tenant(self, name: str) -> Json:
+        """Return one tenant.
+
+        Raises:
+            TenantNotFound: there is none of this name.
+        """
+        async with self._database.read(ALL_TENANTS) as connection:
+            row = await connection.fetchrow(sql("access.tenants"), name)
+        if row is None:
+            raise _no_tenant(name)
+        return _tenant(row)
+
+    async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
+        """Refuse a tenant's credentials from now on, on every pod within a second; its data stays.
+
+        Raises:
+            TenantNotFound: there is none of this name.
+        """
+        async with self._database.write(name) as connection:
+            if await connection.fetchrow(sql("access.suspend_tenant"), name, reason) is None:
+                raise _no_tenant(name)
+        return await self.tenant(name)
+
+    async def resume_tenant(self, name: str) -> Json:
+        """Accept a suspended tenant's credentials again.
+
+        Raises:
+            TenantNotFound: there is none of this name.
+        """
+        async with self._database.write(name) as connection:
+            if await connection.fetchrow(sql("access.resume_tenant"), name) is None:
+                raise _no_tenant(name)
+        return await self.tenant(name)
+
+    async def create_key(self, new: NewKey, *, actor: str, made: MadeKey | None = None) -> tuple[MadeKey, KeyDetails]:
+        """Make a key; return its text, which nobody can read again, and what it may do.
+
+        Args:
+            actor: who makes it, for the record.
+            made: a text of one's own; by default a random one.
+
+        Raises:
+            InvalidArgument, InvalidParticipants: it cannot be a key.
+            TenantNotFound: there is no such tenant.
+        """
+        new, made = new.checked(), made or make_key()
+        async with self._database.write(new.tenant) as connection:
+            await _insert(connection, new, made, actor=actor, replaces=None)
+        return made, await self.key(made.key_id)
+
+    async def ensure_key(self, new: NewKey, made: MadeKey, *, actor: str) -> tuple[KeyDetails, bool]:
+        """Make the key of a text that is kept elsewhere, unless it is there; return it, and whether it was made now.
+
+        Raises:
+            InvalidArgument: another secret has this id.
+        """
+        async with self._database.read(ALL_TENANTS) as connection:
+            row = await connection.fetchrow(sql("access.key_digest"), made.key_id)
+        if row is None:
+            return (await self.create_key(new, actor=actor, made=made))[1], True
+        if row["digest"] != made.digest:
+            raise InvalidArgument(
+                "there is a key of this id with another secret; give this one another id", field="key"
+            )
+        return await self.key(made.key_id), False
+
+    async def rotate_key(self, key_id: str, *, overlap_s: float, actor: str) -> tuple[MadeKey, KeyDetails]:
+        """Make a key that may do what another may, which ends after an overlap.
+
+        Raises:
+            KeyNotFound: no such key, or it has ended.
+        """
+        old = (await self.key(key_id)).row
+        if old["state"] != "active":
+            raise KeyNotFound(f"the key {key_id} has ended; make a new one", key_id=key_id)
+        made = make_key()
+        new = NewKey(
+            name=old["name"],
+            tenant=old["tenant_id"],
+            roles=old["roles"],
+            faces=old["faces"],
+            own=old["own_participants"],
+            may_ask=old["may_ask"],
+            channels=old["channels"],
+            requests_per_s=old["requests_per_s"],
+            concurrency=old["concurrency"],
+            description=old["description"],
+        ).checked()
+        async with self._database.write(ALL_TENANTS) as connection:
+            await _insert(connection, new, made, actor=actor, replaces=key_id)
+            await connection.fetchval(sql("access.expire_key"), key_id, max(0.0, overlap_s))
+        return made, await self.key(made.key_id)
+
+    async def revoke_key(self, key_id: str) -> KeyDetails:
+        """End a key, on every pod within a second.
+
+        Raises:
+            KeyNotFound: no such key.
+        """
+        async with self._database.write(ALL_TENANTS) as connection:
+            if await connection.fetchrow(sql("access.revoke_key"), key_id) is None:
+                raise _no_key(key_id)
+        return await self.key(key_id)
+
+    async def keys(self, tenant: str | None = None) -> list[KeyDetails]:
+        """Return the keys of a tenant, or of all."""
+        async with self._database.read(ALL_TENANTS) as connection:
+            return [KeyDetails(row=row) for row in await connection.fetch(sql("access.keys"), tenant, None)]
+
+    async def key(self, key_id: str) -> KeyDetails:
+        """Return one key.
+
+        Raises:
+            KeyNotFound: no such key.
+        """
+        async with self._database.read(ALL_TENANTS) as connection:
+            row = await connection.fetchrow(sql("access.keys"), None, key_id)
+        if row is None:
+            raise _no_key(key_id)
+        return KeyDetails(row=row)
+
+
+async def _insert(connection: Connection, new: NewKey, made: MadeKey, *, actor: str, replaces: str | None) -> None:
+    try:
+        await connection.fetchrow(
+            sql("access.create_key"),
+            new.tenant,
+            made.key_id,
+            new.name,
+            new.description,
+            made.digest,
+            list(new.roles),
+            list(new.faces),
+            list(new.own),
+            list(new.may_ask),
+            None if new.channels is None else list(new.channels),
+            new.requests_per_s,
+            new.concurrency,
+            actor,
+            new.expires_s,
+            replaces,
+        )
+    except asyncpg.ForeignKeyViolationError as error:
+        raise _no_tenant(new.tenant) from error
+
+
+def _chosen(given: Sequence[Any], known: Sequence[Any], name: str) -> tuple[Any, ...]:
+    for value in given:
+        if value not in known:
+            raise InvalidArgument(f"{name} must be one of {', '.join(known)}", field=name)
+    if not given:
+        raise InvalidArgument(f"name at least one {name}", field=name)
+    return tuple(value for value in known if value in given)
+
+
+def _patterns(patterns: Sequence[str], name: str) -> tuple[str, ...]:
+    if len(patterns) > MAX_PATTERNS:
+        raise InvalidArgument(f"at most {MAX_PATTERNS} patterns", field=name, limit=MAX_PATTERNS)
+    return tuple(sorted({checked_pattern(pattern, name) for pattern in patterns}))
+
+
+def _tenant(row: asyncpg.Record) -> Json:
+    suspended_at = row["suspended_at"]
+    return {
+        "tenant": row["tenant_id"],
+        "state": "active" if suspended_at is None else "suspended",
+        "created_at": to_rfc3339(to_microseconds(row["created_at"])),
+        "suspended_at": None if suspended_at is None else to_rfc3339(to_microseconds(suspended_at)),
+        "suspended_reason": row["suspended_reason"],
+        "active_keys": row["keys"],
+        "active_snapshot": row["snapshot_id"],
+    }
+
+
+def _no_tenant(name: str) -> TenantNotFound:
+    return TenantNotFound(f"there is no tenant {name}; `myria tenant create {name}` makes it", tenant=name)
+
+
+def _no_key(key_id: str) -> KeyNotFound:
+    return KeyNotFound(f"there is no key {key_id}; `myria key list` shows them", key_id=key_id)

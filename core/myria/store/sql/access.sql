@@ -1,0 +1,64 @@
+-- name: epoch
+-- Moves with every change of a key, or of who may use a tenant.
+SELECT epoch FROM myria.access_epoch;
+
+-- name: find_key
+-- The key with this id and this digest of its secret, and the epoch before it was read.
+SELECT e.epoch, k.* FROM myria.access_epoch e LEFT JOIN myria.find_key($1, $2) k ON true;
+
+-- name: note_uses
+-- When keys were last used; a key that is gone by now is left out.
+INSERT INTO myria.key_uses (tenant_id, key_id, last_used_at)
+SELECT $1, u.key_id, clock_timestamp() FROM unnest($2::text[]) AS u (key_id)
+ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = EXCLUDED.last_used_at;
+
+-- name: create_tenant
+INSERT INTO myria.tenants (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING created_at;
+
+-- name: tenants
+-- Tenants by name, with how much each holds as far as its builds know.
+SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason,
+       (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL
+           AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) AS keys,
+       a.snapshot_id
+FROM myria.tenants t LEFT JOIN myria.active_snapshots a ON a.tenant_id = t.tenant_id
+WHERE $1::text IS NULL OR t.tenant_id = $1
+ORDER BY t.tenant_id;
+
+-- name: suspend_tenant
+UPDATE myria.tenants SET suspended_at = coalesce(suspended_at, clock_timestamp()), suspended_reason = $2
+WHERE tenant_id = $1 RETURNING suspended_at;
+
+-- name: resume_tenant
+UPDATE myria.tenants SET suspended_at = NULL, suspended_reason = NULL WHERE tenant_id = $1 RETURNING tenant_id;
+
+-- name: create_key
+INSERT INTO myria.keys (tenant_id, key_id, name, description, digest, roles, faces, own_participants, may_ask, channels,
+    requests_per_s, concurrency, created_by, expires_at, replaces_key_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    CASE WHEN $14::float8 IS NULL THEN NULL ELSE clock_timestamp() + make_interval(secs => $14) END, $15)
+RETURNING created_at, expires_at;
+
+-- name: keys
+-- Keys by tenant and age, without their digests.
+SELECT k.tenant_id, k.key_id, k.name, k.description, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
+       k.requests_per_s, k.concurrency, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.replaces_key_id,
+       u.last_used_at,
+       CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
+            WHEN k.expires_at <= clock_timestamp() THEN 'expired'
+            ELSE 'active' END AS state
+FROM myria.keys k LEFT JOIN myria.key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.key_id
+WHERE ($1::text IS NULL OR k.tenant_id = $1) AND ($2::text IS NULL OR k.key_id = $2)
+ORDER BY k.tenant_id, k.created_at, k.key_id;
+
+-- name: key_digest
+SELECT k.tenant_id, k.digest FROM myria.keys k WHERE k.key_id = $1;
+
+-- name: revoke_key
+UPDATE myria.keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE key_id = $1
+RETURNING tenant_id, revoked_at;
+
+-- name: expire_key
+-- The end of a key that another one replaces: never later than it was.
+UPDATE myria.keys SET expires_at = least(coalesce(expires_at, 'infinity'), clock_timestamp() + make_interval(secs => $2))
+WHERE key_id = $1 RETURNING expires_at;
