@@ -118,7 +118,7 @@ async def test_the_admin_tools_answer(served: Served) -> None:
         ("append_event", event(unknown=1), "unknown_field"),
         ("append_event", {}, "invalid_argument"),
         ("append_events", {"events": [event()] * 501}, "batch_too_large"),
-        ("query_event_nodes", {}, "invalid_argument"),
+        ("query_event_nodes", {"participants": []}, "invalid_participants"),
         ("query_event_nodes", ASKED | {"limit": 201}, "invalid_argument"),
         ("query_event_nodes", ASKED | {"cursor": "forged"}, "cursor_invalid"),
         ("query_event_nodes", ASKED | {"query": "\x00"}, "invalid_text"),

@@ -115,10 +115,11 @@ class Served:
         return b""
 
 
-async def listed(served: Served) -> list[dict[str, Any]]:
-    """Return what tools/list answers."""
+async def listed(served: Served, *, path: str = "/mcp") -> list[dict[str, Any]]:
+    """Return what tools/list answers at a path."""
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
-    tools: list[dict[str, Any]] = (await served.post(listing, headers(method="tools/list"))).json()["result"]["tools"]
+    response = await served.post(listing, headers(method="tools/list"), path=path)
+    tools: list[dict[str, Any]] = response.json()["result"]["tools"]
     return tools
 
 

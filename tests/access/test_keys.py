@@ -1,0 +1,310 @@
+"""Tenants and keys in the database: made, shown, rotated, revoked, and what of them is stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from myria.access.durations import parse_duration
+from myria.access.ring import KeyRing
+from myria.access.secrets import make_key, parse_key
+from myria.access.store import AccessStore, NewKey
+from myria.errors import (
+    CredentialInvalid,
+    InvalidArgument,
+    InvalidParticipants,
+    KeyNotFound,
+    MyriaError,
+    TenantExists,
+    TenantNotFound,
+    TenantSuspended,
+)
+from myria.store.database import Database as Pool
+from tests.support.postgres import Database
+
+
+class Clock:
+    """A steady clock and a calendar that a test moves."""
+
+    def __init__(self) -> None:
+        self.at = 1_000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[AccessStore]:
+    """The control plane's view of keys, with the tenants `default` and `other`."""
+    async with Pool(database.operator_dsn) as pool:
+        store = AccessStore(pool)
+        await store.ensure_tenant("default")
+        await store.ensure_tenant("other")
+        yield store
+
+
+@pytest.fixture
+async def ring(database: Database, clock: Clock) -> AsyncIterator[KeyRing]:
+    """What a serving process knows of keys; its steady clock stands still."""
+    async with Pool(database.server_dsn) as pool:
+        yield KeyRing(pool, ticks=clock)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still until a test moves it."""
+    return Clock()
+
+
+async def refused(ring: KeyRing, text: str) -> MyriaError:
+    """Return why a key is refused."""
+    with pytest.raises(MyriaError) as caught:
+        await ring.principal(text)
+    return caught.value
+
+
+async def test_a_key_proves_its_principal(store: AccessStore, ring: KeyRing) -> None:
+    """Its tenant, roles, faces, participants, patterns, channels and limits are those it was made with."""
+    new = NewKey(
+        name="host",
+        tenant="other",
+        roles=("read", "append"),
+        own=("bot", "ada"),
+        may_ask=("user:*",),
+        channels=("chat:*",),
+        requests_per_s=5.0,
+        concurrency=3,
+    )
+    made, details = await store.create_key(new, actor="test")
+    principal = await ring.principal(made.text)
+    assert principal.tenant == "other"
+    assert principal.actor == f"key:{made.key_id}"
+    assert principal.roles == {"append", "read"}
+    assert principal.faces == {"core"}
+    assert principal.own == ("ada", "bot")
+    assert principal.may_ask == ("user:*",)
+    assert principal.channels == ("chat:*",)
+    assert (principal.requests_per_s, principal.concurrency) == (5.0, 3)
+    assert details.to_json()["created_by"] == "test"
+
+
+async def test_a_known_key_is_a_look_up(store: AccessStore, ring: KeyRing) -> None:
+    """Verified once, a key asks the database nothing until something changes."""
+    made, _ = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    first = await ring.principal(made.text)
+    assert ring.looks == 1
+    assert all(ring.known(made.text) is first for _ in range(100))
+    assert ring.looks == 1
+
+
+async def test_what_was_read_over_a_second_ago_is_read_again(store: AccessStore, ring: KeyRing, clock: Clock) -> None:
+    """A process whose looks at the epoch do not come asks before it believes."""
+    made, _ = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    await ring.principal(made.text)
+    clock.at += 1.5
+    assert ring.known(made.text) is None
+    await store.revoke_key(made.key_id)
+    assert (await refused(ring, made.text)).details["reason"] == "revoked"
+
+
+async def test_a_secret_is_nowhere_in_the_database(database: Database, store: AccessStore) -> None:
+    """Only its digest is; and it is in no answer but the first."""
+    made, details = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    secret = made.text.rpartition("_")[2]
+    assert secret not in repr(made) + str(details.to_json())
+    connection = await asyncpg.connect(database.superuser_dsn)
+    try:
+        for table in ("keys", "key_uses", "tenants"):
+            rows = await connection.fetch(f"SELECT t::text FROM myria.{table} t")
+            assert all(secret not in row[0] and secret.encode().hex() not in row[0] for row in rows)
+    finally:
+        await connection.close()
+
+
+async def test_what_is_no_key_of_ours_is_refused_alike(store: AccessStore, ring: KeyRing) -> None:
+    """An unknown id, and a known id with another secret, answer in the same words."""
+    made, _ = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    other = make_key().text
+    wrong = f"myr_{made.key_id}_{other.rpartition('_')[2]}"
+    unknown, mistaken = await refused(ring, other), await refused(ring, wrong)
+    assert isinstance(unknown, CredentialInvalid)
+    assert unknown.to_json() == mistaken.to_json()
+    for text in (
+        "",
+        "myr_",
+        "myr_a_b",
+        made.text + "x",
+        made.text[:-1],
+        made.text.upper(),
+        "Bearer",
+        "\ud800",
+        "x" * 9000,
+    ):
+        assert isinstance(await refused(ring, text), CredentialInvalid), text
+
+
+async def test_a_revoked_and_an_expired_key_say_so_to_who_knows_the_secret(
+    store: AccessStore, ring: KeyRing, clock: Clock
+) -> None:
+    """Whoever has the secret learns what became of the key."""
+    revoked, _ = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    await store.revoke_key(revoked.key_id)
+    expired, _ = await store.create_key(NewKey(name="b", tenant="default", own=("ada",), expires_s=0.001), actor="test")
+    assert (await refused(ring, revoked.text)).details == {"reason": "revoked"}
+    assert (await refused(ring, expired.text)).details == {"reason": "expired"}
+
+
+async def test_rotation_has_an_overlap(store: AccessStore, ring: KeyRing, clock: Clock) -> None:
+    """Both keys work until the old one ends; the new one may do the same and names the old one."""
+    old, _ = await store.create_key(
+        NewKey(name="host", tenant="other", roles=("read",), may_ask=("user:*",), channels=()), actor="test"
+    )
+    new, details = await store.rotate_key(old.key_id, overlap_s=3600, actor="test")
+    before, after = await ring.principal(old.text), await ring.principal(new.text)
+    assert (before.roles, before.may_ask, before.channels, before.tenant) == (
+        after.roles,
+        after.may_ask,
+        after.channels,
+        after.tenant,
+    )
+    assert details.to_json()["replaces"] == old.key_id
+    assert (await store.key(old.key_id)).to_json()["expires_at"] is not None
+    again, _ = await store.rotate_key(new.key_id, overlap_s=0, actor="test")
+    clock.at += 1.5
+    assert (await refused(ring, new.text)).details == {"reason": "expired"}
+    assert (await ring.principal(again.text)).own == after.own
+    with pytest.raises(KeyNotFound, match="has ended"):
+        await store.rotate_key(new.key_id, overlap_s=0, actor="test")
+
+
+async def test_a_suspended_tenant_is_refused_until_it_is_resumed(
+    store: AccessStore, ring: KeyRing, clock: Clock
+) -> None:
+    """Its keys stay; another tenant's are not touched."""
+    theirs, _ = await store.create_key(NewKey(name="a", tenant="other", own=("ada",)), actor="test")
+    ours, _ = await store.create_key(NewKey(name="b", tenant="default", own=("ada",)), actor="test")
+    await store.suspend_tenant("other", "unpaid")
+    assert isinstance(await refused(ring, theirs.text), TenantSuspended)
+    assert (await ring.principal(ours.text)).tenant == "default"
+    clock.at += 1.5
+    await store.resume_tenant("other")
+    assert (await ring.principal(theirs.text)).tenant == "other"
+
+
+async def test_uses_are_noted(store: AccessStore, ring: KeyRing) -> None:
+    """When a key was last used is shown, though not to the second; noting it does not unsettle anybody's keys."""
+    made, _ = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    assert (await store.key(made.key_id)).to_json()["last_used_at"] is None
+    principal = await ring.principal(made.text)
+    await ring.note_uses()
+    assert (await store.key(made.key_id)).to_json()["last_used_at"] is not None
+    assert ring.known(made.text) is principal
+
+
+async def test_a_key_of_ones_own_is_made_once(store: AccessStore, ring: KeyRing) -> None:
+    """A text from a file or Secret becomes a key; a second time nothing changes; another secret is refused."""
+    mine = make_key()
+    new = NewKey(name="ops", tenant="default", own=("ada",))
+    first, was_made = await store.ensure_key(new, mine, actor="test")
+    second, was_made_again = await store.ensure_key(new, mine, actor="test")
+    assert (was_made, was_made_again) == (True, False)
+    assert first.to_json() == second.to_json()
+    assert (await ring.principal(mine.text)).own == ("ada",)
+    forged = parse_key(f"myr_{mine.key_id}_{make_key().text.rpartition('_')[2]}")
+    assert forged is not None
+    with pytest.raises(InvalidArgument, match="another secret"):
+        await store.ensure_key(new, forged, actor="test")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"roles": ("root",)}, "role"),
+        ({"roles": ()}, "role"),
+        ({"faces": ("console",)}, "face"),
+        ({"own": (), "may_ask": ()}, "as"),
+        ({"own": ("",)}, "as[0]"),
+        ({"may_ask": ("a*b*c",)}, "may_ask"),
+        ({"channels": ("x" * 300,)}, "channel[0]"),
+        ({"expires_s": 0.0}, "expires"),
+        ({"expires_s": float("nan")}, "expires"),
+        ({"tenant": "../etc"}, "tenant"),
+    ],
+)
+async def test_what_cannot_be_a_key_is_refused_by_field(
+    store: AccessStore, changes: dict[str, object], field: str
+) -> None:
+    """Nothing is stored then."""
+    given = {"name": "a", "tenant": "default", "own": ("ada",), **changes}
+    with pytest.raises((InvalidArgument, InvalidParticipants, MyriaError)) as caught:
+        await store.create_key(NewKey(**given), actor="test")  # type: ignore[arg-type]
+    assert caught.value.details["field"] == field
+    assert await store.keys() == []
+
+
+async def test_absent_tenants_and_keys_are_named(store: AccessStore) -> None:
+    """With what to do."""
+    with pytest.raises(TenantNotFound, match="tenant create nobody"):
+        await store.create_key(NewKey(name="a", tenant="nobody", own=("ada",)), actor="test")
+    with pytest.raises(TenantExists):
+        await store.create_tenant("other")
+    for work in (store.tenant("nobody"), store.suspend_tenant("nobody"), store.resume_tenant("nobody")):
+        with pytest.raises(TenantNotFound):
+            await work
+    for work_on_key in (
+        store.key("nokey1"),
+        store.revoke_key("nokey1"),
+        store.rotate_key("nokey1", overlap_s=0, actor="t"),
+    ):
+        with pytest.raises(KeyNotFound):
+            await work_on_key
+
+
+async def test_serving_cannot_list_keys(database: Database, store: AccessStore) -> None:
+    """It may prove a key whose secret it is shown, and read none; nor may a build."""
+    made, _ = await store.create_key(NewKey(name="a", tenant="default", own=("ada",)), actor="test")
+    for dsn in (database.server_dsn, database.builder_dsn):
+        connection = await asyncpg.connect(dsn)
+        try:
+            async with connection.transaction():
+                await connection.execute("SELECT set_config('myria.tenant', 'default', true)")
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.fetch("SELECT * FROM myria.keys")
+        finally:
+            await connection.close()
+    connection = await asyncpg.connect(database.server_dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT set_config('myria.tenant', 'other', true)")
+            assert await connection.fetch("SELECT * FROM myria.find_key($1, $2)", made.key_id, b"\0" * 32) == []
+            assert len(await connection.fetch("SELECT * FROM myria.find_key($1, $2)", made.key_id, made.digest)) == 1
+            assert await connection.fetchval("SELECT current_setting('myria.tenant')") == "other"
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("30m", 1800),
+        ("12h", 43_200),
+        ("30d", 2_592_000),
+        ("8w", 4_838_400),
+        ("P1D", 86_400),
+        ("PT2H", 7200),
+    ],
+)
+def test_durations_read_as_people_write_them(text: str, seconds: float) -> None:
+    """Short forms and ISO 8601."""
+    assert parse_duration(text, "expires") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1y", "soon", "P", "1d2h", "\u0661d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """With examples."""
+    with pytest.raises(InvalidArgument, match="30d"):
+        parse_duration(text, "expires")
