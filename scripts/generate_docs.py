@@ -17,7 +17,7 @@ from typing import Any
 
 from myria import errors
 from myria.contract.limits import limits_of
-from myria.contract.tools import TOOLS, Tool, description, input_schema
+from myria.contract.tools import PATH_OF, TOOLS, Tool, description, input_schema
 from myria.settings import RESERVED_VARIABLES, SECTIONS, SettingDescription, Settings
 from myria_monitoring.catalogue import METRICS, Described
 from myria_monitoring.figures import COUNTED_AT_ONCE, LOOK_S
@@ -211,8 +211,12 @@ def leaves(error: type[errors.MyriaError]) -> Iterator[type[errors.MyriaError]]:
 
 def tools_page() -> str:
     """Return docs/tools.md."""
-    parts = [TOOLS_HEAD, "\n| tool | profile | what for |\n|---|---|---|\n"]
-    parts.extend(f"| [`{tool.plain()}`](#{tool.plain()}) | {tool.profile} | {cell(tool.title)} |\n" for tool in TOOLS)
+    parts = [TOOLS_HEAD, "\n| tool | profile | endpoint | role | what for |\n|---|---|---|---|---|\n"]
+    for tool in TOOLS:
+        endpoints, roles = " ".join(PATH_OF[face] for face in tool.faces), " or ".join(tool.roles)
+        parts.append(
+            f"| [`{tool.plain()}`](#{tool.plain()}) | {tool.profile} | {endpoints} | {roles} | {cell(tool.title)} |\n"
+        )
     parts.extend(f"\n## {tool.plain()}\n\n{description(tool, LIMITS)}\n\n{arguments_table(tool)}" for tool in TOOLS)
     return "".join(parts)
 
