@@ -39,8 +39,7 @@
     │   ├── FaceNotAllowed            face_not_allowed
     │   ├── ParticipantsNotAllowed    participants_not_allowed
     │   ├── ChannelNotAllowed         channel_not_allowed
-    │   ├── TenantSuspended           tenant_suspended
-    │   └── RateLimited               rate_limited
+    │   └── TenantSuspended           tenant_suspended
     ├── UnavailableError              nothing was changed for certain; retry helps
     │   ├── DatabaseUnavailable       database_unavailable
     │   ├── DeadlineExceeded          deadline_exceeded
@@ -349,14 +348,6 @@ class TenantSuspended(AccessError):
     """The credential's tenant is suspended."""
 
     code = "tenant_suspended"
-
-
-class RateLimited(AccessError):
-    """The credential, or its address, has used up its rate; the details say when to come again."""
-
-    code = "rate_limited"
-    retryable = True
-    http_status = 429
 
 
 class UnavailableError(MyriaError):

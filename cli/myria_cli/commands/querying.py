@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from myria.access.principal import local_principal
 from myria.contract.inputs import EventNodesInput, ReferencesInput, read
 from myria.errors import InvalidArgument
 from myria.memory import Memory
@@ -131,9 +132,10 @@ myria query "soak test" --as jonas --json | jq .root
             events, limit=limit, max_nodes=max_nodes, max_depth=max_depth, root=root, mode=mode, payload=payload
         )
         settings = options.settings()
+        asking = local_principal(options.tenant, actor="cli")
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
             if events:
-                question = read(EventNodesInput, {**arguments, "limit": limit}).query_value()
+                question = read(EventNodesInput, {**arguments, "limit": limit}).query_value(asking)
                 answer = await memory.query_event_nodes(options.tenant, question)
             else:
                 shape = {
@@ -144,7 +146,7 @@ myria query "soak test" --as jonas --json | jq .root
                     "mode": mode,
                 }
                 answer = await memory.query_references(
-                    options.tenant, read(ReferencesInput, {**arguments, **shape, "mode": mode}).query_value()
+                    options.tenant, read(ReferencesInput, {**arguments, **shape}).query_value(asking)
                 )
         if options.json:
             console.write_json(answer)

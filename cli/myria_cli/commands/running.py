@@ -13,14 +13,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
 import typer
 from rich.panel import Panel
 from rich.text import Text
 
-from myria.access.principal import FACES, Face
+from myria.access.principal import FACES
 from myria.access.secrets import MadeKey
 from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
@@ -209,7 +209,7 @@ myria serve --stdio
             if sock is None:
                 if settings.mcp.stdio_builds:
                     await stack.enter_async_context(built_beside(options, settings, place))
-                await serve_stdio(memory, settings, tenant=options.tenant, face=cast("Face", face))
+                await serve_stdio(memory, settings, tenant=options.tenant, face=face)
                 return
             if descriptor is None:
                 console.say(f"serving MCP at {url_of(sock)}/mcp")

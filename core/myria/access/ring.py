@@ -12,11 +12,12 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+import asyncpg
 
 from myria.access.principal import Principal
 from myria.access.secrets import parse_key
@@ -155,7 +156,7 @@ class KeyRing:
             self._used.setdefault(entry.principal.tenant, set()).add(entry.principal.credential)
         return entry.principal
 
-    def _judged(self, row: Mapping[str, Any]) -> _Known:
+    def _judged(self, row: asyncpg.Record) -> _Known:
         epoch = row["epoch"]
         if row["key_id"] is None:
             return _Known(epoch, None, CredentialInvalid("this key is not known, or is not whole"), None)
@@ -165,7 +166,7 @@ class KeyRing:
             return _Known(epoch, None, TenantSuspended("the tenant of this key is suspended"), None)
         return _Known(epoch, self._principal(row), None, _seconds(row["expires_at"]))
 
-    def _principal(self, row: Mapping[str, Any]) -> Principal:
+    def _principal(self, row: asyncpg.Record) -> Principal:
         return Principal(
             tenant=checked_tenant(row["tenant_id"]),
             actor=f"key:{row['key_id']}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,8 @@ import asyncpg
 
 from myria.access.principal import FACES, MAX_PATTERNS, ROLES, Face, Role, checked_pattern
 from myria.access.secrets import MadeKey, make_key
-from myria.contract.fields import check_text
 from myria.errors import InvalidArgument, KeyNotFound, TenantExists, TenantNotFound
+from myria.jsontext import check_storable
 from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Connection, Database, checked_tenant
@@ -47,9 +47,9 @@ class NewKey:
         Raises:
             InvalidArgument, InvalidParticipants: what cannot be a key, by the name of the field.
         """
-        check_text(self.name, "name", MAX_NAME)
+        _check_text(self.name, "name", MAX_NAME)
         if self.description is not None:
-            check_text(self.description, "description", MAX_DESCRIPTION)
+            _check_text(self.description, "description", MAX_DESCRIPTION)
         roles = _chosen(self.roles, ROLES, "role")
         faces = _chosen(self.faces, FACES, "face")
         own = canonical_participants(list(self.own), field="as") if self.own else ()
@@ -76,7 +76,7 @@ class NewKey:
 class KeyDetails:
     """A key as it may be shown: all but its secret."""
 
-    row: Mapping[str, Any]
+    row: asyncpg.Record
 
     def to_json(self) -> Json:
         """Return the wire form; moments are RFC 3339."""
@@ -276,6 +276,12 @@ async def _insert(connection: Connection, new: NewKey, made: MadeKey, *, actor: 
         )
     except asyncpg.ForeignKeyViolationError as error:
         raise _no_tenant(new.tenant) from error
+
+
+def _check_text(text: str, field: str, limit: int) -> None:
+    check_storable(text, field)
+    if not 1 <= len(text.strip()) <= limit:
+        raise InvalidArgument(f"{field} must have 1..{limit} characters", field=field, limit=limit)
 
 
 def _chosen(given: Sequence[Any], known: Sequence[Any], name: str) -> tuple[Any, ...]:
