@@ -166,7 +166,7 @@ class TextReading:
         polite = courtesies(text, tokens)
         spans = iter(code)
         span = next(spans, _NOWHERE)
-        place = _Place(self._now)
+        place = _Spot(self._now)
         for at, token in enumerate(tokens):
             term, start = token.term, token.start
             surface = text[start : token.end]
@@ -495,7 +495,7 @@ class _Phrase:
         return surface
 
 
-class _Place:
+class _Spot:
     """Where in a text a reader is: `opened` after a word that a noun follows, `acts` after one that a verb follows."""
 
     def __init__(self, language: Language) -> None:
