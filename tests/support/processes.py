@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.guardian import started
 
-POLL_S = 0.02
+POLL_S, LONGEST_POLL_S = 0.02, 0.25
 
 
 _KEPT: list[socket.socket] = []
@@ -40,15 +40,18 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 20.0, what: s
     """Return once `condition()` is true; fail the test when it does not come true.
 
     `timeout_s` is what a machine with nothing else to do may take: a busy one gets three times that, and a moment in
-    which this process stood still counts as a second at most.
+    which this process stood still counts as a second at most. A condition that takes long is asked less often, so that
+    asking leaves the machine to what is waited for.
     """
-    spent, last = 0.0, time.monotonic()
+    spent, pause, last = 0.0, 0.0, time.monotonic()
     while not condition():
         now = time.monotonic()
+        asking = now - last - pause
         spent, last = spent + min(now - last, 1.0), now
         if spent > 3 * timeout_s:
             raise AssertionError(f"{what} did not come true within {3 * timeout_s} s")
-        time.sleep(POLL_S)
+        pause = min(LONGEST_POLL_S, max(POLL_S, 9 * asking))
+        time.sleep(pause)
 
 
 class Guardian:
