@@ -26,9 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import httpx
-
-from tests.kubernetes.api import Api, ApiError, Json
+from tests.kubernetes.api import Api, Json
 from tests.kubernetes.certificates import IN_CLUSTER
 from tests.support.postgres import LoopThread
 
@@ -38,7 +36,6 @@ GATEWAY = "10.44.0.1"
 """The node's own address, as pods see it."""
 _BRIDGE = "link add br0 address 02:00:00:00:00:01 type bridge"
 """With an address of its own: else it takes one of its ports', which come and go, and pods lose it for seconds."""
-_LOOK_S = 0.2
 
 Address = tuple[str, int]
 
@@ -81,12 +78,14 @@ class Network:
         self._ready: dict[Address, list[Address]] = {}
         self._loop = LoopThread()
         self._stopping = threading.Event()
+        self._looking = threading.Lock()
+        self._known: dict[str, dict[str, Json]] = {"Service": {}, "Endpoints": {}}
         self._ip(self._node, "link set lo up", _BRIDGE, f"addr add {GATEWAY}/16 dev br0")
         self._ip(self._node, "link set br0 up", f"addr add {IN_CLUSTER}/32 dev br0")
         self._listen((IN_CLUSTER, 443), self._node, lambda: api_server, self._outside)
-        self.look()
-        self._looking = threading.Thread(target=self._keep_looking, name=f"network {namespace}", daemon=True)
-        self._looking.start()
+        self._look()  # pods have the file of names mounted from the beginning
+        for kind in self._known:
+            threading.Thread(target=self._follow, args=(kind,), name=f"{kind} of {namespace}", daemon=True).start()
 
     # What the node and tests use.
 
@@ -139,10 +138,34 @@ class Network:
         """Let this machine reach something within the node; return where."""
         return self._listen(("127.0.0.1", 0), self._outside, lambda: target, self._node)
 
-    def look(self) -> None:
+    def close(self) -> None:
+        """End all forwarding; namespaces without processes go."""
+        with self._looking:
+            self._stopping.set()
+        self._loop.run(_end_connections())
+        self._loop.close()
+        for one in (*self._pods, self._node, self._outside):
+            os.close(one)
+
+    # How.
+
+    def _follow(self, kind: str) -> None:
+        for event, objects in self._api.follow(kind, self._kubernetes, self._stopping):
+            with self._looking:
+                if self._stopping.is_set():
+                    return
+                known = self._known[kind]
+                if event == "LISTED":
+                    known.clear()
+                for found in objects:
+                    known[found["metadata"]["name"]] = found
+                    if event == "DELETED":
+                        del known[found["metadata"]["name"]]
+                self._look()
+
+    def _look(self) -> None:
         """Bring addresses, forwarding and names in line with Services and Endpoints."""
-        services = self._api.objects("Service", self._kubernetes)
-        endpoints = {one["metadata"]["name"]: one for one in self._api.objects("Endpoints", self._kubernetes)}
+        services, endpoints = self._known["Service"].values(), self._known["Endpoints"]
         lines = ["127.0.0.1 localhost", f"{IN_CLUSTER} kubernetes.default.svc"]
         ready = {}
         for service in services:
@@ -162,22 +185,6 @@ class Network:
         text = "\n".join(lines) + "\n"
         if not self.hosts.exists() or self.hosts.read_text(encoding="ascii") != text:
             self.hosts.write_text(text, encoding="ascii")  # in place: pods have this very file mounted
-
-    def close(self) -> None:
-        """End all forwarding; namespaces without processes go."""
-        self._stopping.set()
-        self._looking.join(10)
-        self._loop.run(_end_connections())
-        self._loop.close()
-        for one in (*self._pods, self._node, self._outside):
-            os.close(one)
-
-    # How.
-
-    def _keep_looking(self) -> None:
-        while not self._stopping.wait(_LOOK_S):
-            with contextlib.suppress(ApiError, httpx.TransportError, RuntimeError):
-                self.look()
 
     def _endpoint(self, service: Address) -> Address | None:
         found = self._ready.get(service)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
+
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -233,6 +236,24 @@ class Api:
         """Return the objects of a kind, and the version from which to watch on."""
         answer = self.request("GET", path(kind, None, namespace))
         return answer["items"], answer["metadata"]["resourceVersion"]
+
+    def follow(self, kind: str, namespace: str, stopping: threading.Event) -> Iterator[tuple[str, list[Json]]]:
+        """Yield ("LISTED", all objects of a kind), then ("ADDED" | "MODIFIED" | "DELETED", one) until stopped.
+
+        Whenever the API server ends the watch, or is away, the objects are listed anew.
+        """
+        while not stopping.is_set():
+            try:
+                objects, version = self.resource_version(kind, namespace)
+                yield "LISTED", objects
+                for event, found in self.watch(kind, namespace, since=version, timeout_s=20):
+                    if stopping.is_set() or event == "ERROR":
+                        break
+                    yield event, [found]
+            except (httpx.TransportError, ApiError, RuntimeError) as error:
+                if not stopping.is_set():
+                    logger.info("following %s of %s waits for the API server: %s", kind, namespace, error)
+                    stopping.wait(_RETRY_S)
 
     def ready(self) -> bool:
         """Return whether the server answers, and says that it is ready."""

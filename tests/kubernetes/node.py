@@ -46,7 +46,6 @@ BAD_IMAGE = "missing/"
 PROBES = ("startup", "liveness", "readiness")
 
 _ADMIT_S = 0.02
-_RETRY_S = 0.2
 _START_AGAIN_S = 1.0
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 10.0
 _NEVER = float("inf")
@@ -227,23 +226,12 @@ class Node:
         insist(call, self.stopping)
 
     def _watch(self) -> None:
-        while not self.stopping.is_set():
-            try:
-                pods, version = self.api.resource_version("Pod", self.namespace)
-                for uid in self.pods.keys() - {pod["metadata"]["uid"] for pod in pods}:
+        for event, manifests in self.api.follow("Pod", self.namespace, self.stopping):
+            if event == "LISTED":
+                for uid in self.pods.keys() - {manifest["metadata"]["uid"] for manifest in manifests}:
                     self.pods[uid].see(None)
-                for pod in pods:
-                    self._see(pod)
-                for kind, pod in self.api.watch("Pod", self.namespace, since=version, timeout_s=20):
-                    if self.stopping.is_set():
-                        return
-                    if kind == "ERROR":
-                        break
-                    self._see(pod, deleted=kind == "DELETED")
-            except (httpx.TransportError, ApiError, RuntimeError) as error:
-                if not self.stopping.is_set():
-                    logger.info("the node of %s waits for the API server: %s", self.namespace, error)
-                    self.stopping.wait(_RETRY_S)
+            for manifest in manifests:
+                self._see(manifest, deleted=event == "DELETED")
 
     def _see(self, manifest: Json, *, deleted: bool = False) -> None:
         uid = manifest["metadata"]["uid"]
