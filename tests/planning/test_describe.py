@@ -285,6 +285,11 @@ def test_identifiers_do_not_take_words_away() -> None:
             ("payment gateway", "roof repair"),
             ("refuses", "late"),
         ),
+        (
+            ("The account screen freed 31 kilobytes of flash.", "It is the highest amidst chaos, with the boot logo."),
+            ("account screen",),
+            ("freed", "highest", "amidst"),
+        ),
         # Tags, addresses, identifiers and code.
         (
             (

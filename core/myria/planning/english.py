@@ -23,12 +23,16 @@ _NOUNS_AFTER_ALL = _words("""
 """)
 """Nouns that end as verbs, adjectives or adverbs do."""
 
+_PARTICIPLES = _words("freed agreed decreed guaranteed highest lowest fastest slowest largest newest oldest strongest")
+"""Frequent participles and superlatives that end as nouns do."""
+
 PLURALS_BEFORE = _words("""
     sports arts sales goods news games systems savings operations series customs earnings champions
 """)
 """Plurals that stand before another noun."""
 
 VERB_FORMS = _words("""
+    amidst amid
     fails failed crashes crashed refuses refused expires expired expects lacks uses requires allows accepts
     returns runs loses breaks shows makes takes gives keeps gets goes comes says wants needs helps works
     starts stops becomes seems does has was were is are brings leaves thinks knows means feels looks loves
@@ -38,7 +42,7 @@ VERB_FORMS = _words("""
     fell fought forgot froze heard held hung led lent lit meant quit rose ran sold shook shot shut slid sped
     stole stuck swept swore thank
 """)
-"""Verbs in forms that are seldom nouns."""
+"""Verbs in forms that are seldom nouns, and prepositions that are no stop words."""
 
 COMMON_HEADS = _words("""
     care center centre centers centres change changes check checks deal deals event events experience fight
@@ -65,7 +69,7 @@ LINKS = _words("of for in at from with on about")
 def ends_unlike_a_noun(surface: str) -> bool:
     """Tell whether a word ends as verbs, adjectives and adverbs do."""
     small = surface.lower()
-    return small not in _NOUNS_AFTER_ALL and _NO_NOUN.search(small) is not None
+    return small not in _NOUNS_AFTER_ALL and (small in _PARTICIPLES or _NO_NOUN.search(small) is not None)
 
 
 def ends_like_a_noun(surface: str) -> bool:

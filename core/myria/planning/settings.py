@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from myria.canonical import digest
 from myria.errors import ConfigurationError
 
-PLANNER_VERSION = "deterministic-4"
+PLANNER_VERSION = "deterministic-5"
 """Changes whenever the same events could give another tree: every scope is then dirty."""
 
 
