@@ -31,8 +31,8 @@ MOST_WAITING: Final = 128
 PATIENCE_S: Final = 10.0
 """Seconds that a heavy read waits for its turn before it is refused."""
 
-REST: Final = 3.0
-"""How much longer than its work a turn rests while others are served: heavy reads get a quarter of the time."""
+REST: Final = 4.0
+"""How many times its work a turn rests while others are served: heavy reads get a fifth of the time."""
 
 LONGEST_REST_S: Final = 0.25
 """Seconds that a turn rests at most."""
