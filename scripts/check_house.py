@@ -3,6 +3,7 @@
 - operator/ holds its package folder and nothing else: a Python file beside it would shadow the standard library's
   `operator` module.
 - Tests live under tests/ alone.
+- No test asserts that something took less than some time: a busy machine takes as long as it takes.
 - The version is the same in pyproject.toml and CHANGELOG.md's newest entry.
 - What the code imports is declared in pyproject.toml, and what is declared there is explained in docs/dependencies.md.
 - Every SQL statement, and every name that a package defines for others, is used by the product (`UNUSED` says why not).
@@ -53,6 +54,7 @@ def main() -> int:
     breaches = [
         *operator_breaches(),
         *test_breaches(),
+        *clock_breaches(),
         *version_breaches(),
         *import_breaches(),
         *explanation_breaches(),
@@ -79,6 +81,57 @@ def test_breaches() -> Iterator[str]:
         for path in sorted((ROOT / plane).rglob("*.py")):
             if path.name == "conftest.py" or path.name.startswith("test_"):
                 yield f"{path.relative_to(ROOT)}: tests belong under tests/"
+
+
+def clock_breaches() -> Iterator[str]:
+    """Yield assertions of tests that the difference of two readings of a clock is below something."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for line in sorted(set(timed_assertions(function))):
+                    place = f"{path.relative_to(ROOT)}:{line}"
+                    yield f"{place}: asserts how long something takes at most; count work instead"
+
+
+def timed_assertions(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[int]:
+    """Yield the lines of a function's assertions with a time that passed on the smaller side of a comparison."""
+    times: set[str] = set()
+
+    def is_time(node: ast.expr) -> bool:
+        """Tell whether an expression holds a difference of clock readings; a deadline is none."""
+        return any(
+            (isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) and reads_clock(part))
+            or (isinstance(part, ast.Name) and part.id in times)
+            for part in ast.walk(node)
+        )
+
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if is_time(node.value):
+                times.update(target.id for target in targets if isinstance(target, ast.Name))
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assert):
+            continue
+        for comparison in ast.walk(node.test):
+            if isinstance(comparison, ast.Compare):
+                sides = [comparison.left, *comparison.comparators]
+                for left, operator, right in zip(sides, comparison.ops, sides[1:], strict=False):
+                    smaller = {ast.Lt: left, ast.LtE: left, ast.Gt: right, ast.GtE: right}.get(type(operator))
+                    if smaller is not None and is_time(smaller):
+                        yield node.lineno
+
+
+def reads_clock(node: ast.AST) -> bool:
+    """Tell whether an expression calls a clock of the standard library."""
+    clocks = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time", "time_ns"}
+    return any(
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and (part.func.attr in clocks or ast.unparse(part.func) == "time.time")
+        for part in ast.walk(node)
+    )
 
 
 def version_breaches() -> Iterator[str]:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
+from tests.support.counts import SOAK
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
@@ -23,8 +24,11 @@ from tests.support.processes import Guardian, Spawner
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# No time limits for single examples: the machine is shared. In CI the parent is Hypothesis' own profile for it.
-settings.register_profile("myria", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
+# that fails must fail again. In CI the parent is Hypothesis' own profile for it.
+settings.register_profile(
+    "myria", parent=settings(), deadline=None, derandomize=not SOAK, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("myria")
 
 

@@ -27,6 +27,7 @@ from myria.store.locks import lock_key
 from myria.store.queries import sql
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 PLANNER = builds.DEFAULTS.planner.for_planner()
@@ -125,7 +126,7 @@ async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
             aborted = await Registry(pool, builds.DEFAULTS).abort(TENANT, build_id)
             assert aborted["status"] == "aborted"
             process.send_signal(signal.SIGCONT)
-            assert await asyncio.wait_for(process.wait(), 120) == Outcome.ABORTED.exit_status
+            assert await asyncio.wait_for(process.wait(), PATIENCE_S) == Outcome.ABORTED.exit_status
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -187,6 +188,6 @@ async def test_an_aborted_build_stops_its_workers(database: Database) -> None:
             answer = await Registry(server, builds.DEFAULTS).abort(TENANT, build.build_id)
 
         assert answer["status"] == "aborted"
-        assert await asyncio.wait_for(working, 60) is Outcome.ABORTED
+        assert await asyncio.wait_for(working, PATIENCE_S) is Outcome.ABORTED
 
     assert await builds.value(database, "SELECT number FROM myria.snapshots") is None

@@ -17,6 +17,7 @@ from myria.registry import Registry
 from myria.store.database import Database as Pool
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 PLANNER = builds.DEFAULTS.planner.for_planner()
@@ -174,8 +175,10 @@ async def test_a_task_longer_than_its_lease_keeps_it(database: Database, monkeyp
     working = asyncio.create_task(
         asyncio.to_thread(asyncio.run, run_build(impatient, database.builder_dsn, TENANT, build_id))
     )
-    await asyncio.sleep(3)
-    other = await asyncio.wait_for(run_build(impatient, database.builder_dsn, TENANT, build_id), 60)
+    async with asyncio.timeout(PATIENCE_S):
+        while not await builds.value(database, "SELECT count(*) FROM myria.build_tasks WHERE attempt > 0"):
+            await asyncio.sleep(0.05)
+    other = await asyncio.wait_for(run_build(impatient, database.builder_dsn, TENANT, build_id), PATIENCE_S)
 
     assert await working == other == Outcome.SUCCEEDED
     assert await builds.value(database, "SELECT attempt FROM myria.build_tasks") == 1
@@ -196,7 +199,7 @@ async def test_a_build_survives_its_database_connections(database: Database) -> 
                     "WHERE usename = 'myria_builder' AND datname = current_database()"
                 )
 
-    assert await asyncio.wait_for(working, 60) is Outcome.SUCCEEDED
+    assert await asyncio.wait_for(working, PATIENCE_S) is Outcome.SUCCEEDED
     cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
     assert await builds.roots(database) == await builds.planned(database, cutoff)
 

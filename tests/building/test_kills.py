@@ -14,6 +14,7 @@ import pytest
 from myria.building import Outcome
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 
@@ -75,7 +76,7 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
                 await asyncio.to_thread(ended_within, builder, delay)
             finally:
                 builder.send_signal(signal.SIGKILL)
-                builder.wait(60)
+                builder.wait(PATIENCE_S)
             if builder.returncode == 0:
                 break
             kills += 1
@@ -94,5 +95,5 @@ async def test_builder_reports_by_its_exit_status(database: Database) -> None:
     await append(database.server_dsn, conversation(20))
     build_id = await builds.queue(database)
 
-    assert start(database, build_id).wait(60) == Outcome.SUCCEEDED.exit_status == 0
-    assert start(database, "bld_nowhere").wait(60) == 3
+    assert start(database, build_id).wait(PATIENCE_S) == Outcome.SUCCEEDED.exit_status == 0
+    assert start(database, "bld_nowhere").wait(PATIENCE_S) == 3

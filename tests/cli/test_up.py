@@ -25,6 +25,7 @@ from tests.cli.conftest import call
 from tests.metrics.scraping import Samples, samples
 from tests.soak.wire import Client
 from tests.support.counts import share
+from tests.support.patience import PATIENCE_S
 from tests.support.place import throw_away_folder
 from tests.support.postgres import Database
 from tests.support.processes import Guardian, Spawned, Spawner, wait_until
@@ -115,7 +116,7 @@ def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
 
 def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
     """Server and PostgreSQL are gone after SIGINT, and the exit status says that it was an interrupt."""
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30, verify=False).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
     started = [up.told["server_pid"], up.told["postgres_pid"], *children(up.program.pid)]
     up.program.signal(signal.SIGINT)
     assert up.program.wait() == 130
@@ -131,7 +132,7 @@ def test_one_scrape_tells_of_all_planes(up: Up) -> None:
         nonlocal seen
         # A look at the memory that is slower than the scrape is left out of it, and what is appended is soon built.
         asyncio.run(append(up.port, [event(new_id("k"))]))
-        seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=30, verify=False).text)
+        seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=PATIENCE_S, verify=False).text)
         return ("myria_tail_events",) in seen and seen["myria_tail_events"] >= 1
 
     wait_until(tells_all, 120.0, "a scrape with the memory in it")
@@ -154,7 +155,7 @@ def test_a_second_up_on_the_same_folder_is_refused(up: Up, data_dir: Path, spawn
     second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", data_dir)
     assert second.wait() == 6
     assert f"error[data_dir_in_use]: Another `myria up` (process {up.program.pid})" in second.output()
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30, verify=False).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
 
 
 def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: Spawner) -> None:
@@ -240,7 +241,7 @@ async def test_a_killed_server_comes_back_on_its_port(up: Up) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     # The listening socket is the parent's: a request that comes in between waits instead of failing.
-    async with httpx.AsyncClient(timeout=120, verify=False) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, verify=False) as client:
         assert (await client.get(f"http://127.0.0.1:{up.port}/healthz")).status_code == 200
     assert up.child("serve") not in {None, pid}
 
@@ -265,7 +266,7 @@ def test_nothing_outlives_a_killed_parent_but_postgres(spawn: Spawner, data_dir:
     wait_until(lambda: not is_alive(server), 60.0, "the server's end")
     second = start(spawn, "--data-dir", data_dir)
     postgres = second.postgres_pid
-    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz", timeout=30, verify=False).status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{second.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
     second.program.signal(signal.SIGINT)
     assert second.program.wait() == 130
     assert not is_alive(postgres)
@@ -277,7 +278,7 @@ def test_a_database_of_ones_own_is_migrated_and_used(databases: Any, spawn: Spaw
     try:
         up = start(spawn, "--dsn", database.dsn)
         assert up.told["data_dir"] is None
-        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=30, verify=False).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
         up.program.signal(signal.SIGINT)
         assert up.program.wait() == 130
     finally:
@@ -316,7 +317,7 @@ async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: P
         while not stop.is_set():
             count += 1
             key = f"{number}-{count}-{new_id('k')}"
-            reply = await client.call_until_answered("append_event", event(key, f"bread {count}"), patience_s=120.0)
+            reply = await client.call_until_answered("append_event", event(key, f"bread {count}"))
             assert not reply.is_error, reply
             acknowledged[key] = reply.content["event_id"]
 
@@ -326,22 +327,13 @@ async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: P
         await asyncio.sleep(chosen.uniform(0.3, 1.5))
         victim = chosen.choice(["serve", "build", "postgres"])
         if victim == "build":
-            await Client(up.port).call_until_answered("trigger_build", {"full": True}, patience_s=120.0)
-            deadline = time.monotonic() + 60.0
-            while (pid := up.child("build")) is None and time.monotonic() < deadline:
-                await asyncio.sleep(0.02)
+            await Client(up.port).call_until_answered("trigger_build", {"full": True})
+        pid = await process_of(up, victim)
+        if victim == "build":
             await asyncio.sleep(chosen.uniform(0.0, 1.5))
-        elif victim == "serve":
-            pid = up.child("serve")
-        else:
-            try:
-                pid = up.postgres_pid
-            except (OSError, ValueError, IndexError):  # it is being started
-                pid = None
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                killed[victim] += 1
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            killed[victim] += 1
     await asyncio.sleep(1.0)
     stop.set()
     await asyncio.gather(*loads)
@@ -353,6 +345,17 @@ async def test_everything_may_be_killed_at_random_under_load(up: Up, data_dir: P
         assert stored.get(key) == [event_id], key
     verified = await asyncio.to_thread(run, "verify", "--data-dir", data_dir)
     assert verified.returncode == 0, verified.stdout
+
+
+async def process_of(up: Up, victim: str) -> int:
+    """Return the process id of a victim once it runs: it may just have been killed, or not be needed yet."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(OSError, ValueError, IndexError):  # PostgreSQL is being started
+                pid = up.postgres_pid if victim == "postgres" else up.child(victim)
+                if pid is not None and is_alive(pid):
+                    return pid
+            await asyncio.sleep(0.02)
 
 
 def stored_events(data_dir: Path) -> dict[str, list[str]]:

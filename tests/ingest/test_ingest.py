@@ -140,9 +140,9 @@ async def test_events_without_a_key_are_always_new(database: Database) -> None:
 
 async def test_concurrent_appends_share_commits_and_lose_nothing(database: Database) -> None:
     """Hundreds of concurrent appends with duplicates take few commits; every answer names a stored event."""
-    async with Pool(database.server_dsn, PoolOptions(acquire_timeout=120)) as pool:
+    async with Pool(database.server_dsn, PoolOptions(acquire_timeout=600)) as pool:
         sizes: list[int] = []
-        ingest = Ingest(pool, on_commit=sizes.append, deadline=120)
+        ingest = Ingest(pool, on_commit=sizes.append, deadline=600)
         keys = [f"k{number % 150}" for number in range(400)]
         random.Random(7).shuffle(keys)
         answers = await asyncio.gather(*(ingest.append_events("default", [event(key)]) for key in keys))
@@ -191,7 +191,7 @@ async def test_an_append_waits_for_a_build_that_reads_its_cutoff(database: Datab
 async def test_appends_survive_killed_connections(database: Database) -> None:
     """Backends terminated at random cost retries, never a lost or doubled event, keyed or not."""
     async with Pool(database.server_dsn) as pool:
-        ingest = Ingest(pool, deadline=60)
+        ingest = Ingest(pool, deadline=600)
         await ingest.append_events("default", [event("warm")])
         stop = asyncio.Event()
         killer = asyncio.create_task(_terminate_backends(database.superuser_dsn, stop))

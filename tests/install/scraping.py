@@ -19,6 +19,7 @@ from tests.install.network import GATEWAY
 from tests.kubernetes.api import Json
 from tests.monitoring.rules import FILES
 from tests.monitoring.scraping import Scraper
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import Spawner, wait_until
 
 PORT = 9090
@@ -80,7 +81,7 @@ class InCluster(Scraper):
             )
         host, port = node.runtime.network.reach((GATEWAY, PORT))
         self.url = f"http://{host}:{port}"
-        self._client = httpx.Client(base_url=self.url, timeout=10.0, verify=False)
+        self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S, verify=False)
         wait_until(self._is_ready, 30.0, "Prometheus")
 
     def healthy(self) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from myria_rebuilds.connection import configuration
 from tests.kubernetes.operating import Installation
 from tests.kubernetes.place import OPERATOR
 from tests.support import builds
+from tests.support.patience import PATIENCE_S
 
 QUICK = builds.settings(
     builder={"inactivity_timeout_s": 0, "max_unindexed_events": 0, "poll_s": 0.1, "task_lease_s": 3.0},
@@ -56,9 +56,8 @@ async def operator(
                 await task
 
 
-async def until(condition: Callable[[], Any], within_s: float = 120.0) -> None:
+async def until(condition: Callable[[], Any]) -> None:
     """Wait for a condition, looking at it in a thread: it may ask the API server."""
-    deadline = time.monotonic() + within_s
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(PATIENCE_S):
+        while not await asyncio.to_thread(condition):
+            await asyncio.sleep(0.1)

@@ -33,15 +33,9 @@ class Pulse:
         stop = threading.Event()
 
         def ask() -> None:
-            missed = 0
             while not stop.wait(0.25):
                 try:
-                    self.answers[httpx.get(self.url, timeout=5, trust_env=False, verify=False).status_code] += 1
-                    missed = 0
-                except httpx.TimeoutException:  # a kubelet would not act on less than several, one after the other
-                    missed += 1
-                    if missed >= 3:
-                        self.answers["timeout"] += 1
+                    self.answers[httpx.get(self.url, timeout=60, trust_env=False, verify=False).status_code] += 1
                 except httpx.TransportError as error:
                     self.answers[type(error).__name__] += 1
 
@@ -51,4 +45,4 @@ class Pulse:
             yield self
         finally:
             stop.set()
-            thread.join(5)
+            thread.join(65)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,15 +25,17 @@ def has_pod(installation: Installation) -> bool:
     return bool(installation.node.running())
 
 
-def slow(installation: Installation, seconds: int = 3) -> None:
-    """Make pods dawdle before they build."""
-    installation.node.rewrites = lambda _pod, command: [
-        "/bin/sh",
-        "-c",
-        f'sleep {seconds}; exec "$@"',
-        "sh",
-        *command,
-    ]
+def dawdle(installation: Installation) -> None:
+    """Make the pods that come dawdle for an hour before they build: a test ends them before."""
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", 'sleep 3600; exec "$@"', "sh", *command]
+
+
+def until_let(installation: Installation, folder: Path) -> Path:
+    """Make the pods that come wait for a file before they build; return its path."""
+    gate = folder / "go"
+    waiting = f'until [ -e {gate} ]; do sleep 0.05; done; exec "$@"'
+    installation.node.rewrites = lambda _pod, command: ["/bin/sh", "-c", waiting, "sh", *command]
+    return gate
 
 
 def managers(resource: Json) -> set[str]:
@@ -89,7 +92,7 @@ def test_a_deleted_resource_takes_its_build_along(installation: Installation) ->
     place.wait_terminal("first")
     kept = installation.active()
     installation.append(12, start=50_000)
-    slow(installation, 20)
+    dawdle(installation)
     place.rebuild("second")
     wait_until(lambda: any(one.name.startswith("second-") for one in installation.node.running()), 30, "the pod")
     place.kubectl("delete", "mrb", "second", "--wait=false")
@@ -106,7 +109,7 @@ def test_a_job_deleted_by_hand_is_not_made_again(installation: Installation) -> 
     """The build fails as WorkerLost once nobody works on it, and no second Job is made."""
     place = installation.place
     installation.append(12)
-    slow(installation, 30)
+    dawdle(installation)
     installation.start()
     place.rebuild("lost")
     wait_until(lambda: has_pod(installation), 30, "the pod")
@@ -122,10 +125,11 @@ def test_an_evicted_pod_is_replaced(installation: Installation) -> None:
     """Another pod goes on, and the build is published."""
     place = installation.place
     installation.append(12)
-    slow(installation, 2)
+    dawdle(installation)
     installation.start()
     place.rebuild("evicted")
     wait_until(lambda: has_pod(installation), 30, "the pod")
+    installation.node.rewrites = lambda _pod, command: command
     installation.node.evict(installation.node.running()[0].name)
     ended = place.wait_terminal("evicted", 60)
     assert reason(ended) == ("True", "BuildPublished")
@@ -168,15 +172,16 @@ def test_pods_that_fail_end_the_build(installation: Installation) -> None:
     assert tenant["retry_at"] is not None
 
 
-def test_a_spec_edited_mid_build_changes_nothing(installation: Installation) -> None:
+def test_a_spec_edited_mid_build_changes_nothing(installation: Installation, tmp_path: Path) -> None:
     """An old API server lets a tenant be changed; the build that began is the one that ends."""
     place = installation.place
     installation.append(12)
-    slow(installation, 2)
+    gate = until_let(installation, tmp_path)
     installation.start()
     place.rebuild("edited")
     wait_until(lambda: has_pod(installation), 30, "the pod")
     place.admin.patch("MyriaRebuild", "edited", {"spec": {"tenant": "other"}}, place.name)
+    gate.touch()
     ended = place.wait_terminal("edited")
     assert reason(ended) == ("True", "BuildPublished")
     (build,) = installation.builds()
@@ -276,7 +281,7 @@ def test_a_namespace_that_goes_away_leaves_no_build(installation: Installation) 
     """The build of a namespace that is deleted ends, and the operator neither dies nor makes anything new."""
     place = installation.place
     installation.append(12)
-    slow(installation, 20)
+    dawdle(installation)
     operator = installation.start()
     place.rebuild("going")
     wait_until(lambda: has_pod(installation), 30, "the pod")
@@ -292,7 +297,7 @@ def test_suspend_takes_the_pods_away_and_gives_them_back(installation: Installat
     """A suspended build has no pods and keeps what is done; without suspend it goes on to its end."""
     place = installation.place
     installation.append(12)
-    slow(installation, 60)
+    dawdle(installation)
     installation.start()
     place.rebuild("paused")
     wait_until(lambda: has_pod(installation), 30, "the pod")

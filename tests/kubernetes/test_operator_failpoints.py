@@ -16,6 +16,7 @@ from tests.kubernetes.inside import QUICK, Stopped, operator, until
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds
 from tests.support.events import append, conversation
+from tests.support.patience import PATIENCE_S
 
 
 class Killer:
@@ -77,7 +78,7 @@ async def test_stopped_at_a_write(
         middle = asyncio.create_task(story.middle(STORY[what]))
         reached = asyncio.create_task(killer.reached.wait())
         # Kubernetes' garbage collector may be faster than the operator: then there is no Job left to delete.
-        patience = 5 if what == "delete_job" else 40
+        patience = 5 if what == "delete_job" else PATIENCE_S
         await asyncio.wait({first, reached}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         assert killer.reached.is_set() or what == "delete_job", f"{killer.at} was never passed"
         reached.cancel()
@@ -105,7 +106,7 @@ async def test_a_resource_deleted_during_a_look_ends_its_build_as_aborted(
 
     monkeypatch.setattr(Api, "job", hesitate)
     async with operator(installation, monkeypatch):
-        await asyncio.wait_for(slow.wait(), 180)
+        await asyncio.wait_for(slow.wait(), PATIENCE_S)
         await asyncio.to_thread(place.admin.delete, "MyriaRebuild", "one", place.name)
         await until(lambda: not place.admin.objects("Job", place.name))
         release.set()
@@ -162,11 +163,11 @@ class Story:
             await asyncio.to_thread(self.place.admin.delete, "MyriaRebuild", "one", self.place.name)
         if name == "suspended_early":
             await until(lambda: reason(self.place.get("one")) == ("Unknown", "SuspendRequested"))
-            await asyncio.sleep(0.5)
+            await until(lambda: [one["suspended"] for one in self._requests()] == [True])
             await self._change(suspend=False)
         if name == "closed":
             await until(lambda: reason(self.place.get("one")) == ("Unknown", "SuspendRequested"))
-            await asyncio.sleep(1.0)
+            await until(self._requests)
             await self._change(abort=True)
 
     async def end(self, name: str) -> None:
@@ -209,6 +210,9 @@ class Story:
             await until(lambda: not self.place.jobs_of(found)[0]["status"].get("active"))
         moves = self.installation.query("SELECT kind FROM myria.pointer_moves WHERE resource_uid IS NOT NULL")
         assert len(moves) == (0 if name in {"failing", "aborted", "given_up", "closed"} else 1)
+
+    def _requests(self) -> list[dict[str, Any]]:
+        return self.installation.query("SELECT suspended FROM myria.rebuild_requests WHERE resource_uid IS NOT NULL")
 
     async def _change(self, **spec: bool) -> None:
         await asyncio.to_thread(self.place.admin.patch, "MyriaRebuild", "one", {"spec": spec}, self.place.name)

@@ -20,11 +20,11 @@ def test_a_missing_priority_class_is_named_and_the_slot_is_given_up(installation
     """PodsRefused has admission's words; after the time given the build ends with them, and the next one is built."""
     place = installation.place
     installation.append(12)
-    installation.start(operator_pod_start_timeout_s="6")
+    installation.start(operator_pod_start_timeout_s="15")
     versions = Versions(place.control_plane, place.name).start()
     try:
         refused = place.rebuild("refused", build={"priorityClassName": "nowhere"})
-        wait_until(lambda: reason(place.get("refused"))[1] in {"Starting", "PodsRefused"}, 60, "the Job")
+        wait_until(installation.builds, 60, "the build")
         waiting = place.rebuild("waiting")
         ended = place.wait_terminal("refused", 120)
         assert reason(ended) == ("False", "PodsRefused")
@@ -35,7 +35,7 @@ def test_a_missing_priority_class_is_named_and_the_slot_is_given_up(installation
         seen = versions.seen()
         (told, *_) = messages(seen[refused["metadata"]["uid"]], "PodsRefused")
         assert "no PriorityClass with name nowhere was found" in told
-        assert told.endswith("given up after 6 s without a pod at work")
+        assert told.endswith("given up after 15 s without a pod at work")
         expected = "waits for the MyriaRebuild refused of the same tenant to end"
         assert expected in messages(seen[waiting["metadata"]["uid"]], "Queued")
         assert versions.contradictions() == []

@@ -72,7 +72,7 @@ def check_one_job_each(installation: Installation, names: list[str]) -> None:
 
 @pytest.mark.soak
 def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None:
-    """What is asked for in a storm ends right, with one Job each; the operator lives, and recovers within seconds."""
+    """What is asked for in a storm ends right, with one Job each; the operator lives, and goes on."""
     place, length_s, count = installation.place, 120.0 if SOAK else 6.0, share(60)
     for seed, tenant in enumerate(TENANTS):
         installation.append(12, tenant=tenant, seed=seed)
@@ -80,32 +80,30 @@ def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None
     names = []
     with pulse.felt():
         proxy.storm = EVERYTHING
-        began = time.monotonic()
         for number in range(count):
             names.append(f"s{number:02d}")
             place.rebuild(names[-1], tenant=TENANTS[number % 3], build={"full": True, "force": True})
             time.sleep(length_s / count / 2)
-        time.sleep(max(0.0, began + length_s - time.monotonic()))
+        time.sleep(length_s / 2)
+        wait_until(lambda: len(proxy.done) >= 8, 60, "eight kinds of weather")
         print(f"ended in the storm: {sum(reason(place.get(name))[0] == 'True' for name in names)} of {count}")
         proxy.storm = CALM
-        calm = time.monotonic()
         for name in names:
             place.wait_terminal(name, 20 + 2 * count)
-        print(f"all ended {time.monotonic() - calm:.1f} s after it; {dict(proxy.done)}")
-        began = time.monotonic()
+        print(dict(proxy.done))
         place.rebuild("after", tenant="ada", build={"force": True})
-        place.wait_terminal("after", 15)
-        print(f"one more took {time.monotonic() - began:.1f} s")
+        place.wait_terminal("after")
     assert operator.process.poll() is None
     assert set(pulse.answers) == {200}, pulse.answers
-    assert len(proxy.done) >= 8, proxy.done
     check_one_job_each(installation, [*names, "after"])
 
 
 @pytest.mark.soak
 def test_nothing_works_for_a_while(installation: Installation, proxy: Proxy) -> None:
-    """When every request (every write, for 409) fails, few are made, and work goes on within seconds of the end.
+    """When every request (every write, for 409) fails, few are made, and work goes on when it is over.
 
+    Each resource waits longer after each failure, so a slow machine makes fewer requests, not more. How soon the end of
+    an outage is noticed is proven on a clock of its own, in tests/operator/test_queue.py.
     It begins on such a day: the operator starts without an API server.
     """
     place, length_s = installation.place, 60.0 if SOAK else 2.0
@@ -122,17 +120,14 @@ def test_nothing_works_for_a_while(installation: Installation, proxy: Proxy) -> 
             for number in range(3):
                 place.rebuild(f"n{number}-{fault}", suspend=True)
             time.sleep(1.0)
-            before = proxy.arrived.total()
+            before, since = proxy.arrived.total(), time.monotonic()
             time.sleep(length_s)
-            rate = (proxy.arrived.total() - before) / length_s
+            requests, passed_s = proxy.arrived.total() - before, time.monotonic() - since
             proxy.bring(CALM)
-            calm = time.monotonic()
             for number in range(3):
                 place.wait_condition(f"n{number}-{fault}", "Succeeded", ("Unknown",), 60)
-            back = time.monotonic() - calm
-            print(f"{fault}: {rate:.1f} requests a second, back after {back:.1f} s")
-            assert rate < (25 if SOAK else 60), proxy.done  # while waits still grow, more are made
-            assert back < (20 if fault == "hang" else 10)
+            print(f"{fault}: {requests / passed_s:.1f} requests a second")
+            assert requests < (25 if SOAK else 60) * passed_s, proxy.done  # while waits still grow, more are made
     assert operator.process.poll() is None
     assert set(pulse.answers) == {200}, pulse.answers
 
@@ -146,7 +141,7 @@ def test_a_path_that_is_not_served_is_no_resource_that_is_gone(installation: Ins
     place.rebuild("there")
     wait_until(installation.node.running, 20, "the pod")
     proxy.bring(Storm(shares={"absent": 1.0}))
-    time.sleep(1.5)
+    wait_until(lambda: proxy.done["absent"] >= 10, 60, "ten answers of 404")
     proxy.bring(CALM)
     place.wait_terminal("there")
     check_one_job_each(installation, ["there"])
@@ -154,7 +149,7 @@ def test_a_path_that_is_not_served_is_no_resource_that_is_gone(installation: Ins
 
 @pytest.mark.soak
 def test_broken_watches(installation: Installation, proxy: Proxy) -> None:
-    """Whatever a watch is answered, the operator lives, and hears again within seconds: no sweep helps it here."""
+    """Whatever a watch is answered, the operator lives, and hears again: no sweep helps it here."""
     place = installation.place
     installation.append(4)
     operator, pulse = start(installation, proxy, sweep_s=3600)
@@ -164,10 +159,8 @@ def test_broken_watches(installation: Installation, proxy: Proxy) -> None:
             place.rebuild(f"during-{fault}", suspend=True)
             wait_until(lambda met=fault: proxy.done[met] >= 2, 20, f"a watch that meets {fault}")  # type: ignore[misc]
             proxy.bring(CALM)
-            calm = time.monotonic()
             place.rebuild(f"after-{fault}", suspend=True)
             for name in (f"during-{fault}", f"after-{fault}"):
                 place.wait_condition(name, "Succeeded", ("Unknown",), 10)
-            print(f"{fault}: heard again after {time.monotonic() - calm:.1f} s")
     assert operator.process.poll() is None
     assert set(pulse.answers) == {200}, pulse.answers

@@ -80,7 +80,7 @@ async def test_an_older_definition_is_replaced(installation: Installation, monke
     try:
         async with operator(installation, monkeypatch):
             await asyncio.to_thread(place.rebuild, "old", build={"force": True})
-            await until(told, 10)
+            await until(told)
             assert await asyncio.to_thread(installation.builds) == []
             await asyncio.to_thread(place.control_plane.install, manifests.without_cel(shipped))
             await asyncio.to_thread(place.rebuild, "new", build={"full": True, "force": True})

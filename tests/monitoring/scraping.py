@@ -11,6 +11,7 @@ import httpx
 import yaml
 
 from tests.monitoring.rules import FILES
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import Spawned, Spawner, free_port, wait_until
 
 
@@ -66,7 +67,7 @@ class Scraper:
             f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address={self.url.removeprefix('http://')}",
         )
-        self._client = httpx.Client(base_url=self.url, timeout=10.0, verify=False)
+        self._client = httpx.Client(base_url=self.url, timeout=PATIENCE_S, verify=False)
         wait_until(self._is_ready, 30.0, "Prometheus")
 
     def _is_ready(self) -> bool:
@@ -101,7 +102,7 @@ class Scraper:
         """Return the names that the targets describe, also those that have no series yet."""
         names = set()
         for target in self.targets:
-            text = httpx.get(f"http://127.0.0.1:{target.port}/metrics", verify=False).text
+            text = httpx.get(f"http://127.0.0.1:{target.port}/metrics", timeout=PATIENCE_S, verify=False).text
             for line in text.splitlines():
                 if line.startswith("# TYPE "):
                     _, _, name, kind = line.split()

@@ -12,6 +12,7 @@ from tests.monitoring.scraping import Scraper, Target
 from tests.monitoring.test_dashboards import NAMES, load, queries
 from tests.monitoring.wanted import OPERATOR, missing
 from tests.soak.wire import Client
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 from tests.support.processes import Spawner
 
@@ -49,7 +50,7 @@ async def test_one_machine_tells_all_but_the_operators_metrics(
         ("append_event", {}),
         ("query_event_nodes", {"participants": ["ana"], "query": "bread"}),
     )
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_S, verify=False) as client:
         await client.post(f"http://127.0.0.1:{port}/mcp", content=b"{", headers={"content-type": "application/json"})
     scraper.wait_for('myria_builds_finished_total{outcome="succeeded"} > 0')
     scraper.wait_for("myria_tail_events_max == 0")

@@ -14,6 +14,7 @@ import httpx
 from tests.pgbouncer.bouncer import SERVER_CONNECTIONS, Bouncer, Program
 from tests.soak.ledger import Ledger, check_database, check_pages
 from tests.soak.wire import Client
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 from tests.support.processes import Spawned, Spawner, free_port
 
@@ -36,6 +37,7 @@ async def _up(spawn: Spawner, dsn: str, port: int) -> AsyncIterator[Spawned]:
             "MYRIA_BUILDER_MAX_UNINDEXED_EVENTS": "60",
             "MYRIA_BUILDER_INACTIVITY_TIMEOUT_S": "1",
             "MYRIA_BUILDER_MIN_INTERVAL_S": "0",
+            "MYRIA_MCP_READY_GRACE_S": "3600",
             "MYRIA_BUILDER_TIME_SHARE": "1",
             "MYRIA_BUILDER_LONG_TAIL_TIME_SHARE": "1",
         },
@@ -84,7 +86,7 @@ async def test_append_build_query_status(bouncer: Bouncer, empty_database: Datab
 
 async def _probe(port: int) -> None:
     """Ask for readiness and metrics all the time, as a cluster would; fail when they fail."""
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, verify=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, verify=False) as http:
         while True:
             ready, metrics = await asyncio.gather(http.get("/readyz"), http.get("/metrics"))
             assert ready.status_code == 200, ready.text
@@ -94,7 +96,7 @@ async def _probe(port: int) -> None:
 
 async def _quiet(client: Client) -> dict[str, Any]:
     """Return the status once everything is built."""
-    async with asyncio.timeout(240):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             status: dict[str, Any] = (await client.call_until_answered("get_snapshot_status", {})).content
             if not (status["tail_events"] or status["building"] or status["queued"]):

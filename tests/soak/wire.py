@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from myria.contract.tools import path_of
+from tests.support.patience import PATIENCE_S
 
 MODERN = "2026-07-28"
 _META = {
@@ -19,8 +20,6 @@ _META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 _numbers = itertools.count(1)
-
-PATIENCE_S = 30.0
 
 
 class HungUp(Exception):
@@ -91,7 +90,9 @@ class Client:
             await asyncio.sleep(after_s)
         self.hang_up()
 
-    async def call_until_answered(self, tool: str, arguments: dict[str, Any], *, patience_s: float = 60.0) -> Reply:
+    async def call_until_answered(
+        self, tool: str, arguments: dict[str, Any], *, patience_s: float = PATIENCE_S
+    ) -> Reply:
         """Call again and again, whatever breaks, until the answer is none that asks for a retry.
 
         Raises:

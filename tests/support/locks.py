@@ -6,6 +6,8 @@ import asyncio
 
 import asyncpg
 
+from tests.support.patience import PATIENCE_S
+
 
 async def somebody_waits(connection: asyncpg.Connection, *, count: int = 1) -> None:
     """Return once `count` other sessions of the connection's database wait for a lock."""
@@ -13,6 +15,6 @@ async def somebody_waits(connection: asyncpg.Connection, *, count: int = 1) -> N
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
         "AND pid <> pg_backend_pid()"
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_S):
         while await connection.fetchval(waiting) < count:
             await asyncio.sleep(0.01)

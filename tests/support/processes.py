@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.guardian import started
+from tests.support.patience import PATIENCE_S
 
 POLL_S, LONGEST_POLL_S = 0.02, 0.25
 
@@ -39,17 +40,18 @@ def free_port() -> int:
 def wait_until(condition: Callable[[], object], timeout_s: float = 20.0, what: str = "the condition") -> None:
     """Return once `condition()` is true; fail the test when it does not come true.
 
-    `timeout_s` is what a machine with nothing else to do may take: a busy one gets three times that, and a moment in
-    which this process stood still counts as a second at most. A condition that takes long is asked less often, so that
-    asking leaves the machine to what is waited for.
+    `timeout_s` is what a machine with nothing else to do may take: a busy one gets three times that, and PATIENCE_S in
+    any case. A moment in which this process stood still counts as a second at most. A condition that takes long is
+    asked less often, so that asking leaves the machine to what is waited for.
     """
+    patience_s = max(PATIENCE_S, 3 * timeout_s)
     spent, pause, last = 0.0, 0.0, time.monotonic()
     while not condition():
         now = time.monotonic()
         asking = now - last - pause
         spent, last = spent + min(now - last, 1.0), now
-        if spent > 3 * timeout_s:
-            raise AssertionError(f"{what} did not come true within {3 * timeout_s} s")
+        if spent > patience_s:
+            raise AssertionError(f"{what} did not come true within {patience_s} s")
         pause = min(LONGEST_POLL_S, max(POLL_S, 9 * asking))
         time.sleep(pause)
 
@@ -106,7 +108,7 @@ class Spawned:
 
     def wait_for(self, pattern: str, timeout_s: float = 180.0) -> re.Match[str]:
         """Return the first match of `pattern` in its output; fail when it ends, or too much time passes, without."""
-        deadline = time.monotonic() + 3 * timeout_s  # a busy machine gets three times what an idle one may take
+        deadline = time.monotonic() + max(PATIENCE_S, 3 * timeout_s)  # as in wait_until
         while True:
             ended = self.process.poll() is not None
             if found := re.search(pattern, self.output(), re.MULTILINE):
@@ -122,9 +124,9 @@ class Spawned:
         self.process.send_signal(number)
 
     def wait(self, timeout_s: float = 180.0) -> int:
-        """Return its exit status; fail when it does not end in time."""
+        """Return its exit status; fail when it does not end in time, or PATIENCE_S if that is longer."""
         try:
-            return self.process.wait(timeout_s)
+            return self.process.wait(max(PATIENCE_S, timeout_s))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout_s} s:\n{self.output()[-4000:]}") from None
 

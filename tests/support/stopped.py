@@ -16,6 +16,7 @@ from myria.events import dedupe_key
 from myria.store.locks import Purpose, lock_key
 from myria.store.queries import sql
 from tests.support.events import TENANT
+from tests.support.patience import PATIENCE_S
 
 APPENDING = """
 import asyncio
@@ -57,11 +58,11 @@ async def stopped_once_waiting(
     """Run a program until it waits for what `holder`'s transaction has, stop it, and let it have that."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program),
-        env={**os.environ, "MYRIA_POSTGRES_DSN": dsn, "MYRIA_POSTGRES_IDLE_TIMEOUT_S": "1", **environment},
+        env={**os.environ, "MYRIA_POSTGRES_DSN": dsn, "MYRIA_POSTGRES_IDLE_TIMEOUT_S": "3", **environment},
     )
     pid = await holder.fetchval("SELECT pg_backend_pid()")
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE_S):
             while not await watcher.fetchval(
                 "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))", pid
             ):

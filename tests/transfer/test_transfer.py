@@ -188,9 +188,10 @@ async def test_an_export_holds_every_event_acknowledged_before_it_under_load(dat
             await append(database.server_dsn, [event(number, f"load {number}")])
 
     loads = [asyncio.create_task(load()) for _ in range(3)]
-    await asyncio.sleep(0.2)
     connection = await asyncpg.connect(database.dsn)
     await connection.execute("SELECT set_config('myria.tenant', 'default', false)")
+    while await connection.fetchval("SELECT count(*) FROM myria.events") < 205:
+        await asyncio.sleep(0.01)
     before = {row[0] for row in await connection.fetch("SELECT event_id FROM myria.events")}
     exported = [json.loads(line)["event_id"] for line in (await take_out(database.server_dsn)).splitlines()]
     stop.set()
