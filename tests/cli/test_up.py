@@ -104,6 +104,17 @@ def up(spawn: Spawner, data_dir: Path) -> Iterator[Up]:
     one.program.end()
 
 
+@pytest.fixture(scope="module")
+def lasting_up(guardian: Guardian) -> Iterator[Up]:
+    """Everything running on a folder of its own, for the tests that leave it running."""
+    spawner = Spawner(guardian)
+    with throw_away_folder(guardian) as folder:
+        try:
+            yield start(spawner, "--data-dir", folder / "data")
+        finally:
+            spawner.end_all()
+
+
 def event(key: str, text: str = "sourdough bread") -> dict[str, Any]:
     return {
         "timestamp": "2026-03-01T10:00:00Z",
@@ -124,15 +135,15 @@ def test_ctrl_c_stops_all_that_was_started(up: Up) -> None:
     assert "Traceback" not in up.program.output()
 
 
-def test_one_scrape_tells_of_all_planes(up: Up) -> None:
+def test_one_scrape_tells_of_all_planes(lasting_up: Up) -> None:
     """Serving from the server's process, memory and builds of all tenants from the control plane's, in one text."""
     seen = Samples({})
 
     def tells_all() -> bool:
         nonlocal seen
         # A look at the memory that is slower than the scrape is left out of it, and what is appended is soon built.
-        asyncio.run(append(up.port, [event(new_id("k"))]))
-        seen = samples(httpx.get(f"http://127.0.0.1:{up.port}/metrics", timeout=PATIENCE_S, verify=False).text)
+        asyncio.run(append(lasting_up.port, [event(new_id("k"))]))
+        seen = samples(httpx.get(f"http://127.0.0.1:{lasting_up.port}/metrics", timeout=PATIENCE_S, verify=False).text)
         return ("myria_tail_events",) in seen and seen["myria_tail_events"] >= 1
 
     wait_until(tells_all, 120.0, "a scrape with the memory in it")
@@ -150,12 +161,12 @@ def test_sigterm_stops_it_as_well(up: Up) -> None:
     assert not [pid for pid in started if is_alive(pid)]
 
 
-def test_a_second_up_on_the_same_folder_is_refused(up: Up, data_dir: Path, spawn: Spawner) -> None:
+def test_a_second_up_on_the_same_folder_is_refused(lasting_up: Up, spawn: Spawner) -> None:
     """It says who uses the folder and ends; the first one goes on."""
-    second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", data_dir)
+    second = spawn.python("-m", "myria_cli.main", "up", "--port", "0", "--data-dir", lasting_up.told["data_dir"])
     assert second.wait() == 6
-    assert f"error[data_dir_in_use]: Another `myria up` (process {up.program.pid})" in second.output()
-    assert httpx.get(f"http://127.0.0.1:{up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
+    assert f"error[data_dir_in_use]: Another `myria up` (process {lasting_up.program.pid})" in second.output()
+    assert httpx.get(f"http://127.0.0.1:{lasting_up.port}/readyz", timeout=PATIENCE_S, verify=False).status_code == 200
 
 
 def test_a_busy_port_is_told_before_anything_is_started(tmp_path: Path, spawn: Spawner) -> None:
@@ -189,25 +200,27 @@ def test_an_address_that_others_reach_needs_insecure(tmp_path: Path, spawn: Spaw
     assert "--insecure" in program.output()
 
 
-def test_other_commands_use_the_running_server(up: Up, data_dir: Path) -> None:
+def test_other_commands_use_the_running_server(lasting_up: Up) -> None:
     """Status, events and rebuild join the running database, and leave it running."""
-    asyncio.run(append(up.port, [event(new_id("k"))]))
-    assert call("events", "--json", "--data-dir", data_dir).lines[-1]["channel"] == "up"
-    built = call("rebuild", "--force", "--wait", "--json", "--data-dir", data_dir)
+    asyncio.run(append(lasting_up.port, [event(new_id("k"))]))
+    assert call("events", "--json", "--data-dir", lasting_up.told["data_dir"]).lines[-1]["channel"] == "up"
+    built = call("rebuild", "--force", "--wait", "--json", "--data-dir", lasting_up.told["data_dir"])
     assert built.status == 0, built.err
     assert built.json["status"] == "succeeded"
-    assert call("status", "--json", "--data-dir", data_dir).json["active_snapshot_id"] == built.json["snapshot_id"]
-    assert is_alive(up.postgres_pid)
+    status = call("status", "--json", "--data-dir", lasting_up.told["data_dir"])
+    assert status.json["active_snapshot_id"] == built.json["snapshot_id"]
+    assert is_alive(lasting_up.postgres_pid)
 
 
-def test_the_log_can_be_followed(up: Up, data_dir: Path, spawn: Spawner) -> None:
+def test_the_log_can_be_followed(lasting_up: Up, spawn: Spawner) -> None:
     """`events --follow` prints what is appended while it runs, until Ctrl-C."""
     follower = spawn.python(
-        "-m", "myria_cli.main", "events", "--follow", "--json", "--limit", "1", "--data-dir", data_dir
+        *("-m", "myria_cli.main", "events", "--follow", "--json", "--limit", "1"),
+        *("--data-dir", lasting_up.told["data_dir"]),
     )
     for number in range(3):
         key = new_id("k")
-        asyncio.run(append(up.port, [event(key, f"followed {number}")]))
+        asyncio.run(append(lasting_up.port, [event(key, f"followed {number}")]))
         follower.wait_for(key)
     follower.signal(signal.SIGINT)
     assert follower.wait() == 130
@@ -235,15 +248,15 @@ async def append(port: int, events: list[dict[str, Any]]) -> list[dict[str, Any]
     return results
 
 
-async def test_a_killed_server_comes_back_on_its_port(up: Up) -> None:
+async def test_a_killed_server_comes_back_on_its_port(lasting_up: Up) -> None:
     """After kill -9 the same URL answers again; nobody's connection is refused meanwhile."""
-    pid = up.child("serve")
+    pid = lasting_up.child("serve")
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     # The listening socket is the parent's: a request that comes in between waits instead of failing.
     async with httpx.AsyncClient(timeout=PATIENCE_S, verify=False) as client:
-        assert (await client.get(f"http://127.0.0.1:{up.port}/healthz")).status_code == 200
-    assert up.child("serve") not in {None, pid}
+        assert (await client.get(f"http://127.0.0.1:{lasting_up.port}/healthz")).status_code == 200
+    assert lasting_up.child("serve") not in {None, pid}
 
 
 async def test_a_killed_postgres_comes_back_with_every_event(up: Up) -> None:
