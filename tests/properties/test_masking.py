@@ -32,6 +32,8 @@ NAMES = ("ann", "bob", "carol", "dan", "eve", "agent")
 WORDS = ("tea", "boat", "garden", "invoice", "piano", "winter", "doctor", "train", "recipe", "letter")
 LOGS = share(200)
 QUERIES_PER_LOG = 100
+MOST_PAGES = 5
+"""About how many pages one answer is read in: forty pages of one event each show nothing that five do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +170,8 @@ async def _one_query(
         if "topic_id" in node:
             topics[node["topic_id"]] = topics[node["node_id"]] = frozenset(node["participants"])
 
-    pages = await _pages(memory, tenant, EventNodesQuery(**common, limit=rng.randint(1, 9)))
+    size = max(rng.randint(1, 9), len(seen) // MOST_PAGES)
+    pages = await _pages(memory, tenant, EventNodesQuery(**common, limit=size))
     ids = [child["event_id"] for page in pages for child in page["root"]["children"]]
     assert len(ids) == len(set(ids))
     assert set(ids) == seen
