@@ -150,6 +150,8 @@ async def test_a_database_that_restarts_between_appends(own_postgres: OwnPostgre
             before = len(acknowledged)
             async with asyncio.timeout(PATIENCE_S):
                 while len(acknowledged) < before + 20:
+                    for ended in filter(asyncio.Task.done, clients):
+                        ended.result()  # none ends before it is told to: this raises
                     await asyncio.sleep(0.02)
             before = len(acknowledged)
             await (own_postgres.stop() if how == "restart" else own_postgres.kill())
