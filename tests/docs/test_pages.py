@@ -72,9 +72,14 @@ def test_commands_exist(name: str) -> None:
     known = typer.main.get_group(app).commands
     for words in commands(text_of(name)):
         assert words[0] in known, " ".join(words)
-        options = {
-            option for parameter in known[words[0]].params for option in (*parameter.opts, *parameter.secondary_opts)
-        }
+        named = known[words[0]]
+        if isinstance(named, typer.core.TyperGroup):
+            alternatives = words[1].split("|") if len(words) > 1 else []
+            assert set(alternatives) <= set(named.commands), " ".join(words)
+            if not alternatives:
+                continue
+            named = named.commands[alternatives[0]]
+        options = {option for parameter in named.params for option in (*parameter.opts, *parameter.secondary_opts)}
         asked = {word.partition("=")[0] for word in words if word.startswith("--") and len(word) > 2}
         assert asked <= {*options, "--help"}, " ".join(words)
 
