@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from myria.errors import ClusterRefused
-from myria_operator.api import Api
+from myria_operator.secret_objects import SecretMaker
 from myria_rebuilds.connection import configuration
 from myria_rebuilds.resource import Json
 
@@ -50,20 +49,6 @@ def secret_of(login: Login, address: DatabaseAddress, labels: Mapping[str, str],
     }
 
 
-class _Secrets(Api):
-    """Makes Secrets; the operator itself has no right to."""
-
-    async def make(self, manifest: Json) -> bool:
-        """Make a Secret; return False when one of its name is there."""
-        try:
-            await self._ask("create", "secrets", "POST", f"{self._core}/secrets", body=manifest)
-        except ClusterRefused as error:
-            if error.details["status"] != 409:
-                raise
-            return False
-        return True
-
-
 async def make_logins(
     logins: list[Login], address: DatabaseAddress, labels: Mapping[str, str], namespace: str = ""
 ) -> list[str]:
@@ -74,7 +59,7 @@ async def make_logins(
         ClusterUnavailable, ClusterRefused: it did not answer, or may not.
     """
     configured, own_namespace = await configuration()
-    api = _Secrets(configured, namespace or own_namespace)
+    api = SecretMaker(configured, namespace or own_namespace)
     async with api:
         return [
             login.secret

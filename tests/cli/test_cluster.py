@@ -191,3 +191,47 @@ def test_the_smoke_test_fails_where_nobody_builds(database: Database, spawn: Spa
     failed = call("smoke", "--url", f"http://127.0.0.1:{port}/mcp", "--timeout", "4")
     assert failed.status == 5
     assert "did not go through append, build and query" in failed.err
+
+
+GIVEN = "myr_chartfirstkey_abcdefghijkmnpqrstuvwxyz23456789"
+
+
+def test_a_key_that_is_kept_elsewhere_becomes_known_once(
+    databases: Databases, spawn: Spawner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`key create --key-env` waits for the schema and makes the tenant; a second run changes nothing, revoked or no."""
+    database = databases.create_empty()
+    create = ("key", "create", "admin", "--tenant", "acme", "--role", "admin", "--face", "admin", "--json")
+    given = {"GIVEN": GIVEN, "MYRIA_MIGRATE_WAIT_S": "60", "MYRIA_SERVICE_LOG_FORMAT": "json"}
+    there = ("--key-env", "GIVEN", "--dsn", database.operator_dsn)
+    first = spawn.python("-m", "myria_cli.main", *create, *there, env=given)
+    first.wait_for("schema_awaited")
+    assert call("migrate", "--grant", "--dsn", database.dsn).status == 0
+    assert first.wait() == 0
+    monkeypatch.setenv("GIVEN", f"  {GIVEN}\n")
+    again = call(*create, *there)
+    assert (again.status, again.json["key_id"], again.json["state"]) == (0, "chartfirstkey", "active")
+    assert GIVEN not in again.out + again.err + first.output()
+    place = ("--dsn", database.operator_dsn, "--json")
+    assert call("key", "revoke", "chartfirstkey", *place).status == 0
+    assert call(*create, *there).json["state"] == "revoked"
+    assert [one["tenant"] for one in call("tenant", "list", *place).json["tenants"]] == ["acme"]
+    databases.drop(database)
+
+
+def test_a_key_that_is_given_wrongly_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is missing, a file that is missing or holds something else, and both at once: each is named."""
+    monkeypatch.setenv("OTHER", "hello")
+    (tmp_path / "other").write_text("hello", encoding="utf-8")
+    create = ("key", "create", "ada", "--as", "ada", "--dsn", "postgresql://a:b@127.0.0.1:1/c")
+    wrong: dict[str, tuple[str | Path, ...]] = {
+        "the variable ABSENT holds no key": ("--key-env", "ABSENT"),
+        "the variable OTHER holds no key": ("--key-env", "OTHER"),
+        "other holds no key": ("--key-file", tmp_path / "other"),
+        "cannot be read": ("--key-file", tmp_path / "absent"),
+        "leave one out": ("--key-env", "OTHER", "--key-file", tmp_path / "other"),
+    }
+    for sentence, options in wrong.items():
+        refused = call(*create, *options)
+        assert refused.status == 2, refused
+        assert sentence in " ".join(refused.err.split()), refused.err

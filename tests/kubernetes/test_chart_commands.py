@@ -14,6 +14,7 @@ from pathlib import Path
 import helm_python as helm
 import pytest
 
+from myria.access.secrets import parse_key
 from tests.chart.rendering import Json, Rendered, chart, render
 from tests.kubernetes import manifests
 from tests.kubernetes.api import ApiError
@@ -85,6 +86,25 @@ def test_making_logins_cannot_read_secrets(place: Place) -> None:
     refused = myria(place, "myria-builder", "make-logins", "--host", "db", "a=b")
     assert refused.returncode == 6
     assert "create secrets" in refused.stderr
+
+
+def test_a_keys_secret_is_made_once_and_kept(place: Place) -> None:
+    """A Secret gets a new random key in the field that was asked for; the second run leaves it as it is."""
+    grant(place, "myria-logins")
+    command = ("make-key-secret", "first-key", "--field", "token", "--label", "example.org/kind=key")
+    first = myria(place, "myria-logins", *command)
+    assert first.returncode == 0, first.stderr
+    made = place.admin.get("Secret", "first-key", place.name)
+    assert made["metadata"]["labels"] == {"example.org/kind": "key"}
+    text = login(made)["token"]
+    assert parse_key(text) is not None
+    assert text not in first.stdout + first.stderr
+    again = myria(place, "myria-logins", *command)
+    assert again.returncode == 0
+    assert "there already" in again.stderr
+    assert place.admin.get("Secret", "first-key", place.name)["data"] == made["data"]
+    assert myria(place, "myria-logins", "make-key-secret", "other-key").returncode == 0
+    assert login(place.admin.get("Secret", "other-key", place.name))["key"] != text
 
 
 def test_a_second_installation_is_told_about_the_definition(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
 from myria.errors import InvalidArgument
 from myria.store.database import Database
 from myria.store.options import pool_options
-from myria_cli import console
+from myria.store.waiting import until_current
+from myria_cli import console, logs
 from myria_cli.options import Options, command
 from myria_cli.place import opened
 
@@ -147,12 +149,17 @@ myria key create ops --role admin --face admin
                 help="A file that holds the key, myr_<id>_<secret>. A second time, nothing changes.",
             ),
         ] = None,
+        key_env: Annotated[
+            str | None,
+            typer.Option(metavar="VARIABLE", help="The environment variable that holds the key, in place of a file."),
+        ] = None,
     ) -> None:
         """Make a key, and show it once: only a digest of it is stored.
 
         What it reads is what its own participants, all of them, may see, and those it names beside them within its
-        patterns.
+        patterns. A key that is given is not shown, and its tenant is made where there is none.
         """
+        given = _given(key_file, key_env)
         new = NewKey(
             name=name,
             tenant=options.tenant,
@@ -167,11 +174,11 @@ myria key create ops --role admin --face admin
             description=description,
         ).checked()
         async with access_store(options, create=True) as store:
-            if new.tenant == "default":
+            if new.tenant == "default" or given is not None:
                 await store.ensure_tenant(new.tenant)
-            if key_file is not None:
-                details, is_new = await store.ensure_key(new, _from_file(key_file), actor=_whoami())
-                sentence = "the key of this file is known now" if is_new else "the key of this file is known already"
+            if given is not None:
+                details, is_new = await store.ensure_key(new, given, actor=_whoami())
+                sentence = "this key is known now" if is_new else "this key is known already: nothing changed"
                 _show_key(options, details, sentence)
                 return
             made, details = await store.create_key(new, actor=_whoami())
@@ -234,12 +241,15 @@ myria key create ops --role admin --face admin
 
 @asynccontextmanager
 async def access_store(options: Options, *, create: bool = False) -> AsyncIterator[AccessStore]:
-    """Open the tenants and keys of a command's place."""
+    """Open the tenants and keys of a command's place; a schema that is on its way is awaited (`migrate.wait_s`)."""
     settings = options.settings()
     async with (
         opened(options, settings, create=create) as place,
         Database(place.control, pool_options(settings, size=1)) as database,
     ):
+        if settings.migrate.wait_s:
+            logs.configure(settings.service, "key", settings.log)
+            await until_current(database, settings.migrate.wait_s)
         yield AccessStore(database)
 
 
@@ -284,10 +294,24 @@ def _table(fields: dict[str, Any]) -> None:
     console.write(table)
 
 
-def _from_file(path: Path) -> MadeKey:
-    made = parse_key(path.read_text(encoding="utf-8").strip())
+def _given(key_file: Path | None, key_env: str | None) -> MadeKey | None:
+    """Return the key that a file or a variable holds, or None where neither was named."""
+    if key_file is not None and key_env is not None:
+        raise InvalidArgument("--key-file and --key-env both give the key; leave one out", field="key-env")
+    if key_file is not None:
+        try:
+            return _parsed(key_file.read_text(encoding="utf-8"), f"the file {key_file}", "key-file")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidArgument(f"the file {key_file} cannot be read: {error}", field="key-file") from error
+    if key_env is not None:
+        return _parsed(os.environ.get(key_env, ""), f"the variable {key_env}", "key-env")
+    return None
+
+
+def _parsed(text: str, source: str, field: str) -> MadeKey:
+    made = parse_key(text.strip())
     if made is None:
-        raise InvalidArgument(f"{path} holds no key; it must read myr_<id>_<secret>", field="key-file")
+        raise InvalidArgument(f"{source} holds no key; it must read myr_<id>_<secret>", field=field)
     return made
 
 

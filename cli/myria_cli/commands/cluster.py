@@ -1,4 +1,4 @@
-"""`myria smoke`, `make-logins` and `trial-postgres`: what the chart's own pods run."""
+"""`myria smoke`, `make-logins`, `make-key-secret` and `trial-postgres`: what the chart's own pods run."""
 
 from __future__ import annotations
 
@@ -102,6 +102,35 @@ myria smoke --url http://myria.memory:8321/mcp --no-build
         else:
             existing = len(wanted) - len(made)
             console.say(f"made {', '.join(made) or 'none'}" + (f"; {existing} were there already" if existing else ""))
+
+    @command(
+        app,
+        "make-key-secret",
+        panel=PANEL,
+        examples="myria make-key-secret myria-admin-key --label app.kubernetes.io/name=myria",
+    )
+    async def make_key_secret(
+        options: Options,
+        *,
+        secret: Annotated[str, typer.Argument(metavar="SECRET", help="The Secret's name.")],
+        field: Annotated[str, typer.Option(metavar="NAME", help="The field of its data that holds the key.")] = "key",
+        label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the Secret.")] = None,
+        namespace: Namespace = None,
+    ) -> None:
+        """Make a Secret with a new random key; nobody knows the key yet.
+
+        `myria key create NAME --key-env VARIABLE` makes it known to the database. A Secret that is there already is
+        left as it is.
+        """
+        from myria_operator.key_secrets import make_key_secret  # noqa: PLC0415 - needs Kubernetes' client
+
+        settings = options.settings(operator__namespace=namespace)
+        labels = dict(map(_pair, label or ()))
+        made = await make_key_secret(secret, field=field, labels=labels, namespace=settings.operator.namespace)
+        if options.json:
+            console.write_json({"secret": secret, "made": made})
+        else:
+            console.say(f"made {secret}, with a new key" if made else f"{secret} was there already")
 
     @command(
         app, "trial-postgres", panel=PANEL, examples="myria trial-postgres --data-dir /var/lib/myria/data --port 5432"
