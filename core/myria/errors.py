@@ -14,14 +14,16 @@
     │   ├── BodyTooLarge              body_too_large
     │   ├── MalformedJson             malformed_json
     │   ├── CursorInvalid             cursor_invalid
-    │   └── CursorExpired             cursor_expired
+    │   ├── CursorExpired             cursor_expired
+    │   └── MethodNotAllowed          method_not_allowed
     ├── NotFoundError                 absent and forbidden look alike
     │   ├── EventNotFound             event_not_found
     │   ├── TopicNotFound             topic_not_found
     │   ├── SnapshotNotFound          snapshot_not_found
     │   ├── BuildNotFound             build_not_found
     │   ├── TenantNotFound            tenant_not_found
-    │   └── KeyNotFound               key_not_found
+    │   ├── KeyNotFound               key_not_found
+    │   └── PathNotFound              path_not_found
     ├── ConflictError                 the state of the memory forbids it
     │   ├── StaleParent               stale_parent
     │   ├── SnapshotNotHeld           snapshot_not_held
@@ -39,7 +41,10 @@
     │   ├── FaceNotAllowed            face_not_allowed
     │   ├── ParticipantsNotAllowed    participants_not_allowed
     │   ├── ChannelNotAllowed         channel_not_allowed
-    │   └── TenantSuspended           tenant_suspended
+    │   ├── TenantSuspended           tenant_suspended
+    │   ├── HostNotAllowed            host_not_allowed
+    │   ├── OriginNotAllowed          origin_not_allowed
+    │   └── RateLimited               rate_limited
     ├── UnavailableError              nothing was changed for certain; retry helps
     │   ├── DatabaseUnavailable       database_unavailable
     │   ├── DeadlineExceeded          deadline_exceeded
@@ -194,6 +199,13 @@ class CursorExpired(InputError):
     code = "cursor_expired"
 
 
+class MethodNotAllowed(InputError):
+    """The endpoint does not take this HTTP method; the header Allow names those it takes."""
+
+    code = "method_not_allowed"
+    http_status = 405
+
+
 class NotFoundError(MyriaError):
     """What was asked for does not exist, or not for these participants: the two look alike."""
 
@@ -235,6 +247,12 @@ class KeyNotFound(NotFoundError):
     """No such key is in this database."""
 
     code = "key_not_found"
+
+
+class PathNotFound(NotFoundError):
+    """Nothing is served at this path."""
+
+    code = "path_not_found"
 
 
 class ConflictError(MyriaError):
@@ -348,6 +366,28 @@ class TenantSuspended(AccessError):
     """The credential's tenant is suspended."""
 
     code = "tenant_suspended"
+
+
+class HostNotAllowed(AccessError):
+    """The server does not answer under the name in the header Host; mcp.allowed_hosts adds names."""
+
+    code = "host_not_allowed"
+    http_status = 421
+
+
+class OriginNotAllowed(AccessError):
+    """A page of this origin may not call the server; mcp.cors_origins adds origins."""
+
+    code = "origin_not_allowed"
+
+
+class RateLimited(AccessError):
+    """The credential, or an address without a valid one, asks too often or too much at once."""
+
+    code = "rate_limited"
+    retryable = True
+    exit_status = 5
+    http_status = 429
 
 
 class UnavailableError(MyriaError):

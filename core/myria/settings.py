@@ -94,8 +94,11 @@ class McpSettings(Section):
     """Groups of tools that are offered: `core` (append and query), `observe` (snapshots, status), `admin`
     (trigger a build, publish, roll back, resume). Leave `admin` out where agents must not steer builds."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further Host header values to accept beside loopback names, against DNS rebinding; needed behind a
-    Service or an Ingress."""
+    """Further Host header values to accept beside loopback names, against DNS rebinding: `name` (any port),
+    `name:port`, `*.domain`, or `*`. Needed behind a Service or an Ingress, and for `host.docker.internal`."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins whose pages may call from a browser, as `https://app.example.com` or `http://localhost:6274`; `*` for
+    every origin. Their preflight requests are answered before authentication. Empty: none."""
     body_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 16 * 1024 * 1024
     """Largest request body, in bytes. Far below 500 events of the largest payload on purpose (that would be
     128 MB in memory per request): a full batch of events up to 32 KiB fits, bigger ones go in smaller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,6 +12,7 @@ import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,11 +21,13 @@ from starlette.types import Message, Receive, Scope, Send
 from myria.access.principal import local_principal
 from myria.access.ring import KeyRing
 from myria.contract.tools import PATH_OF
+from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.authentication import Anybody, Keys
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
+from myria_server.cors import CrossOrigins
 from myria_server.fastpath import FastPath
 from myria_server.gate import FaceParts, Gate, HostList
 from myria_server.metrics import ServerMetrics
@@ -33,6 +36,13 @@ from myria_server.readiness import Readiness
 from myria_server.toolbox import Toolbox
 
 BODY_TIMEOUT_S = 30.0
+
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers of every answer that does not name them itself: no browser guesses its type, no cache keeps it."""
 
 
 class ServerApp:
@@ -50,7 +60,9 @@ class ServerApp:
         *,
         paths: frozenset[str],
         compress_bytes: int = 0,
+        origins: CrossOrigins | None = None,
     ) -> None:
+        self._origins = origins or CrossOrigins(())
         self.metrics = metrics
         self.readiness = readiness
         self._gate = gate
@@ -60,8 +72,17 @@ class ServerApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI scope."""
-        if self.readiness.draining and scope["type"] == "http":
-            send = _closing(send)
+        if scope["type"] == "http":
+            extra: tuple[tuple[bytes, bytes], ...] = SECURITY_HEADERS
+            if self._origins:
+                if (preflight := self._origins.preflight(scope)) is not None:
+                    await send({"type": "http.response.start", "status": 204, "headers": [*extra, *preflight]})
+                    await send({"type": "http.response.body", "body": b""})
+                    return
+                extra += self._origins.headers(scope)
+            if self.readiness.draining:
+                extra += ((b"connection", b"close"),)
+            send = _adding(send, extra)
         if scope["type"] == "http" and scope["path"] in self._paths:
             if self._compress_bytes and accepts_gzip(scope):
                 send = compressing(send, self._compress_bytes)
@@ -107,9 +128,10 @@ def build_app(
         faces[path] = FaceParts(
             toolbox=toolbox, fast_path=fast_path if fast else None, render=fast_path, sdk=manager.handle_request
         )
+    origins = CrossOrigins(settings.mcp.cors_origins)
     gate = Gate(
         faces=faces,
-        hosts=HostList(settings.mcp.allowed_hosts),
+        hosts=HostList(settings.mcp.allowed_hosts, origins),
         metrics=metrics,
         bodies=Bodies(
             values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout
@@ -153,9 +175,18 @@ def build_app(
             Route("/metrics", show_metrics),
         ],
         lifespan=lifespan,
+        exception_handlers={HTTPException: _refused_beside},
     )
     paths = frozenset(name for path in faces for name in (path, path + "/"))
-    return ServerApp(gate, beside, metrics, readiness, paths=paths, compress_bytes=settings.mcp.compress_bytes)
+    return ServerApp(
+        gate,
+        beside,
+        metrics,
+        readiness,
+        paths=paths,
+        compress_bytes=settings.mcp.compress_bytes,
+        origins=origins,
+    )
 
 
 @contextlib.asynccontextmanager
@@ -169,14 +200,34 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-def _closing(send: Send) -> Send:
-    async def send_closing(message: Message) -> None:
+def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:
+    """Return a `send` that adds headers to the answer, `cache-control` only where it has none."""
+
+    async def send_with(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            headers = list(message.get("headers", ()))
+            if any(name == b"cache-control" for name, _ in headers):
+                headers += [header for header in extra if header[0] != b"cache-control"]
+            else:
+                headers += extra
+            message = {**message, "headers": headers}
         await send(message)
 
-    return send_closing
+    return send_with
 
 
-def _json(body: object, status: int) -> Response:
-    return Response(orjson.dumps(body, default=str), status_code=status, media_type="application/json")
+async def _refused_beside(request: Request, refused: Exception) -> Response:
+    """Answer what no path beside MCP takes, in the form of every refusal."""
+    status = refused.status_code if isinstance(refused, HTTPException) else 500
+    headers = dict(refused.headers or {}) if isinstance(refused, HTTPException) else {}
+    error: MyriaError
+    if status == MethodNotAllowed.http_status:
+        error = MethodNotAllowed(f"{request.url.path[:200]} takes {headers.get('Allow', 'GET')} alone")
+    else:
+        error = PathNotFound(f"nothing is served here; MCP is at {' and '.join(PATH_OF.values())}")
+    return _json({"error": error.to_json()}, error.http_status, headers)
+
+
+def _json(body: object, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    content = orjson.dumps(body, default=str)
+    return Response(content, status_code=status, media_type="application/json", headers=headers)

@@ -22,14 +22,18 @@ from myria.errors import (
     AccessError,
     BodyTooLarge,
     DeadlineExceeded,
+    HostNotAllowed,
     InvalidArgument,
+    MethodNotAllowed,
     MyriaError,
+    OriginNotAllowed,
     Overloaded,
     UnavailableError,
 )
 from myria.jsonslices import Refused
 from myria_server.authentication import Authentication, challenge
 from myria_server.bodies import Bodies
+from myria_server.cors import CrossOrigins
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
@@ -57,6 +61,7 @@ _ROUTING = frozenset(
 )
 _WHITE = b" \t"
 _REMEMBERED_HOSTS = 256
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +90,11 @@ class HostList:
 
     Args:
         names: beside loopback: `name` (any port), `name:port`, `*.domain`, or `*` for every host.
+        origins: whose pages may call although they are none of these hosts.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], origins: CrossOrigins | None = None) -> None:
+        self._origins = origins or CrossOrigins(())
         self._names = frozenset(name.lower().removesuffix(":*") for name in (*_LOOPBACK_NAMES, *names))
         self._suffixes = tuple(name[1:] for name in self._names if name.startswith("*."))
         self._verdicts: dict[tuple[bytes, bytes | None], str | None] = {}
@@ -100,7 +107,7 @@ class HostList:
         verdict = None
         if not self._allows(host.decode("latin-1")):
             verdict = "host"
-        elif origin:
+        elif origin and not self._origins.allows(origin):
             scheme, _, authority = origin.decode("latin-1").partition("://")
             if scheme not in ("http", "https") or not self._allows(authority):
                 verdict = "origin"
@@ -164,8 +171,8 @@ class Gate:
         foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
         if foreign is not None:
             self._metrics.refused(f"foreign_{foreign}")
-            text = f"Invalid {foreign.title()} header: this server does not answer under that name"
-            await _respond(send, 421 if foreign == "host" else 403, text.encode(), content_type=b"text/plain")
+            error = _foreign(foreign, headers.get(foreign.encode(), b"").decode("latin-1"))
+            await self._refuse(send, None, error, status=error.http_status, code=mcp_types.INVALID_REQUEST)
             return
         face = self._faces[scope["path"].rstrip("/")]
         try:
@@ -175,7 +182,9 @@ class Gate:
             await self._turn_away(send, None, error)
             return
         if scope["method"] != "POST":
-            await _respond(send, 405, b"", content_type=None, extra=((b"allow", b"POST"),))
+            wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
+            body = rpc_error(None, mcp_types.INVALID_REQUEST, wrong.message, wrong.to_json())
+            await _respond(send, wrong.http_status, body, extra=((b"allow", b"POST"),))
             return
         taken: list[int] = []
         try:
@@ -434,6 +443,23 @@ def _unsupported(request_id: int | str | None, version: str) -> bytes:
     text = f"Unsupported protocol version {version!r}; supported: {', '.join(supported)}"
     data = {"supported": supported, "requested": version}
     return rpc_error(request_id, mcp_types.UNSUPPORTED_PROTOCOL_VERSION, text, data)
+
+
+def _foreign(header: str, value: str) -> AccessError:
+    """Return the refusal of a request whose Host or Origin names somebody else."""
+    shown = value[:_SHOWN]
+    if header == "host":
+        return HostNotAllowed(
+            f"this server does not answer under the name {shown!r}; add it to mcp.allowed_hosts "
+            "(MYRIA_MCP_ALLOWED_HOSTS). From a container, `host.docker.internal` must be in that list; in Kubernetes, "
+            "the Service's names (`myria`, `myria.NAMESPACE.svc`, `myria.NAMESPACE.svc.cluster.local`) and the "
+            "Ingress's host",
+            host=shown,
+        )
+    return OriginNotAllowed(
+        f"pages of {shown!r} may not call this server; add the origin to mcp.cors_origins (MYRIA_MCP_CORS_ORIGINS)",
+        origin=shown,
+    )
 
 
 def _count(scope: Scope, name: bytes) -> int:

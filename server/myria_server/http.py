@@ -15,14 +15,16 @@ import os
 import socket
 from collections.abc import AsyncIterator, Generator
 
+import mcp_types
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from myria.errors import ConfigurationError, PortInUse
+from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError, PortInUse
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.metrics import ServerMetrics
+from myria_server.refusals import rpc_error
 
 logger = logging.getLogger(__name__)
 
@@ -263,10 +265,8 @@ class _GuardedProtocol(HttpToolsProtocol):
             return
         self._header_bytes += len(data)
         if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
-            self.transport.write(
-                b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            )
-            self.transport.close()
+            error = InvalidArgument(f"the headers of a request may have {HEADER_BYTES} bytes", limit=HEADER_BYTES)
+            self._end(b"431 Request Header Fields Too Large", error)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -292,5 +292,16 @@ class _GuardedProtocol(HttpToolsProtocol):
         headers_late = self._waiting_since is not None and now - self._waiting_since > HEADER_TIMEOUT_S
         body_late = self._body_since is not None and now - self._body_since > BODY_TIMEOUT_S + _SWEEP_S
         if headers_late or (body_late and not self.cycle.response_started and not self.cycle.body):
-            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            self.transport.close()
+            self._end(b"408 Request Timeout", DeadlineExceeded("the request did not arrive in time"))
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP."""
+        self._end(b"400 Bad Request", InvalidArgument(f"this is no HTTP request: {msg}"))
+
+    def _end(self, status: bytes, error: MyriaError) -> None:
+        """Answer beside the application, which never saw the request, and close the connection."""
+        body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
+        fixed = b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+        length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed + length + body)
+        self.transport.close()

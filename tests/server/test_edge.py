@@ -1,0 +1,151 @@
+"""The outermost part of serving: refusals in one form, browsers of other origins, headers of every answer."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from myria.errors import ConfigurationError
+from myria.memory import Memory
+from myria.settings import AuthSettings, McpSettings, Settings
+from myria_server.cors import CrossOrigins
+from tests.server.wire import Served, call, headers, serving
+
+NAME = "myria_query_event_nodes"
+ORIGIN = "https://app.example.com"
+
+
+def coded(response: httpx.Response) -> tuple[int, str]:
+    """Return the status and code of a refusal by MCP, after checking its form."""
+    body = response.json()
+    assert response.headers["content-type"] == "application/json"
+    assert body["jsonrpc"] == "2.0"
+    assert body["error"]["message"] == body["error"]["data"]["message"]
+    assert body["error"]["data"].keys() == {"code", "message", "retryable", "details"}
+    return response.status_code, body["error"]["data"]["code"]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS"])
+async def test_a_method_that_is_not_taken_says_so_in_json(served: Served, method: str) -> None:
+    """With the methods that are, as HTTP wants."""
+    response = await served.client.request(method, "/mcp")
+    assert coded(response) == (405, "method_not_allowed")
+    assert response.headers["allow"] == "POST"
+
+
+async def test_a_foreign_host_is_told_how_to_become_a_known_one(served: Served) -> None:
+    """Containers and Services are where people meet this refusal."""
+    response = await served.post(call(NAME, {}), headers(NAME) | {"host": "host.docker.internal:8321"})
+    assert coded(response) == (421, "host_not_allowed")
+    message = response.json()["error"]["message"]
+    for words in ("'host.docker.internal:8321'", "mcp.allowed_hosts", "host.docker.internal", "Service"):
+        assert words in message
+
+
+async def test_a_foreign_origin_is_told_which_setting_lets_it_in(served: Served) -> None:
+    """In the same form."""
+    response = await served.post(call(NAME, {}), headers(NAME) | {"origin": ORIGIN})
+    assert coded(response) == (403, "origin_not_allowed")
+    assert "mcp.cors_origins" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "refusal"),
+    [
+        ("GET", "/", (404, "path_not_found")),
+        ("POST", "/mcp/elsewhere", (404, "path_not_found")),
+        ("GET", "/.env", (404, "path_not_found")),
+        ("POST", "/livez", (405, "method_not_allowed")),
+    ],
+)
+async def test_what_is_beside_mcp_refuses_in_json(
+    served: Served, method: str, path: str, refusal: tuple[int, str]
+) -> None:
+    """A program that mistook the path reads why."""
+    response = await served.client.request(method, path)
+    assert (response.status_code, response.json()["error"]["code"]) == refusal
+    assert response.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        (b"NONSENSE\r\n\r\n", b"400"),
+        (b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx-filler: " + b"a" * 70_000, b"431"),
+    ],
+)
+async def test_what_never_became_a_request_is_refused_in_json(
+    served: Served, request_text: bytes, status: bytes
+) -> None:
+    """Also by the part of the server that only reads HTTP."""
+    head, _, body = (await served.raw(request_text)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status)
+    assert json.loads(body)["error"]["data"]["code"] == "invalid_argument"
+
+
+async def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(served: Served) -> None:
+    """Answers and refusals, of MCP and beside it."""
+    answers = [
+        await served.post(call(NAME, {}), headers(NAME)),
+        await served.client.get("/mcp"),
+        await served.client.get("/livez"),
+        await served.client.get("/nowhere"),
+    ]
+    for response in answers:
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers.get_list("cache-control") == ["no-store"]
+        assert "access-control-allow-origin" not in response.headers
+
+
+async def test_a_page_of_a_configured_origin_may_call(memory: Memory) -> None:
+    """Its preflight, which carries no credential, is answered before authentication; its refusals can be read."""
+    settings = Settings(mcp=McpSettings(cors_origins=(ORIGIN,)), auth=AuthSettings(mode="keys"))
+    async with serving(memory, settings) as served:
+        asking = {"origin": ORIGIN, "access-control-request-method": "POST"}
+        for path in ("/mcp", "/mcp/", "/mcp/admin"):
+            response = await served.client.options(
+                path, headers=asking | {"access-control-request-headers": "authorization,content-type,x-own"}
+            )
+            assert response.status_code == 204
+            assert response.headers["access-control-allow-origin"] == ORIGIN
+            assert "POST" in response.headers["access-control-allow-methods"]
+            assert response.headers["access-control-allow-headers"] == "authorization,content-type,x-own"
+            assert "access-control-allow-credentials" not in response.headers
+        refused = await served.post(call(NAME, {}), headers(NAME) | {"origin": ORIGIN})
+        assert coded(refused) == (401, "credential_missing")
+        assert refused.headers["access-control-allow-origin"] == ORIGIN
+        exposed = refused.headers["access-control-expose-headers"].lower()
+        for name in ("www-authenticate", "mcp-session-id", "ratelimit-remaining", "retry-after"):
+            assert name in exposed
+
+
+async def test_pages_of_other_origins_stay_out(memory: Memory) -> None:
+    """Naming one origin opens the server to no other, however alike; a call without an origin is none of a page."""
+    async with serving(memory, Settings(mcp=McpSettings(cors_origins=(ORIGIN,)))) as served:
+        for origin in ("https://evil.example", f"{ORIGIN}.evil.example", "http://app.example.com", f"{ORIGIN}:444"):
+            asking = {"origin": origin, "access-control-request-method": "POST"}
+            response = await served.client.options("/mcp", headers=asking)
+            assert coded(response) == (403, "origin_not_allowed")
+            assert "access-control-allow-origin" not in response.headers
+            assert coded(await served.post(call(NAME, {}), headers(NAME) | {"origin": origin}))[0] == 403
+        response = await served.post(call(NAME, {}), headers(NAME))
+        assert response.status_code == 200
+        assert response.headers["vary"] == "Origin"
+
+
+async def test_a_preflight_cannot_put_lines_into_the_answer(memory: Memory) -> None:
+    """What is no list of header names is not repeated."""
+    async with serving(memory, Settings(mcp=McpSettings(cors_origins=("*",)))) as served:
+        asking = {"origin": ORIGIN, "access-control-request-method": "POST"}
+        response = await served.client.options("/mcp", headers=asking | {"access-control-request-headers": "a b; <c>"})
+        assert response.headers["access-control-allow-headers"].startswith("Authorization, ")
+
+
+@pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/path", "https://*.example.com", ""])
+def test_what_is_no_origin_is_refused_at_the_start(origin: str) -> None:
+    """A misspelt origin would let nobody in, silently."""
+    with pytest.raises(ConfigurationError, match="cors_origins"):
+        CrossOrigins((origin,))
