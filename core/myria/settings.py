@@ -145,6 +145,18 @@ class AuthSettings(Section):
     """Whom an append may name beside the key's own participants: only those that match its patterns, or `anyone`. More
     participants are fewer readers, so `anyone` reveals nothing; but it puts events before people whom the key does not
     speak for."""
+    requests_per_s: Annotated[float | None, Field(gt=0, le=1_000_000)] = None
+    """Requests per second of a credential that has no rate of its own (`myria key create --rate`); two seconds' worth
+    may come at once. Each process counts for itself. Unset: any."""
+    concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
+    """Requests at once of a credential that has no number of its own (`myria key create --concurrency`), on each
+    process: half of mcp.max_in_flight, so that one credential never takes all of it. Unset: any."""
+    failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
+    """Refused credentials of one address, or with one key's id, after which further bad ones are answered 429 instead
+    of 401, until a minute has passed. A good credential is never refused for them. Unset: any number."""
+    proxies: tuple[str, ...] = ()
+    """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For says from which address a request comes. Empty: the
+    address is whoever opened the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -18,6 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from myria.access.addresses import Proxies
+from myria.access.limits import Failures, Limits
 from myria.access.principal import local_principal
 from myria.access.ring import KeyRing
 from myria.contract.tools import PATH_OF
@@ -28,6 +31,7 @@ from myria_server.authentication import Anybody, Keys
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
 from myria_server.cors import CrossOrigins
+from myria_server.door import Door
 from myria_server.fastpath import FastPath
 from myria_server.gate import FaceParts, Gate, HostList
 from myria_server.metrics import ServerMetrics
@@ -99,6 +103,7 @@ def build_app(
     metrics: ServerMetrics | None = None,
     body_timeout: float = BODY_TIMEOUT_S,
     fast: bool = True,
+    ticks: Callable[[], float] = time.monotonic,
 ) -> ServerApp:
     """Return the application over one memory.
 
@@ -108,8 +113,10 @@ def build_app(
         metrics: where to count; share it with the memory's hooks.
         body_timeout: seconds within which a request body must have arrived.
         fast: False sends every call through the SDK (for comparison).
+        ticks: the steady clock of rates, in seconds.
     """
     settings = settings or Settings()
+    auth = settings.auth
     metrics = metrics or ServerMetrics()
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     ring = None
@@ -139,6 +146,8 @@ def build_app(
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
         authentication=Anybody(local) if ring is None else Keys(ring),
+        limits=Limits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
+        door=Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies)),
     )
 
     readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from myria.access.principal import Principal
 from myria.access.ring import KeyRing
+from myria.access.secrets import parse_key
 from myria.errors import AccessError, CredentialInvalid, CredentialMissing, RoleRequired
 
 Headers = Mapping[bytes, bytes]
@@ -82,6 +83,12 @@ def challenge(error: AccessError) -> tuple[tuple[bytes, bytes], ...]:
         text = f'Bearer realm="{REALM}", error="insufficient_scope", scope="{scope}"'
         return ((b"www-authenticate", text.encode()),)
     return ()
+
+
+def claimed_id(headers: Headers) -> str | None:
+    """Return the id of the key that a request claims to have, true or not; None where it claims none."""
+    made = parse_key(headers.get(b"authorization", b"").rpartition(b" ")[2].decode("latin-1"))
+    return None if made is None else made.key_id
 
 
 def _bearer(headers: Headers) -> str:

@@ -1,6 +1,6 @@
 """The checks between the HTTP server and MCP.
 
-They come in this order: host, credential, face, method, body (size, pace), strict JSON, batch, role, fast path,
+They come in this order: host, credential, face, rate, method, body (size, pace), strict JSON, batch, role, fast path,
 envelope, SDK. What is refused here never reaches the SDK.
 """
 
@@ -17,6 +17,7 @@ import orjson
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from myria.access.limits import Limits, Usage, retry_headers
 from myria.access.principal import Principal
 from myria.errors import (
     AccessError,
@@ -28,12 +29,14 @@ from myria.errors import (
     MyriaError,
     OriginNotAllowed,
     Overloaded,
+    RateLimited,
     UnavailableError,
 )
 from myria.jsonslices import Refused
 from myria_server.authentication import Authentication, challenge
 from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
+from myria_server.door import Door
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
@@ -83,6 +86,7 @@ class _Request:
     principal: Principal
     face: FaceParts
     receive: Receive
+    usage: Usage | None
 
 
 class HostList:
@@ -134,6 +138,8 @@ class Gate:
         body_bytes: largest request body.
         body_timeout: seconds within which a body must have arrived.
         authentication: returns the principal from the headers.
+        limits: what credentials may use.
+        door: judges those who failed to prove who they are.
     """
 
     def __init__(
@@ -146,7 +152,11 @@ class Gate:
         body_bytes: int,
         body_timeout: float,
         authentication: Authentication,
+        limits: Limits,
+        door: Door,
     ) -> None:
+        self._limits = limits
+        self._door = door
         self._faces = faces
         self._hosts = hosts
         self._metrics = metrics
@@ -175,25 +185,37 @@ class Gate:
             await self._refuse(send, None, error, status=error.http_status, code=mcp_types.INVALID_REQUEST)
             return
         face = self._faces[scope["path"].rstrip("/")]
+        usage: Usage | None = None
         try:
             principal = self._authentication.known(headers) or await self._authentication.principal(headers)
             principal.need_face(face.toolbox.face)
+            if (usage := self._limits.of(principal)) is not None:
+                usage.begin()
         except (AccessError, UnavailableError) as error:
-            await self._turn_away(send, None, error)
+            await self._turn_away(send, None, self._door.judged(scope, headers, error), usage)
             return
-        if scope["method"] != "POST":
+        request = _Request(scope, headers, principal, face, receive, usage)
+        if usage is None:
+            await self._admitted(request, send, plain=not repeated)
+            return
+        try:
+            await self._admitted(request, _announcing(send, usage), plain=not repeated)
+        finally:
+            usage.end()
+
+    async def _admitted(self, request: _Request, send: Send, *, plain: bool) -> None:
+        """Answer a request whose caller may make it."""
+        if request.scope["method"] != "POST":
             wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
-            body = rpc_error(None, mcp_types.INVALID_REQUEST, wrong.message, wrong.to_json())
-            await _respond(send, wrong.http_status, body, extra=((b"allow", b"POST"),))
+            text = rpc_error(None, mcp_types.INVALID_REQUEST, wrong.message, wrong.to_json())
+            await _respond(send, wrong.http_status, text, extra=((b"allow", b"POST"),))
             return
         taken: list[int] = []
         try:
-            body = await self._read_body(headers, receive, taken)
+            body = await self._read_body(request.headers, request.receive, taken)
             if body is not None:
                 async with self._bodies.in_hand(body):
-                    await self._answer(
-                        _Request(scope, headers, principal, face, receive), body, send, plain=not repeated
-                    )
+                    await self._answer(request, body, send, plain=plain)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
             # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard
@@ -280,11 +302,21 @@ class Gate:
             limit=self._body_bytes,
         )
 
-    async def _turn_away(self, send: Send, request_id: int | str | None, error: MyriaError) -> None:
-        """Answer a request whose caller may not make it, or of whom that cannot be told now."""
+    async def _turn_away(
+        self, send: Send, request_id: int | str | None, error: MyriaError, usage: Usage | None = None
+    ) -> None:
+        """Answer a request whose caller may not make it, or of whom that cannot be told now.
+
+        Args:
+            usage: of the credential, where `send` does not tell it.
+        """
         self._metrics.refused(error.code)
         body = rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
         extra = challenge(error) if isinstance(error, AccessError) else ()
+        if isinstance(error, RateLimited):
+            extra += retry_headers(error)
+        if usage is not None:
+            extra += usage.headers()
         await _respond(send, error.http_status, body, extra=extra)
 
     async def _refuse_text(self, send: Send, request: _Request, refused: Refused) -> None:
@@ -335,6 +367,12 @@ class Gate:
             error = InvalidArgument(refused)
             await self._refuse(send, None, error, status=400, code=mcp_types.INVALID_REQUEST)
             return
+        if request.usage is not None:
+            try:
+                request.usage.more(len(messages) - 1)
+            except RateLimited as limited:
+                await self._turn_away(send, None, limited)
+                return
         answers = [await self._one_of_batch(request, message) for message in messages]
         replies = [answer for answer in answers if answer]
         if replies:
@@ -443,6 +481,17 @@ def _unsupported(request_id: int | str | None, version: str) -> bytes:
     text = f"Unsupported protocol version {version!r}; supported: {', '.join(supported)}"
     data = {"supported": supported, "requested": version}
     return rpc_error(request_id, mcp_types.UNSUPPORTED_PROTOCOL_VERSION, text, data)
+
+
+def _announcing(send: Send, usage: Usage) -> Send:
+    """Return a `send` that says in the answer how much the credential has left."""
+
+    async def send_with(message: Message) -> None:
+        if message["type"] == "http.response.start" and (left := usage.headers()):
+            message = {**message, "headers": [*message.get("headers", ()), *left]}
+        await send(message)
+
+    return send_with
 
 
 def _foreign(header: str, value: str) -> AccessError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -308,3 +309,27 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
     """With examples."""
     with pytest.raises(InvalidArgument, match="30d"):
         parse_duration(text, "expires")
+
+
+async def test_a_flood_of_unknown_keys_costs_few_looks_and_pushes_no_good_key_out(
+    store: AccessStore, ring: KeyRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes while a look is under way is looked at together, a good key among it; each bad one once."""
+    monkeypatch.setattr("myria.access.ring.MAX_KNOWN", 50)
+    new = NewKey(name="k", tenant="default", own=("ada",))
+    known, _ = await store.create_key(new, actor="test")
+    unknown, _ = await store.create_key(new, actor="test")
+    await ring.principal(known.text)
+    guesses = [make_key().text for _ in range(400)]
+    before = ring.looks
+    answers = await asyncio.gather(
+        *(ring.principal(text) for text in [*guesses, unknown.text, *guesses]), return_exceptions=True
+    )
+    assert [type(answer) for answer in answers].count(CredentialInvalid) == 800
+    assert not isinstance(answers[400], BaseException)
+    assert ring.looks - before <= 4
+    before = ring.looks
+    for text in guesses[-20:]:
+        assert isinstance(await refused(ring, text), CredentialInvalid)
+    assert ring.known(known.text) is not None
+    assert ring.looks == before

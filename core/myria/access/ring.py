@@ -16,12 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import Any
 
 import asyncpg
 
 from myria.access.principal import Principal
-from myria.access.secrets import parse_key
-from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, TenantSuspended
+from myria.access.secrets import MadeKey, parse_key
+from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
 from myria.store.database import Database, checked_tenant
 from myria.store.queries import sql
 
@@ -34,7 +36,13 @@ FRESH_S = 1.0
 """Seconds for which an epoch that was read is good."""
 
 MAX_KNOWN = 10_000
-"""Keys remembered by one process; the one used longest ago goes first."""
+"""Keys remembered by one process, and as many refused ones; the one seen longest ago goes first."""
+
+LOOKED_AT_ONCE = 256
+"""Keys that one statement looks up."""
+
+MAX_WAITING = 4096
+"""Keys that may wait for a look."""
 
 USES_EVERY_S = 60.0
 """Seconds between two notes of which keys were used."""
@@ -75,6 +83,10 @@ class KeyRing:
         self._now = now
         self._ticks = ticks
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        # Apart from the good ones, which a flood of bad ones must not push out.
+        self._refused: OrderedDict[bytes, _Known] = OrderedDict()
+        self._wanted: dict[bytes, tuple[MadeKey, asyncio.Future[_Known]]] = {}
+        self._looking: asyncio.Task[None] | None = None
         self._epoch = -1
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
@@ -89,7 +101,8 @@ class KeyRing:
         """
         if self._ticks() - self._read_at > FRESH_S:
             return None
-        entry = self._known.get(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+        name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        entry = self._known.get(name) or self._refused.get(name)
         if entry is None or entry.epoch != self._epoch:
             return None
         return self._answer(entry)
@@ -101,6 +114,7 @@ class KeyRing:
             CredentialInvalid: it is malformed, unknown, expired or revoked.
             TenantSuspended: its tenant is suspended.
             DatabaseUnavailable: nobody can tell now.
+            Overloaded: too many unknown keys wait to be looked at.
         """
         made = parse_key(text)
         if made is None:
@@ -109,18 +123,7 @@ class KeyRing:
             await self._read_epoch()
         if (principal := self.known(text)) is not None:
             return principal
-        self.looks += 1
-        async with self._database.connection() as connection:
-            row = await connection.fetchrow(sql("access.find_key"), made.key_id, made.digest, timeout=_STATEMENT_S)
-        if row is None:
-            raise DatabaseUnavailable("the keys cannot be looked at now; retry")
-        entry = self._judged(row)
-        name = hashlib.sha256(text.encode()).digest()
-        self._known[name] = entry
-        self._known.move_to_end(name)
-        while len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
-        return self._answer(entry)
+        return self._answer(await self._looked_up(made))
 
     async def run(self) -> None:
         """Look at the epoch, and note which keys are used, until cancelled."""
@@ -146,6 +149,59 @@ class KeyRing:
                     await connection.execute(sql("access.note_uses"), tenant, sorted(keys))
             except MyriaError as error:
                 _log.debug("the uses of keys were not noted: %s", error)
+
+    async def _looked_up(self, made: MadeKey) -> _Known:
+        """Return what the database says of a key.
+
+        One look is under way at a time, on one connection, and takes all keys that came meanwhile: a flood of bad keys
+        costs a bounded share of the database, and a good key among them is still looked at.
+        """
+        name = hashlib.sha256(made.text.encode()).digest()
+        wanted = self._wanted.get(name)
+        if wanted is None:
+            if len(self._wanted) >= MAX_WAITING:
+                raise Overloaded("too many unknown keys wait to be looked at; retry")
+            wanted = self._wanted[name] = (made, asyncio.get_running_loop().create_future())
+            wanted[1].add_done_callback(_seen)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        return await asyncio.shield(wanted[1])
+
+    async def _look(self) -> None:
+        """Look keys up until none is wanted."""
+        while self._wanted:
+            wanted = dict(islice(self._wanted.items(), LOOKED_AT_ONCE))
+            try:
+                rows = await self._rows([made for made, _ in wanted.values()])
+                entries = [self._judged(row) for row in rows]
+            except Exception as error:  # noqa: BLE001 - goes to whoever waits
+                for name, (_, answer) in wanted.items():
+                    del self._wanted[name]
+                    answer.set_exception(error)
+                continue
+            for (name, (_, answer)), entry in zip(wanted.items(), entries, strict=True):
+                del self._wanted[name]
+                self._remember(name, entry)
+                answer.set_result(entry)
+
+    async def _rows(self, keys: list[MadeKey]) -> list[asyncpg.Record]:
+        self.looks += 1
+        ids, digests = [made.key_id for made in keys], [made.digest for made in keys]
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(sql("access.find_keys"), ids, digests, timeout=_STATEMENT_S)
+        if len(rows) != len(keys):
+            raise DatabaseUnavailable("the keys cannot be looked at now; retry")
+        return rows
+
+    def _remember(self, name: bytes, entry: _Known) -> None:
+        remembered, other = self._known, self._refused
+        if entry.principal is None:
+            remembered, other = other, remembered
+        other.pop(name, None)
+        remembered[name] = entry
+        remembered.move_to_end(name)
+        while len(remembered) > MAX_KNOWN:
+            remembered.popitem(last=False)
 
     def _answer(self, entry: _Known) -> Principal:
         if entry.principal is None:
@@ -199,7 +255,7 @@ def _seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
 
 
-def _seen(task: asyncio.Task[None]) -> None:
+def _seen(task: asyncio.Future[Any]) -> None:
     """Whoever waited may be gone; its failure is then nobody's."""
     if not task.cancelled():
         task.exception()

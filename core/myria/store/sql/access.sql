@@ -2,9 +2,13 @@
 -- Moves with every change of a key, or of who may use a tenant.
 SELECT epoch FROM myria.access_epoch;
 
--- name: find_key
--- The key with this id and this digest of its secret, and the epoch before it was read.
-SELECT e.epoch, k.* FROM myria.access_epoch e LEFT JOIN myria.find_key($1, $2) k ON true;
+-- name: find_keys
+-- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
+SELECT e.epoch, k.*
+FROM myria.access_epoch e
+CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
+LEFT JOIN LATERAL myria.find_key(wanted.key_id, wanted.digest) k ON true
+ORDER BY wanted.place;
 
 -- name: note_uses
 -- When keys were last used; a key that is gone by now is left out.

@@ -1,0 +1,267 @@
+"""How much one credential may ask for, and how often somebody may fail to prove who they are. Pure rules.
+
+They hold on one process: with N processes behind a Service, a credential may come to N times as much. Nothing here
+waits, reads a clock of its own choice or a database.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from myria.access.principal import Principal
+from myria.errors import RateLimited
+
+BURST_S = 2.0
+"""Seconds of a credential's rate that may come at once."""
+
+MAX_REMEMBERED = 10_000
+"""Credentials, and addresses and ids that failed, remembered by one process; the one seen longest ago goes first."""
+
+Header = tuple[bytes, bytes]
+
+_ROUNDING = 1e-9
+
+
+class TokenBucket:
+    """A budget that refills steadily: `rate` a second, up to `burst` at once.
+
+    Something larger than the bucket passes when the bucket is full, and leaves it in debt.
+    """
+
+    __slots__ = ("_at", "_tokens", "burst", "rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._tokens = burst
+        self._at = now
+
+    def take(self, count: int, now: float) -> float:
+        """Take so many tokens and return 0, or take none and return the seconds until they are there."""
+        self._refill(now)
+        missing = min(count, self.burst) - self._tokens
+        if missing > _ROUNDING:
+            return missing / self.rate
+        self._tokens -= count
+        return 0.0
+
+    def left(self, now: float) -> int:
+        """Return how many may come at once now."""
+        self._refill(now)
+        return max(0, math.floor(self._tokens + _ROUNDING))
+
+    def full_in(self, now: float) -> float:
+        """Return the seconds until the bucket is full."""
+        self._refill(now)
+        return (self.burst - self._tokens) / self.rate
+
+    def _refill(self, now: float) -> None:
+        if now > self._at:
+            self._tokens = min(self.burst, self._tokens + (now - self._at) * self.rate)
+            self._at = now
+
+
+class Usage:
+    """What one credential uses of one process."""
+
+    __slots__ = ("_bucket", "_concurrency", "_in_flight", "_of", "_ticks")
+
+    def __init__(self, ticks: Callable[[], float]) -> None:
+        self._ticks = ticks
+        self._in_flight = 0
+        self._bucket: TokenBucket | None = None
+        self._concurrency: float = math.inf
+        self._of: Principal | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of it is being worked on."""
+        return not self._in_flight
+
+    def allow(self, principal: Principal, requests_per_s: float | None, concurrency: int | None) -> None:
+        """Take over what a principal is allowed; what it used of an unchanged rate stays used."""
+        if principal is self._of:
+            return
+        self._of = principal
+        rate = principal.requests_per_s or requests_per_s
+        self._concurrency = principal.concurrency or concurrency or math.inf
+        if rate is None:
+            self._bucket = None
+        elif self._bucket is None or self._bucket.rate != rate:
+            self._bucket = TokenBucket(rate, max(1.0, rate * BURST_S), self._ticks())
+
+    def begin(self) -> None:
+        """Count one request that begins; call `end` when it is over.
+
+        Raises:
+            RateLimited: the credential asks too often, or too much at once; nothing was counted.
+        """
+        if self._in_flight >= self._concurrency:
+            raise RateLimited(
+                f"this credential has {self._in_flight} requests under way, as many as it may; wait for one to end",
+                limit="concurrency",
+                value=int(self._concurrency),
+                retry_after_s=1,
+            )
+        if self._bucket is not None:
+            self._take(self._bucket, 1)
+        self._in_flight += 1
+
+    def more(self, messages: int) -> None:
+        """Count further messages of a request that has begun.
+
+        Raises:
+            RateLimited: they are too many for now; none was counted.
+        """
+        if self._bucket is not None and messages > 0:
+            self._take(self._bucket, messages)
+
+    def end(self) -> None:
+        """Count one request that is over."""
+        self._in_flight -= 1
+
+    def headers(self) -> tuple[Header, ...]:
+        """Return how much is left, for a client that wants to keep within it; nothing where no rate holds.
+
+        The fields of draft-ietf-httpapi-ratelimit-headers-11, and the three of its revisions up to 06, which more
+        clients read.
+        """
+        bucket = self._bucket
+        if bucket is None:
+            return ()
+        now = self._ticks()
+        limit, left, reset = math.floor(bucket.burst), bucket.left(now), math.ceil(bucket.full_in(now))
+        return (
+            (b"ratelimit-policy", b'"credential";q=%d;w=%d' % (limit, math.ceil(bucket.burst / bucket.rate))),
+            (b"ratelimit", b'"credential";r=%d;t=%d' % (left, reset)),
+            (b"ratelimit-limit", b"%d" % limit),
+            (b"ratelimit-remaining", b"%d" % left),
+            (b"ratelimit-reset", b"%d" % reset),
+        )
+
+    def _take(self, bucket: TokenBucket, count: int) -> None:
+        wait_s = bucket.take(count, self._ticks())
+        if wait_s:
+            _refuse_rate(
+                f"this credential may send {bucket.rate:g} requests a second; slow down and retry",
+                wait_s,
+                limit="requests_per_s",
+                value=bucket.rate,
+            )
+
+
+class Limits:
+    """What the credentials of one process use.
+
+    Args:
+        requests_per_s: of a credential that has no rate of its own; None for any.
+        concurrency: requests at once of a credential that has no number of its own; None for any.
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests_per_s: float | None = None,
+        concurrency: int | None = None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._requests_per_s = requests_per_s
+        self._concurrency = concurrency
+        self._ticks = ticks
+        self._usages: OrderedDict[tuple[str, str], Usage] = OrderedDict()
+
+    def of(self, principal: Principal) -> Usage | None:
+        """Return what a principal's credential uses; None for the local principal, which nothing limits."""
+        if principal.credential is None:
+            return None
+        name = (principal.tenant, principal.credential)
+        usage = self._usages.get(name)
+        if usage is None:
+            usage = self._usages[name] = Usage(self._ticks)
+            self._forget()
+        else:
+            self._usages.move_to_end(name)
+        usage.allow(principal, self._requests_per_s, self._concurrency)
+        return usage
+
+    def _forget(self) -> None:
+        """Forget idle credentials beyond those remembered; one that is at work stays."""
+        for _ in range(len(self._usages) - MAX_REMEMBERED):
+            name = next(iter(self._usages))
+            if self._usages[name].idle:
+                del self._usages[name]
+            else:
+                self._usages.move_to_end(name)
+
+
+class Failures:
+    """Failed authentications, by whatever they have in common (an address, the id of a key).
+
+    Ask only after a credential was found to be bad: a good one is never refused for the failures of others.
+
+    Args:
+        per_minute: failures under one name before further ones are refused as too many; None for any number.
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(self, per_minute: float | None, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._ticks = ticks
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def note(self, names: Sequence[str]) -> None:
+        """Count one failure under each name.
+
+        Raises:
+            RateLimited: under one of them there were too many.
+        """
+        if self._per_minute is None:
+            return
+        now = self._ticks()
+        wait_s = max((self._bucket(name, now).take(1, now) for name in names), default=0.0)
+        if wait_s:
+            _refuse_rate(
+                "too many credentials were refused that came from this address, or named this key; use a good one, or "
+                "wait",
+                wait_s,
+                limit="failures_per_minute",
+                value=self._per_minute,
+            )
+
+    def _bucket(self, name: str, now: float) -> TokenBucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            per_minute = self._per_minute or 1.0
+            bucket = self._buckets[name] = TokenBucket(per_minute / 60, max(1.0, per_minute), now)
+            if len(self._buckets) > MAX_REMEMBERED:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(name)
+        return bucket
+
+
+def network_of(address: str) -> str:
+    """Return what failures from an address are counted under: itself, or the /64 of IPv6, which one host may own."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else str(parsed)
+
+
+def retry_headers(error: RateLimited) -> tuple[Header, ...]:
+    """Return the header that tells a client when to come again (RFC 9110, 10.2.3)."""
+    return ((b"retry-after", b"%d" % error.details["retry_after_s"]),)
+
+
+def _refuse_rate(message: str, wait_s: float, *, limit: str, value: float) -> NoReturn:
+    raise RateLimited(message, limit=limit, value=value, retry_after_s=max(1, math.ceil(wait_s)))

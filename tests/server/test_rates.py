@@ -1,0 +1,173 @@
+"""Limits over HTTP: of a credential's requests, and of those who fail to prove who they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from myria.access.store import AccessStore, NewKey
+from myria.memory import Memory
+from myria.settings import AuthSettings, Settings
+from myria.store.database import Database as Pool
+from tests.server.wire import Served, call, headers, serving
+from tests.support.postgres import Database
+
+NAME = "myria_query_event_nodes"
+NOBODY = "myr_aaaaaaaaaaaa_" + "a" * 32
+
+
+class Clock:
+    """A steady clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.at = 1_000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[AccessStore]:
+    """Where keys are made."""
+    async with Pool(database.operator_dsn) as pool:
+        store = AccessStore(pool)
+        await store.ensure_tenant("default")
+        yield store
+
+
+async def key(store: AccessStore, **more: Any) -> str:
+    """Make a key and return its text."""
+    made, _ = await store.create_key(
+        NewKey(**{"name": "k", "tenant": "default", "own": ("ada",), **more}), actor="test"
+    )
+    return made.text
+
+
+def keyed(**auth: Any) -> Settings:
+    """Return settings that ask for keys."""
+    return Settings(auth=AuthSettings(mode="keys", **auth))
+
+
+async def ask(served: Served, text: str, *, body: Any = None, **more: str) -> httpx.Response:
+    """Ask a question with a key."""
+    version = None if isinstance(body, list) else "2026-07-28"
+    sent = headers(NAME, version=version) | {"authorization": f"Bearer {text}"} | more
+    return await served.post(call(NAME, {}) if body is None else body, sent)
+
+
+def code(response: httpx.Response) -> tuple[int, str]:
+    """Return a refusal's status and code."""
+    return response.status_code, response.json()["error"]["data"]["code"]
+
+
+async def test_a_credential_is_held_to_its_rate(memory: Memory, store: AccessStore) -> None:
+    """With 429, when to come again, and how much is left; another credential goes on."""
+    clock = Clock()
+    slow, other = await key(store, requests_per_s=2.0), await key(store)
+    async with serving(memory, keyed(), ticks=clock) as served:
+        answers = [await ask(served, slow) for _ in range(6)]
+        assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
+        assert [answer.headers["ratelimit-remaining"] for answer in answers] == ["3", "2", "1", "0", "0", "0"]
+        assert answers[0].headers["ratelimit-limit"] == "4"
+        refused = answers[-1]
+        assert code(refused) == (429, "rate_limited")
+        data = refused.json()["error"]["data"]
+        assert data["retryable"] is True
+        assert refused.headers["retry-after"] == str(data["details"]["retry_after_s"]) == "1"
+        unlimited = await ask(served, other)
+        assert unlimited.status_code == 200
+        assert "ratelimit-limit" not in unlimited.headers
+        clock.at += 1
+        assert [(await ask(served, slow)).status_code for _ in range(3)] == [200, 200, 429]
+
+
+async def test_every_message_of_a_batch_counts(memory: Memory, store: AccessStore) -> None:
+    """A batch is not a way around the rate."""
+    text = await key(store, requests_per_s=2.0)
+    batch = [call(NAME, {}, version=None, request_id=number) for number in range(3)]
+    async with serving(memory, keyed(), ticks=Clock()) as served:
+        assert (await ask(served, text, body=batch)).status_code == 200
+        refused = await ask(served, text, body=batch)
+        assert code(refused) == (429, "rate_limited")
+        assert refused.headers["retry-after"]
+
+
+async def test_a_setting_limits_keys_that_have_no_limit(memory: Memory, store: AccessStore) -> None:
+    """And only those."""
+    plain, own = await key(store), await key(store, requests_per_s=3.0)
+    async with serving(memory, keyed(requests_per_s=1.0), ticks=Clock()) as served:
+        assert [(await ask(served, plain)).status_code for _ in range(3)] == [200, 200, 429]
+        assert [(await ask(served, own)).status_code for _ in range(7)] == [200] * 6 + [429]
+
+
+async def test_requests_at_once_are_limited_while_they_last(memory: Memory, store: AccessStore) -> None:
+    """A body that never ends holds its place, and gives it back."""
+    text = await key(store, concurrency=1)
+    head = (
+        b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json\r\n"
+        b"authorization: Bearer %s\r\ncontent-length: 100\r\n\r\n{" % text.encode()
+    )
+    async with serving(memory, keyed()) as served:
+        _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(head)
+        await writer.drain()
+        while (response := await ask(served, text)).status_code == 200:
+            pass
+        assert code(response) == (429, "rate_limited")
+        assert response.json()["error"]["data"]["details"]["limit"] == "concurrency"
+        writer.close()
+        while (response := await ask(served, text)).status_code == 429:
+            pass
+        assert response.status_code == 200
+
+
+async def test_failures_of_an_address_end_in_429_and_a_good_key_goes_on(memory: Memory, store: AccessStore) -> None:
+    """Known to this process or not: whoever shares an address with a guesser is not refused for it."""
+    known, unknown = await key(store), await key(store)
+    async with serving(memory, keyed(failures_per_minute=3), ticks=Clock()) as served:
+        assert (await ask(served, known)).status_code == 200
+        answers = [await ask(served, f"myr_aaaaaaaaaaa{number}_" + "a" * 32) for number in range(5)]
+        assert [code(answer) for answer in answers] == [(401, "credential_invalid")] * 3 + [(429, "rate_limited")] * 2
+        assert answers[-1].headers["retry-after"] == "20"
+        assert (await ask(served, known)).status_code == 200
+        assert (await ask(served, unknown)).status_code == 200
+        missing = await served.post(call(NAME, {}), headers(NAME))
+        assert code(missing) == (401, "credential_missing")
+
+
+async def test_failures_of_a_keys_id_end_in_429_and_the_key_goes_on(memory: Memory, store: AccessStore) -> None:
+    """From however many addresses they come; the id is public, so nobody can lock a key out by it."""
+    text = await key(store)
+    settings = keyed(failures_per_minute=3, proxies=("127.0.0.0/8",))
+    async with serving(memory, settings, ticks=Clock()) as served:
+        guess = text.rpartition("_")[0] + "_" + "a" * 32
+        answers = [await ask(served, guess, **{"x-forwarded-for": f"198.51.100.{number}"}) for number in range(5)]
+        assert [answer.status_code for answer in answers] == [401] * 3 + [429] * 2
+        assert (await ask(served, text)).status_code == 200
+
+
+async def test_only_a_configured_proxy_says_from_where_a_failure_comes(memory: Memory) -> None:
+    """Else a guesser would come from a new address each time."""
+    guesses = [f"myr_aaaaaaaaaaa{number}_" + "a" * 32 for number in range(5)]
+    for proxies, last in (((), 429), (("127.0.0.1",), 401)):
+        settings = keyed(failures_per_minute=3, proxies=proxies)
+        async with serving(memory, settings, ticks=Clock()) as served:
+            statuses = [
+                (await ask(served, guess, **{"x-forwarded-for": f"198.51.100.{number}"})).status_code
+                for number, guess in enumerate(guesses)
+            ]
+            assert statuses == [401] * 3 + [last] * 2
+
+
+async def test_without_credentials_nothing_is_limited(memory: Memory) -> None:
+    """The local principal is this machine's own."""
+    settings = Settings(auth=AuthSettings(requests_per_s=1.0, concurrency=1))
+    async with serving(memory, settings, ticks=Clock()) as served:
+        for _ in range(5):
+            response = await ask(served, NOBODY)
+            assert response.status_code == 200
+            assert "ratelimit-limit" not in response.headers
