@@ -44,6 +44,7 @@ UNUSED = {
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "parse_events": "tests read a whole batch by it",
+    "send_400_response": "uvicorn calls it",
     "unfenced": "tests play the model's part and read its prompts",
 }
 """Names that nothing in the product, its scripts or its benchmarks uses, with the reason why they stay."""

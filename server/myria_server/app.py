@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from myria.access.addresses import Proxies
-from myria.access.limits import Failures, Limits
+from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import local_principal
 from myria.access.ring import KeyRing
 from myria.contract.tools import PATH_OF
@@ -146,7 +146,7 @@ def build_app(
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
         authentication=Anybody(local) if ring is None else Keys(ring),
-        limits=Limits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
+        limits=CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
         door=Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies)),
     )
 

@@ -17,7 +17,7 @@ import orjson
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from myria.access.limits import Limits, Usage, retry_headers
+from myria.access.limits import CredentialLimits, CredentialUsage, retry_headers
 from myria.access.principal import Principal
 from myria.errors import (
     AccessError,
@@ -86,7 +86,7 @@ class _Request:
     principal: Principal
     face: FaceParts
     receive: Receive
-    usage: Usage | None
+    usage: CredentialUsage | None
 
 
 class HostList:
@@ -152,7 +152,7 @@ class Gate:
         body_bytes: int,
         body_timeout: float,
         authentication: Authentication,
-        limits: Limits,
+        limits: CredentialLimits,
         door: Door,
     ) -> None:
         self._limits = limits
@@ -185,7 +185,7 @@ class Gate:
             await self._refuse(send, None, error, status=error.http_status, code=mcp_types.INVALID_REQUEST)
             return
         face = self._faces[scope["path"].rstrip("/")]
-        usage: Usage | None = None
+        usage: CredentialUsage | None = None
         try:
             principal = self._authentication.known(headers) or await self._authentication.principal(headers)
             principal.need_face(face.toolbox.face)
@@ -303,7 +303,7 @@ class Gate:
         )
 
     async def _turn_away(
-        self, send: Send, request_id: int | str | None, error: MyriaError, usage: Usage | None = None
+        self, send: Send, request_id: int | str | None, error: MyriaError, usage: CredentialUsage | None = None
     ) -> None:
         """Answer a request whose caller may not make it, or of whom that cannot be told now.
 
@@ -483,7 +483,7 @@ def _unsupported(request_id: int | str | None, version: str) -> bytes:
     return rpc_error(request_id, mcp_types.UNSUPPORTED_PROTOCOL_VERSION, text, data)
 
 
-def _announcing(send: Send, usage: Usage) -> Send:
+def _announcing(send: Send, usage: CredentialUsage) -> Send:
     """Return a `send` that says in the answer how much the credential has left."""
 
     async def send_with(message: Message) -> None:

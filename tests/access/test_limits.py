@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from myria.access import limits
 from myria.access.addresses import UNKNOWN, Proxies
-from myria.access.limits import Failures, Limits, TokenBucket, network_of
+from myria.access.limits import CredentialLimits, Failures, TokenBucket, network_of
 from myria.access.principal import Principal, local_principal
 from myria.errors import ConfigurationError, RateLimited
 
@@ -36,7 +36,7 @@ def principal(credential: str = "abcdef", *, tenant: str = "default", **more: fl
     )
 
 
-def begun(within: Limits, who: Principal, times: int) -> int:
+def begun(within: CredentialLimits, who: Principal, times: int) -> int:
     """Begin and end so many requests; return how many were let in."""
     count = 0
     for _ in range(times):
@@ -73,7 +73,7 @@ def test_a_bucket_gives_no_more_than_its_burst_and_its_rate(rate: float, steps: 
 def test_the_rate_of_a_key_counts_before_the_default() -> None:
     """Two seconds' worth at once, then as time goes by; others are not touched."""
     clock = Clock()
-    within = Limits(requests_per_s=5, ticks=clock)
+    within = CredentialLimits(requests_per_s=5, ticks=clock)
     ours, slow, other = principal("ours"), principal("slow", requests_per_s=1.0), principal("other")
     assert begun(within, ours, 100) == 10
     assert begun(within, slow, 100) == 2
@@ -87,7 +87,7 @@ def test_the_rate_of_a_key_counts_before_the_default() -> None:
 def test_a_refusal_says_when_to_come_again() -> None:
     """And then it holds."""
     clock = Clock()
-    within = Limits(ticks=clock)
+    within = CredentialLimits(ticks=clock)
     who = principal(requests_per_s=0.1)
     assert begun(within, who, 1) == 1
     usage = within.of(who)
@@ -103,7 +103,7 @@ def test_a_refusal_says_when_to_come_again() -> None:
 def test_a_batch_counts_every_message() -> None:
     """Also one that is larger than what may come at once: it is paid for afterwards."""
     clock = Clock()
-    within = Limits(ticks=clock)
+    within = CredentialLimits(ticks=clock)
     who = principal(requests_per_s=2.0)
     usage = within.of(who)
     assert usage is not None
@@ -120,7 +120,7 @@ def test_a_batch_counts_every_message() -> None:
 
 def test_requests_at_once_are_bounded_and_given_back() -> None:
     """By the key's own number before the default."""
-    within = Limits(concurrency=3)
+    within = CredentialLimits(concurrency=3)
     usage = within.of(principal(concurrency=2))
     assert usage is not None
     usage.begin()
@@ -141,7 +141,7 @@ def test_requests_at_once_are_bounded_and_given_back() -> None:
 def test_a_new_limit_of_a_key_holds_at_once_and_an_old_one_is_not_refilled() -> None:
     """A principal is made anew after every change of any key."""
     clock = Clock()
-    within = Limits(ticks=clock)
+    within = CredentialLimits(ticks=clock)
     assert begun(within, principal(requests_per_s=5.0), 100) == 10
     assert begun(within, principal(requests_per_s=5.0), 100) == 0
     assert begun(within, principal(requests_per_s=1.0), 100) == 2
@@ -150,13 +150,13 @@ def test_a_new_limit_of_a_key_holds_at_once_and_an_old_one_is_not_refilled() -> 
 
 def test_nothing_limits_who_proves_nothing() -> None:
     """The local principal is this machine's own."""
-    assert Limits(requests_per_s=0.1, concurrency=1).of(local_principal("default")) is None
+    assert CredentialLimits(requests_per_s=0.1, concurrency=1).of(local_principal("default")) is None
 
 
 def test_headers_tell_what_is_left() -> None:
     """In the draft's form and the older one; none where no rate holds."""
     clock = Clock()
-    within = Limits(ticks=clock)
+    within = CredentialLimits(ticks=clock)
     usage = within.of(principal(requests_per_s=5.0))
     assert usage is not None
     usage.begin()
@@ -172,7 +172,7 @@ def test_headers_tell_what_is_left() -> None:
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A credential at work is never forgotten: it would get its number anew."""
     monkeypatch.setattr(limits, "MAX_REMEMBERED", 5)
-    within, failures = Limits(concurrency=1), Failures(1)
+    within, failures = CredentialLimits(concurrency=1), Failures(1)
     busy = within.of(principal("busy0"))
     assert busy is not None
     busy.begin()

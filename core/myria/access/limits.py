@@ -66,7 +66,7 @@ class TokenBucket:
             self._at = now
 
 
-class Usage:
+class CredentialUsage:
     """What one credential uses of one process."""
 
     __slots__ = ("_bucket", "_concurrency", "_in_flight", "_of", "_ticks")
@@ -155,7 +155,7 @@ class Usage:
             )
 
 
-class Limits:
+class CredentialLimits:
     """What the credentials of one process use.
 
     Args:
@@ -174,16 +174,16 @@ class Limits:
         self._requests_per_s = requests_per_s
         self._concurrency = concurrency
         self._ticks = ticks
-        self._usages: OrderedDict[tuple[str, str], Usage] = OrderedDict()
+        self._usages: OrderedDict[tuple[str, str], CredentialUsage] = OrderedDict()
 
-    def of(self, principal: Principal) -> Usage | None:
+    def of(self, principal: Principal) -> CredentialUsage | None:
         """Return what a principal's credential uses; None for the local principal, which nothing limits."""
         if principal.credential is None:
             return None
         name = (principal.tenant, principal.credential)
         usage = self._usages.get(name)
         if usage is None:
-            usage = self._usages[name] = Usage(self._ticks)
+            usage = self._usages[name] = CredentialUsage(self._ticks)
             self._forget()
         else:
             self._usages.move_to_end(name)
