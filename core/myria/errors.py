@@ -48,6 +48,7 @@
     ├── UnavailableError              nothing was changed for certain; retry helps
     │   ├── DatabaseUnavailable       database_unavailable
     │   ├── DeadlineExceeded          deadline_exceeded
+    │   ├── IssuerUnavailable         issuer_unavailable
     │   ├── Overloaded                overloaded
     │   ├── ClusterUnavailable        cluster_unavailable
     │   ├── ModelFailed               model_failed
@@ -408,6 +409,12 @@ class DeadlineExceeded(UnavailableError):
     """The request did not finish within its deadline."""
 
     code = "deadline_exceeded"
+
+
+class IssuerUnavailable(UnavailableError):
+    """The keys of the authorization server that issued a token cannot be had, so nobody can tell whether it is good."""
+
+    code = "issuer_unavailable"
 
 
 class Overloaded(UnavailableError):

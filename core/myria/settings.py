@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast, get_type_hints
 
-import yaml
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from myria import schedule
 from myria._configuration import Section, Setting, field_schemas, in_words, nearest
+from myria._yaml import read_yaml
 from myria.errors import ConfigurationError
 from myria.planning.settings import PlannerSettings
 
@@ -44,6 +44,10 @@ RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT"
 """Variables read by the programs themselves, beside the settings."""
 
 _TEST_PREFIX = "MYRIA_TEST_"
+
+_PUBLIC_URL = re.compile(
+    r"(?:https://(?:[A-Za-z0-9.-]+|\[[0-9a-f:.]+\])|http://(?:localhost|127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,30 @@ class AuthSettings(Section):
     proxies: tuple[str, ...] = ()
     """Networks of proxies (`10.0.0.0/8`) whose X-Forwarded-For says from which address a request comes. Empty: the
     address is whoever opened the connection."""
+    public_url: str | None = None
+    """Where clients reach this server, such as `https://memory.example.com`, without a path: the resource for which
+    authorization servers issue tokens is this and the path of the face, `/mcp`. Needed for issuers_file."""
+    issuers_file: str | None = None
+    """YAML or JSON file of the authorization servers whose signed tokens (JWT) are accepted beside keys, and what their
+    claims stand for; docs/oauth.md has its shape. Needs mode `keys`. Read once, at the start."""
+
+    def rules(self) -> None:
+        """Refuse issuers without what they need."""
+        if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):
+            raise ConfigurationError(
+                "auth.public_url must be https://host[:port] without a path, or http:// on a loopback host.",
+                field="auth.public_url",
+            )
+        if self.issuers_file is not None and self.mode != "keys":
+            raise ConfigurationError(
+                "auth.issuers_file needs auth.mode: keys; without it nobody proves anything.",
+                field="auth.issuers_file",
+            )
+        if self.issuers_file is not None and self.public_url is None:
+            raise ConfigurationError(
+                "auth.issuers_file needs auth.public_url: tokens are issued for the address of this server.",
+                field="auth.public_url",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -681,29 +709,8 @@ _BY_KEY: Mapping[str, Setting] = {
 _BY_VARIABLE: Mapping[str, str] = {variable_of(key): key for key in _BY_KEY}
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML without duplicate keys: PyYAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands there twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-
 def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
-    except OSError as error:
-        raise ConfigurationError(f"The configuration file {path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
-        raise ConfigurationError(f"The configuration file {path} is not valid YAML: {_yaml_problem(error)}.") from None
+    document = read_yaml(path, "The configuration file")
     values: dict[str, Any] = {}
     for section_name, fields in _mapping(document, f"The configuration file {path}").items():
         if section_name not in SECTIONS:
@@ -714,14 +721,6 @@ def _from_file(path: Path) -> dict[str, Any]:
                 raise _unknown(str(path), "setting", key, _BY_KEY)
             values[key] = _BY_KEY[key].from_value(f"{path}: {key}", value)
     return values
-
-
-def _yaml_problem(error: Exception) -> str:
-    """Return what is wrong and where, without quoting the file: a line of it may hold a password."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"{error.problem} (line {mark.line + 1}, column {mark.column + 1})"
-    return type(error).__name__
 
 
 def _mapping(value: Any, where: str) -> Mapping[Any, Any]:

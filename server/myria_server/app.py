@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from myria.access.addresses import Proxies
+from myria.access.issuers import load_issuers
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import local_principal
 from myria.access.ring import KeyRing
@@ -27,7 +28,7 @@ from myria.contract.tools import PATH_OF
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.authentication import Anybody, Keys
+from myria_server.authentication import Anybody, Authentication, KeysAndTokens
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
 from myria_server.cors import CrossOrigins
@@ -37,6 +38,8 @@ from myria_server.gate import FaceParts, Gate, HostList
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
 from myria_server.readiness import Readiness
+from myria_server.resource import ProtectedResource
+from myria_server.tokens import Tokens
 from myria_server.toolbox import Toolbox
 
 BODY_TIMEOUT_S = 30.0
@@ -103,6 +106,7 @@ def build_app(
     metrics: ServerMetrics | None = None,
     body_timeout: float = BODY_TIMEOUT_S,
     fast: bool = True,
+    now: Callable[[], float] = time.time,
     ticks: Callable[[], float] = time.monotonic,
 ) -> ServerApp:
     """Return the application over one memory.
@@ -113,15 +117,31 @@ def build_app(
         metrics: where to count; share it with the memory's hooks.
         body_timeout: seconds within which a request body must have arrived.
         fast: False sends every call through the SDK (for comparison).
-        ticks: the steady clock of rates, in seconds.
+        now: seconds since 1970, by which credentials expire.
+        ticks: a steady clock in seconds, by which rates count, and what is known of credentials grows old.
+
+    Raises:
+        ConfigurationError: the file of issuers is not as it must be.
     """
     settings = settings or Settings()
     auth = settings.auth
     metrics = metrics or ServerMetrics()
     local = local_principal(tenant, fallback=settings.auth.local_participants)
-    ring = None
+    authentication: Authentication = Anybody(local)
+    work: list[Callable[[], Coroutine[Any, Any, None]]] = []
+    open_routes: list[Route] = []
     if settings.auth.mode == "keys":
-        ring = KeyRing(memory.appending, appends_for_anyone=settings.auth.append_others == "anyone")
+        anyone = settings.auth.append_others == "anyone"
+        ring = KeyRing(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
+        work.append(ring.run)
+        tokens = resource = None
+        if settings.auth.issuers_file is not None and settings.auth.public_url is not None:
+            issuers = load_issuers(settings.auth.issuers_file)
+            resource = ProtectedResource(settings.auth.public_url, issuers)
+            tokens = Tokens(issuers, ring, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
+            work += [keys.run for keys in tokens.key_sets]
+            open_routes += resource.routes()
+        authentication = KeysAndTokens(ring, tokens, resource)
     faces: dict[str, FaceParts] = {}
     managers: list[StreamableHTTPSessionManager] = []
     for face, path in PATH_OF.items():
@@ -145,7 +165,7 @@ def build_app(
         ),
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
-        authentication=Anybody(local) if ring is None else Keys(ring),
+        authentication=authentication,
         limits=CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
         door=Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies)),
     )
@@ -171,8 +191,8 @@ def build_app(
         async with AsyncExitStack() as stack:
             for manager in managers:
                 await stack.enter_async_context(manager.run())
-            if ring is not None:
-                await stack.enter_async_context(_beside(ring.run()))
+            for start in work:
+                await stack.enter_async_context(_beside(start()))
             yield
         await readiness.close()
 
@@ -182,6 +202,7 @@ def build_app(
             Route("/healthz", livez),
             Route("/readyz", readyz),
             Route("/metrics", show_metrics),
+            *open_routes,
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused_beside},

@@ -1,14 +1,16 @@
-"""From the headers of a request to its principal: without credentials, or by keys."""
+"""From the headers of a request to its principal: without credentials, or by keys and tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from myria.access.principal import Principal
+from myria.access.principal import Face, Principal, Role
 from myria.access.ring import KeyRing
 from myria.access.secrets import parse_key
 from myria.errors import AccessError, CredentialInvalid, CredentialMissing, RoleRequired
+from myria_server.resource import ProtectedResource
+from myria_server.tokens import Tokens, looks_like_token
 
 Headers = Mapping[bytes, bytes]
 
@@ -19,20 +21,23 @@ _MAX_CREDENTIAL = 8192
 class Authentication(Protocol):
     """Who calls."""
 
-    def known(self, headers: Headers) -> Principal | None:
+    def known(self, headers: Headers, face: Face) -> Principal | None:
         """Return the principal where that needs no waiting, else None.
 
         Raises:
             AccessError: the request has no credential, or one that is refused.
         """
 
-    async def principal(self, headers: Headers) -> Principal:
+    async def principal(self, headers: Headers, face: Face) -> Principal:
         """Return the principal.
 
         Raises:
             AccessError: the request has no credential, or one that is refused.
-            DatabaseUnavailable: nobody can tell now.
+            UnavailableError: nobody can tell now.
         """
+
+    def challenge(self, error: AccessError, face: Face) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the headers that tell a client what a refusal at a face wants of it."""
 
 
 class Anybody:
@@ -41,48 +46,69 @@ class Anybody:
     def __init__(self, local: Principal) -> None:
         self._local = local
 
-    def known(self, _headers: Headers) -> Principal:
+    def known(self, _headers: Headers, _face: Face) -> Principal:
         """Return the local principal."""
         return self._local
 
-    async def principal(self, _headers: Headers) -> Principal:
+    async def principal(self, _headers: Headers, _face: Face) -> Principal:
         """Return the local principal."""
         return self._local
 
+    def challenge(self, _error: AccessError, _face: Face) -> tuple[tuple[bytes, bytes], ...]:
+        """Return none: no credential would help."""
+        return ()
 
-class Keys:
-    """A key in the header `Authorization: Bearer`."""
 
-    def __init__(self, ring: KeyRing) -> None:
+class KeysAndTokens:
+    """A key, or a signed token of another authorization server, in the header `Authorization: Bearer`.
+
+    Args:
+        tokens: verifies signed tokens; None takes keys alone.
+        resource: what tokens are issued for, and where that is described; None where there are no tokens.
+    """
+
+    def __init__(self, ring: KeyRing, tokens: Tokens | None = None, resource: ProtectedResource | None = None) -> None:
         self._ring = ring
+        self._tokens = tokens
+        self._resource = resource
 
-    def known(self, headers: Headers) -> Principal | None:
-        """Return the principal of a key that was verified before, else None.
+    def known(self, headers: Headers, face: Face) -> Principal | None:
+        """Return the principal of a credential that was verified before, else None.
 
         Raises:
             CredentialMissing, CredentialInvalid, TenantSuspended.
         """
-        return self._ring.known(_bearer(headers))
+        text = _bearer(headers)
+        if self._tokens is not None and looks_like_token(text):
+            return self._tokens.known(text, face)
+        return self._ring.known(text)
 
-    async def principal(self, headers: Headers) -> Principal:
-        """Return the principal of a key.
+    async def principal(self, headers: Headers, face: Face) -> Principal:
+        """Return the principal of a credential.
 
         Raises:
-            CredentialMissing, CredentialInvalid, TenantSuspended, DatabaseUnavailable.
+            CredentialMissing, CredentialInvalid, TenantSuspended, DatabaseUnavailable, IssuerUnavailable.
         """
-        return await self._ring.principal(_bearer(headers))
+        text = _bearer(headers)
+        if self._tokens is not None and looks_like_token(text):
+            return await self._tokens.principal(text, face)
+        return await self._ring.principal(text)
 
-
-def challenge(error: AccessError) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers that tell a client what a refusal wants of it (RFC 6750)."""
-    if error.http_status == CredentialMissing.http_status:
-        given = "" if isinstance(error, CredentialMissing) else ', error="invalid_token"'
-        return ((b"www-authenticate", f'Bearer realm="{REALM}"{given}'.encode()),)
-    if isinstance(error, RoleRequired):
-        scope = " ".join(error.details["roles"])
-        text = f'Bearer realm="{REALM}", error="insufficient_scope", scope="{scope}"'
-        return ((b"www-authenticate", text.encode()),)
-    return ()
+    def challenge(self, error: AccessError, face: Face) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the challenge of a refusal (RFC 6750), which says where the resource is described (RFC 9728)."""
+        parts = [f'realm="{REALM}"']
+        if self._resource is not None:
+            parts.append(f'resource_metadata="{self._resource.metadata_url(face)}"')
+        if error.http_status == CredentialMissing.http_status:
+            if not isinstance(error, CredentialMissing):
+                parts.append('error="invalid_token"')
+        elif isinstance(error, RoleRequired):
+            roles: list[Role] = error.details["roles"]
+            scopes = roles if self._resource is None else self._resource.scopes_granting(frozenset(roles)) or roles
+            parts += ['error="insufficient_scope"', f'scope="{" ".join(scopes)}"']
+        else:
+            return ()
+        return ((b"www-authenticate", f"Bearer {', '.join(parts)}".encode()),)
 
 
 def claimed_id(headers: Headers) -> str | None:
@@ -98,5 +124,5 @@ def _bearer(headers: Headers) -> str:
     scheme, _, credential = given.partition(b" ")
     credential = credential.strip()
     if scheme.lower() != b"bearer" or not credential or len(credential) > _MAX_CREDENTIAL or not credential.isascii():
-        raise CredentialInvalid("the header Authorization must read `Bearer ` and a key")
+        raise CredentialInvalid("the header Authorization must read `Bearer ` and a key or a token")
     return credential.decode()

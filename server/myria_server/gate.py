@@ -33,7 +33,7 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.jsonslices import Refused
-from myria_server.authentication import Authentication, challenge
+from myria_server.authentication import Authentication
 from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
 from myria_server.door import Door
@@ -187,12 +187,15 @@ class Gate:
         face = self._faces[scope["path"].rstrip("/")]
         usage: CredentialUsage | None = None
         try:
-            principal = self._authentication.known(headers) or await self._authentication.principal(headers)
-            principal.need_face(face.toolbox.face)
+            asked = face.toolbox.face
+            principal = self._authentication.known(headers, asked)
+            if principal is None:
+                principal = await self._authentication.principal(headers, asked)
+            principal.need_face(asked)
             if (usage := self._limits.of(principal)) is not None:
                 usage.begin()
         except (AccessError, UnavailableError) as error:
-            await self._turn_away(send, None, self._door.judged(scope, headers, error), usage)
+            await self._turn_away(send, face, None, self._door.judged(scope, headers, error), usage)
             return
         request = _Request(scope, headers, principal, face, receive, usage)
         if usage is None:
@@ -239,7 +242,7 @@ class Gate:
             await self._batch(request, message, send)
             return
         if (forbidden := _forbidden(request, message)) is not None:
-            await self._turn_away(send, id_of(message), forbidden)
+            await self._turn_away(send, request.face, id_of(message), forbidden)
             return
         face = request.face
         if plain and face.fast_path is not None and _accepts_json(headers):
@@ -303,7 +306,12 @@ class Gate:
         )
 
     async def _turn_away(
-        self, send: Send, request_id: int | str | None, error: MyriaError, usage: CredentialUsage | None = None
+        self,
+        send: Send,
+        face: FaceParts,
+        request_id: int | str | None,
+        error: MyriaError,
+        usage: CredentialUsage | None = None,
     ) -> None:
         """Answer a request whose caller may not make it, or of whom that cannot be told now.
 
@@ -312,7 +320,7 @@ class Gate:
         """
         self._metrics.refused(error.code)
         body = rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
-        extra = challenge(error) if isinstance(error, AccessError) else ()
+        extra = self._authentication.challenge(error, face.toolbox.face) if isinstance(error, AccessError) else ()
         if isinstance(error, RateLimited):
             extra += retry_headers(error)
         if usage is not None:
@@ -324,7 +332,7 @@ class Gate:
         error, headers, face = refused.error, request.headers, request.face
         blamed = blamed_call(refused.outline, error)
         if (forbidden := _forbidden(request, refused.outline)) is not None:
-            await self._turn_away(send, id_of(refused.outline), forbidden)
+            await self._turn_away(send, face, id_of(refused.outline), forbidden)
             return
         if blamed is not None and face.toolbox.knows(blamed[1]):
             request_id, name, about_arguments = blamed
@@ -371,7 +379,7 @@ class Gate:
             try:
                 request.usage.more(len(messages) - 1)
             except RateLimited as limited:
-                await self._turn_away(send, None, limited)
+                await self._turn_away(send, request.face, None, limited)
                 return
         answers = [await self._one_of_batch(request, message) for message in messages]
         replies = [answer for answer in answers if answer]

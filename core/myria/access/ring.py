@@ -91,6 +91,7 @@ class KeyRing:
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
         self._used: dict[str, set[str]] = {}
+        self._tenants: OrderedDict[str, tuple[int, MyriaError | None]] = OrderedDict()
         self.looks = 0
 
     def known(self, text: str) -> Principal | None:
@@ -124,6 +125,50 @@ class KeyRing:
         if (principal := self.known(text)) is not None:
             return principal
         return self._answer(await self._looked_up(made))
+
+    def tenant_known(self, tenant: str) -> bool:
+        """Tell whether a tenant was looked at and has not changed since; False to ask `check_tenant`.
+
+        Raises:
+            CredentialInvalid, TenantSuspended: it was looked at, and its credentials are refused.
+        """
+        if self._ticks() - self._read_at > FRESH_S:
+            return False
+        epoch, refusal = self._tenants.get(tenant, (None, None))
+        if epoch != self._epoch:
+            return False
+        if refusal is not None:
+            raise refusal
+        return True
+
+    async def check_tenant(self, tenant: str) -> None:
+        """Return when the credentials of a tenant are good that somebody else than the ring verifies.
+
+        Raises:
+            CredentialInvalid: there is no such tenant.
+            TenantSuspended: it is suspended.
+            DatabaseUnavailable: nobody can tell now.
+        """
+        if self._ticks() - self._read_at > FRESH_S:
+            await self._read_epoch()
+        if self.tenant_known(tenant):
+            return
+        self.looks += 1
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("access.tenant_state"), tenant, timeout=_STATEMENT_S)
+        if row is None:
+            raise DatabaseUnavailable("the tenants cannot be looked at now; retry")
+        refusal: MyriaError | None = None
+        if not row["found"]:
+            refusal = CredentialInvalid("the tenant of this credential is not known here")
+        elif row["suspended_at"] is not None:
+            refusal = TenantSuspended("the tenant of this credential is suspended")
+        self._tenants[tenant] = (row["epoch"], refusal)
+        self._tenants.move_to_end(tenant)
+        while len(self._tenants) > MAX_KNOWN:
+            self._tenants.popitem(last=False)
+        if refusal is not None:
+            raise refusal
 
     async def run(self) -> None:
         """Look at the epoch, and note which keys are used, until cancelled."""

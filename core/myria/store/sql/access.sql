@@ -10,6 +10,11 @@ CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, di
 LEFT JOIN LATERAL myria.find_key(wanted.key_id, wanted.digest) k ON true
 ORDER BY wanted.place;
 
+-- name: tenant_state
+-- Whether a tenant is there and suspended, and the epoch before it was read.
+SELECT e.epoch, t.tenant_id IS NOT NULL AS found, t.suspended_at
+FROM myria.access_epoch e LEFT JOIN myria.tenants t ON t.tenant_id = $1;
+
 -- name: note_uses
 -- When keys were last used; a key that is gone by now is left out.
 INSERT INTO myria.key_uses (tenant_id, key_id, last_used_at)

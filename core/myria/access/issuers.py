@@ -1,0 +1,225 @@
+"""The authorization servers whose tokens are accepted, as `auth.issuers_file` lists them.
+
+Nothing of a token is believed by default: each claim that counts is named here, with what its values stand for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from myria._yaml import read_yaml
+from myria.access.principal import MAX_PATTERNS, Face, Role, checked_pattern
+from myria.errors import ConfigurationError, MyriaError
+from myria.scopes import canonical_participants
+from myria.store.database import checked_tenant
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures with a public key. `none` and those with a shared secret (HS*) cannot be configured."""
+
+ClaimPath = str | tuple[str, ...]
+"""A claim's name, or the names on the way to a nested one, such as `[realm_access, roles]`."""
+
+Name = TypeVar("Name", bound=str)
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_Text = Annotated[str, Field(min_length=1, max_length=500)]
+_Values = Annotated[tuple[_Text, ...], Field(max_length=MAX_PATTERNS)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mapped(_Strict):
+    """How names come out of a token: `always` those, and those of a claim.
+
+    A claim is a text, or a list of texts. `values` translates what it holds; without it the values are the names, with
+    `prefix` before each.
+    """
+
+    always: _Values = ()
+    claim: ClaimPath | None = None
+    prefix: Annotated[str, Field(max_length=100)] = ""
+    values: Annotated[Mapping[str, tuple[_Text, ...]], Field(max_length=1000)] | None = None
+
+    @field_validator("claim")
+    @classmethod
+    def _is_named(cls, claim: ClaimPath | None) -> ClaimPath | None:
+        names = (claim,) if isinstance(claim, str) else claim
+        if names is not None and (not names or not all(names)):
+            raise ValueError("name a claim, or leave it out")
+        return claim
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        if self.claim is None and (self.values is not None or self.prefix):
+            raise ValueError("values and prefix need a claim")
+        if self.values is not None and self.prefix:
+            raise ValueError("give values or a prefix, not both")
+        if self.claim is None and not self.always:
+            raise ValueError("name always, or a claim")
+        return self
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names on the way to the claim; none where there is no claim."""
+        if self.claim is None:
+            return ()
+        return (self.claim,) if isinstance(self.claim, str) else self.claim
+
+    @property
+    def configured(self) -> tuple[str, ...]:
+        """Every name that the configuration itself writes down."""
+        return (*self.always, *(name for names in (self.values or {}).values() for name in names))
+
+
+class Granted(_Strict, Generic[Name]):
+    """How roles or faces come out of a token: `always` those, and what each value of a claim grants.
+
+    A claim is a list of texts, or one text whose words are the values, as `scope` is. Values that are not listed grant
+    nothing.
+    """
+
+    always: tuple[Name, ...] = ()
+    claim: ClaimPath | None = None
+    values: Annotated[Mapping[str, tuple[Name, ...]], Field(max_length=1000)] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        if (self.claim is None) != (not self.values):
+            raise ValueError("a claim and values go together: only what is listed is granted")
+        if self.claim is not None and not all(self.path):
+            raise ValueError("name a claim")
+        return self
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names on the way to the claim; none where there is no claim."""
+        if self.claim is None:
+            return ()
+        return (self.claim,) if isinstance(self.claim, str) else self.claim
+
+
+class Issuer(_Strict):
+    """One authorization server, and what its tokens stand for.
+
+    `name` is how histories and limits call it; `issuer` is the exact value of `iss`. Its keys are at `jwks_uri`, or
+    where its metadata (RFC 8414, OpenID Connect Discovery) says. `audiences` are values of `aud` that count at every
+    face; without them a token must be issued for the address of the face at which it is used.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+    issuer: Annotated[str, Field(max_length=500)]
+    audiences: _Values = ()
+    jwks_uri: Annotated[str, Field(max_length=2000)] | None = None
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)]
+    types: Annotated[tuple[_Text, ...], Field(min_length=1)] = ("at+jwt", "JWT")
+    leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
+    refresh_s: Annotated[float, Field(ge=10, le=86_400)] = 300.0
+    stale_s: Annotated[float, Field(ge=10, le=7 * 86_400)] = 3600.0
+    tenant: Mapped
+    participants: Mapped
+    may_ask: Mapped | None = None
+    channels: Mapped | None = None
+    roles: Granted[Role]
+    faces: Granted[Face] = Granted[Face](always=("core",))
+    requests_per_s: Annotated[float, Field(gt=0)] | None = None
+    concurrency: Annotated[int, Field(gt=0)] | None = None
+
+    @field_validator("issuer", "jwks_uri")
+    @classmethod
+    def _is_safe(cls, url: str | None) -> str | None:
+        if url is not None and not is_safe_url(url):
+            raise ValueError("must be an https:// address without user, query or fragment; http:// on loopback alone")
+        return url
+
+    @field_validator("tenant")
+    @classmethod
+    def _names_tenants(cls, tenant: Mapped) -> Mapped:
+        if (tenant.claim is None) != (len(tenant.always) == 1) or (tenant.always and tenant.claim is not None):
+            raise ValueError("name one tenant always, or the claim that says which")
+        if any(len(names) != 1 for names in (tenant.values or {}).values()):
+            raise ValueError("each value stands for one tenant")
+        return _each(tenant, checked_tenant)
+
+    @field_validator("participants")
+    @classmethod
+    def _names_participants(cls, participants: Mapped) -> Mapped:
+        return _each(participants, lambda name: canonical_participants([name])[0])
+
+    @field_validator("may_ask", "channels")
+    @classmethod
+    def _are_patterns(cls, patterns: Mapped | None) -> Mapped | None:
+        return None if patterns is None else _each(patterns, lambda name: checked_pattern(name, "pattern"))
+
+    def scopes_granting(self, roles: frozenset[Role]) -> tuple[str, ...]:
+        """Return the scopes that grant one of the roles; none where roles come from another claim."""
+        if self.roles.path not in (("scope",), ("scp",)):
+            return ()
+        return tuple(scope for scope, granted in self.roles.values.items() if not roles.isdisjoint(granted))
+
+
+class _Document(_Strict):
+    issuers: Annotated[tuple[Issuer, ...], Field(min_length=1, max_length=20)]
+
+    @field_validator("issuers")
+    @classmethod
+    def _are_apart(cls, issuers: tuple[Issuer, ...]) -> tuple[Issuer, ...]:
+        for values in ([issuer.name for issuer in issuers], [issuer.issuer for issuer in issuers]):
+            if len(set(values)) < len(values):
+                raise ValueError("each name and each issuer may be there once")
+        return issuers
+
+
+def load_issuers(path: str | Path) -> tuple[Issuer, ...]:
+    """Return the issuers that a file lists.
+
+    Raises:
+        ConfigurationError: it cannot be read, or something in it is wrong; the message names the place.
+    """
+    document = read_yaml(Path(path), "auth.issuers_file")
+    try:
+        return _Document.model_validate(document).issuers
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).lstrip(".")
+        text = problem["msg"].removeprefix("Value error, ")
+        raise ConfigurationError(
+            f"auth.issuers_file {path}: {where or 'the document'}: {text}.", field="auth.issuers_file", at=where
+        ) from None
+
+
+def is_safe_url(url: str) -> bool:
+    """Tell whether an address may be asked for keys: https, or http on this machine, and nothing hidden in it."""
+    if not re.fullmatch(r"[\x21-\x7e]+", url):
+        return False
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if not host or parts.username is not None or parts.query or parts.fragment or "?" in url or "#" in url:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+
+
+def _each(mapped: Mapped, check: Any) -> Mapped:
+    """Return a mapping whose written names are all good.
+
+    Raises:
+        ValueError: one is not, or would be another name once canonical.
+    """
+    for name in mapped.configured:
+        try:
+            canonical = check(name)
+        except MyriaError as error:
+            raise ValueError(error.message) from error
+        if canonical != name:
+            raise ValueError(f"write {canonical!r}, its canonical form")
+    return mapped

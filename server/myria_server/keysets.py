@@ -1,0 +1,266 @@
+"""The public keys of an authorization server: fetched beside requests, kept for a while when it cannot be reached.
+
+Keys are fetched at the start and again every `refresh_s`. A key id that nobody has seen yet causes one more fetch, a
+few seconds apart at most, whatever callers send. What was fetched last is good for `stale_s`, then nobody can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import jwt
+import orjson
+from jwt.exceptions import PyJWTError
+
+from myria.access.issuers import Issuer, is_safe_url
+from myria.errors import CredentialInvalid, IssuerUnavailable
+
+_log = logging.getLogger(__name__)
+
+DOCUMENT_BYTES = 256 * 1024
+"""Bytes of a key set, or of an issuer's metadata."""
+
+MAX_KEYS = 100
+"""Keys of one set; those beyond are left out."""
+
+FETCH_S = 5.0
+"""Seconds for all requests of one fetch together."""
+
+AGAIN_S = 5.0
+"""Seconds between two fetches that callers cause."""
+
+MAX_MEMBER = 1400
+"""Characters of one number of a key: room for RSA with 8192 bits."""
+
+_POLL_S = 0.5
+_HEADERS = {"accept": "application/json", "accept-encoding": "identity"}  # what is packed could grow without bounds
+_RSA_BITS = range(2048, 8193)
+_KINDS: Mapping[str, tuple[str, str | None]] = {
+    **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+_MEMBERS = {"RSA": ("kty", "n", "e"), "EC": ("kty", "crv", "x", "y"), "OKP": ("kty", "crv", "x")}
+"""The public members of each kind of key; nothing else of a key set is used."""
+
+
+class PublicKey:
+    """One key of a set: `identity` is equal for equal keys alone."""
+
+    def __init__(self, key_id: str | None, algorithm: str | None, members: Mapping[str, str]) -> None:
+        self.key_id = key_id
+        self.identity = orjson.dumps([key_id, algorithm, members], option=orjson.OPT_SORT_KEYS)
+        self._algorithm = algorithm
+        self._members = members
+        self._made: dict[str, jwt.PyJWK | None] = {}
+
+    def for_algorithm(self, algorithm: str) -> jwt.PyJWK | None:
+        """Return the key bound to an algorithm, or None where it is not a key for that."""
+        if algorithm not in self._made:
+            self._made[algorithm] = self._make(algorithm)
+        return self._made[algorithm]
+
+    def _make(self, algorithm: str) -> jwt.PyJWK | None:
+        kind, curve = _KINDS[algorithm]
+        if self._algorithm not in (None, algorithm) or self._members["kty"] != kind:
+            return None
+        if curve is not None and self._members["crv"] != curve:
+            return None
+        try:
+            made = jwt.PyJWK.from_dict(dict(self._members), algorithm=algorithm)
+        except PyJWTError:
+            return None
+        if kind == "RSA" and made.key.key_size not in _RSA_BITS:
+            return None
+        return made
+
+
+class KeySet:
+    """The public keys of one issuer.
+
+    Args:
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(self, issuer: Issuer, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._issuer = issuer
+        self._ticks = ticks
+        self._keys: tuple[PublicKey, ...] = ()
+        self._identities: frozenset[bytes] = frozenset()
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._failed = True
+        self._fetching: asyncio.Task[None] | None = None
+        self.fetches = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether what was fetched last is still believed."""
+        return self._ticks() - self._fetched_at <= self._issuer.stale_s
+
+    def holds(self, identity: bytes) -> bool:
+        """Tell whether a key is still in the set."""
+        return identity in self._identities
+
+    async def key(self, key_id: str | None, algorithm: str) -> tuple[PublicKey, jwt.PyJWK]:
+        """Return the key for a token's header.
+
+        Raises:
+            CredentialInvalid: the issuer has no such key, or several.
+            IssuerUnavailable: it cannot be asked now.
+        """
+        fits = self._fitting(key_id, algorithm) if self.usable else []
+        under_way = self._fetching is not None and not self._fetching.done()
+        if not fits and (under_way or self._ticks() - self._tried_at >= AGAIN_S):
+            await self.fetch()
+            fits = self._fitting(key_id, algorithm) if self.usable else []
+        if len(fits) == 1:
+            return fits[0]
+        if not self.usable or (not fits and self._failed):
+            raise IssuerUnavailable(
+                f"the keys of the authorization server {self._issuer.name} cannot be had now; retry",
+                issuer=self._issuer.name,
+            )
+        raise CredentialInvalid("this token is signed with a key that its issuer does not have", reason="key")
+
+    async def fetch(self) -> None:
+        """Fetch the keys, in one fetch for all who want it now. A failure leaves the keys as they are."""
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetch())
+        await asyncio.shield(self._fetching)
+
+    async def run(self) -> None:
+        """Keep the keys fresh until cancelled."""
+        try:
+            while True:
+                wait = AGAIN_S if self._failed else self._issuer.refresh_s
+                if self._ticks() - self._tried_at >= wait:
+                    await self.fetch()
+                await asyncio.sleep(_POLL_S)
+        finally:
+            if self._fetching is not None:
+                self._fetching.cancel()
+
+    def _fitting(self, key_id: str | None, algorithm: str) -> list[tuple[PublicKey, jwt.PyJWK]]:
+        """Return the keys of this id (of any, where a token names none) that are for this algorithm."""
+        fits = []
+        for key in self._keys:
+            if key_id is None or key.key_id == key_id:
+                made = key.for_algorithm(algorithm)
+                if made is not None:
+                    fits.append((key, made))
+        return fits
+
+    async def _fetch(self) -> None:
+        self.fetches += 1
+        self._tried_at = started_at = self._ticks()
+        try:
+            async with asyncio.timeout(FETCH_S), httpx.AsyncClient(verify=_certificates()) as client:
+                uri = self._issuer.jwks_uri or await self._discovered(client)
+                keys = _read_keys(await _document(client, uri))
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, OSError) as error:
+            self._failed = True
+            _log.warning(
+                "the keys of the issuer %s cannot be had: %s: %s",
+                self._issuer.name,
+                type(error).__name__,
+                error,
+                extra={"action": "issuer_keys_failed", "issuer": self._issuer.name},
+            )
+            return
+        self._failed = False
+        self._keys, self._fetched_at = keys, started_at
+        self._identities = frozenset(key.identity for key in keys)
+
+    async def _discovered(self, client: httpx.AsyncClient) -> str:
+        """Return where the keys are, from the issuer's metadata (RFC 8414, else OpenID Connect Discovery)."""
+        parts = urlsplit(self._issuer.issuer)
+        origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        places = (
+            f"{origin}/.well-known/oauth-authorization-server{path}",
+            f"{self._issuer.issuer.rstrip('/')}/.well-known/openid-configuration",
+        )
+        problem: Exception | None = None
+        for place in places:
+            try:
+                document = await _document(client, place)
+            except (httpx.HTTPError, ValueError) as error:
+                problem = error
+                continue
+            if document.get("issuer") != self._issuer.issuer:
+                raise ValueError(f"{place} speaks for another issuer")
+            uri = document.get("jwks_uri")
+            if not isinstance(uri, str) or not is_safe_url(uri):
+                raise ValueError(f"{place} names no jwks_uri that may be asked")
+            if uri.startswith("http:") and parts.scheme != "http":
+                raise ValueError(f"{place} names a jwks_uri without TLS")
+            return uri
+        raise ValueError(f"no metadata at {' or '.join(places)}") from problem
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> ssl.SSLContext:
+    """Return the authorities that are trusted; reading them takes tens of milliseconds, so once."""
+    return httpx.create_ssl_context()
+
+
+async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """Return the JSON object at an address.
+
+    Raises:
+        httpx.HTTPError: it cannot be had.
+        ValueError: it is too large, or no JSON object.
+    """
+    async with client.stream("GET", url, headers=_HEADERS) as response:
+        if response.status_code != httpx.codes.OK:
+            raise ValueError(f"{url} answered {response.status_code}")
+        body = b""
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > DOCUMENT_BYTES:
+                raise ValueError(f"{url} answered more than {DOCUMENT_BYTES} bytes")
+    document = orjson.loads(body)
+    if not isinstance(document, dict):
+        raise ValueError(f"{url} is no JSON object")
+    return document
+
+
+def _read_keys(document: Mapping[str, Any]) -> tuple[PublicKey, ...]:
+    """Return the signature keys of a key set; what is no such key is left out (RFC 7517, section 5).
+
+    Raises:
+        ValueError: it is no key set, or holds none.
+    """
+    listed = document.get("keys")
+    if not isinstance(listed, list):
+        raise ValueError("this is no key set")
+    keys = tuple(key for key in map(_read_key, listed[:MAX_KEYS]) if key is not None)
+    if not keys:
+        raise ValueError("this key set has no key for signatures")
+    return keys
+
+
+def _read_key(entry: Any) -> PublicKey | None:
+    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+        return None
+    operations = entry.get("key_ops", ["verify"])
+    key_id, algorithm = entry.get("kid"), entry.get("alg")
+    if not isinstance(operations, list) or "verify" not in operations:
+        return None
+    if not isinstance(key_id, str | None) or not isinstance(algorithm, str | None):
+        return None
+    members = {name: entry.get(name) for name in _MEMBERS.get(str(entry.get("kty")), ())}
+    texts = {name: value for name, value in members.items() if isinstance(value, str) and len(value) <= MAX_MEMBER}
+    if not texts or len(texts) < len(members):
+        return None
+    return PublicKey(key_id, algorithm, texts)

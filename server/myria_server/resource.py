@@ -1,0 +1,63 @@
+"""This server as an OAuth 2.1 protected resource: what tokens are issued for, and its description (RFC 9728)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from myria.access.issuers import Issuer
+from myria.access.principal import Face, Role
+from myria.contract.tools import PATH_OF
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+class ProtectedResource:
+    """The faces of this server as resources.
+
+    Args:
+        public_url: where clients reach it, without a path.
+        issuers: whose tokens are accepted.
+    """
+
+    def __init__(self, public_url: str, issuers: Sequence[Issuer]) -> None:
+        self._public_url = public_url
+        self._issuers = issuers
+        self.urls: Mapping[Face, str] = {face: public_url + path for face, path in PATH_OF.items()}
+
+    def metadata_url(self, face: Face) -> str:
+        """Return where a face is described: the well-known part stands before its path (RFC 9728, section 3.1)."""
+        return f"{self._public_url}{WELL_KNOWN}{PATH_OF[face]}"
+
+    def scopes_granting(self, roles: frozenset[Role]) -> list[str]:
+        """Return the scopes that grant one of the roles, of every issuer whose scopes grant roles."""
+        return list(dict.fromkeys(scope for issuer in self._issuers for scope in issuer.scopes_granting(roles)))
+
+    def describe(self, face: Face) -> dict[str, object]:
+        """Return the metadata of a face."""
+        roles: frozenset[Role] = frozenset(("append", "read", "admin", "erase"))
+        if face != "admin":
+            roles -= {"admin"}
+        scopes = self.scopes_granting(roles)
+        return {
+            "resource": self.urls[face],
+            "resource_name": "Myria",
+            "authorization_servers": [issuer.issuer for issuer in self._issuers],
+            "bearer_methods_supported": ["header"],
+            **({"scopes_supported": scopes} if scopes else {}),
+        }
+
+    def routes(self) -> list[Route]:
+        """Return a document for each face, open to everybody."""
+        return [_document(WELL_KNOWN + path, orjson.dumps(self.describe(face))) for face, path in PATH_OF.items()]
+
+
+def _document(path: str, body: bytes) -> Route:
+    async def show(_request: Request) -> Response:
+        return Response(body, media_type="application/json")
+
+    return Route(path, show)
