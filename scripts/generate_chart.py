@@ -70,10 +70,15 @@ kubectl --namespace myria create secret generic myria-postgres \\
 helm install myria charts/myria --namespace myria
 ```
 
+**Keys.** Every call needs a key. A Job makes the first one into the Secret `<full name>-admin-key`; Helm's notes print
+how to read it, and how to make one for each agent. After an upgrade from a chart that asked for none, **callers need a
+key** unless `auth.mode=none` is set ([docs/upgrade.md](../../docs/upgrade.md)).
+
 **Passwords.** The chart renders no password that you did not give. With `postgres.mode` trial or cnpg a Job makes the
 logins' Secrets in the cluster, once: rendering is deterministic, upgrades change nothing, and GitOps tools see no
-difference. These Secrets, the volume of the trial's PostgreSQL, the CloudNativePG Cluster, the definition and its
-MyriaRebuilds stay when the release is uninstalled; the next installation of the same name finds them again.
+difference. These Secrets, that of the first key, the volume of the trial's PostgreSQL, the CloudNativePG Cluster, the
+definition and its MyriaRebuilds stay when the release is uninstalled; the next installation of the same name finds them
+again.
 
 **A second installation** in the same cluster sets `crds.enabled=false`: the definition of MyriaRebuild is there once.
 

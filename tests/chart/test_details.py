@@ -42,14 +42,15 @@ def keys_read(pod: Pod) -> set[tuple[str, str]]:
 
 
 def test_each_plane_reads_its_own_connection_string_and_no_other() -> None:
-    """The owner's string reaches only the container that migrates; `helm test` and hooks get none."""
+    """The owner's string reaches only the container that migrates; `helm test` gets none, and the first key."""
     read = {pod.component: keys_read(pod) for pod in rendered("four-dsns").pods()}
     secret = "memory-database"
     assert read == {
         "server": {(secret, "app")},
         "operator": {(secret, "owner"), (secret, "control")},
         "builder": {(secret, "build")},
-        "test": set(),
+        "admin-key": {(secret, "control"), ("memory-myria-admin-key", "key")},
+        "test": {("memory-myria-admin-key", "key")},
     }
     operator = rendered("four-dsns").pod("operator")
     assert dsn_of(operator, "migrate") == (secret, "owner")
@@ -100,7 +101,8 @@ def test_the_trial_database_is_marked_and_its_passwords_are_made_in_the_cluster(
     assert pod.spec["securityContext"]["fsGroup"] == 10001
     made = {word.split("=")[0] for word in trial.pod("logins").containers[-1]["command"] if "=myria_" in word}
     assert {name for name, _ in keys_read(pod)} == made
-    assert {pair for one in trial.pods() for pair in keys_read(one)} == keys_read(pod)
+    first_key = {("memory-myria-admin-key", "key")}
+    assert {pair for one in trial.pods() for pair in keys_read(one)} == keys_read(pod) | first_key
     role = trial.one("Role", "memory-myria-logins")
     assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]
     host = trial.pod("logins").containers[-1]["command"][3]
@@ -115,7 +117,7 @@ def test_migrations_run_before_the_operator_and_grant_where_there_are_roles() ->
     (operator,) = [one for one in rendered("default").of("Deployment") if "operator" in one["metadata"]["name"]]
     assert operator["spec"]["replicas"] == 1
     assert operator["spec"]["strategy"] == {"type": "Recreate"}
-    assert rendered("default").of("Job") == []
+    assert [pod.component for pod in rendered("default").pods() if pod.source.startswith("Job/")] == ["admin-key"]
     assert "--grant" in rendered("default").pod("operator").container("migrate")["command"]
     for name in ("minimal", "one-key"):
         assert "--grant" not in rendered(name).pod("operator").container("migrate")["command"]
@@ -124,18 +126,20 @@ def test_migrations_run_before_the_operator_and_grant_where_there_are_roles() ->
 def test_without_an_operator_each_revision_has_its_migration_job() -> None:
     """The Job is no hook, its name changes with revision and content, and nothing of the operator is left."""
     serving = rendered("no-operator")
-    (job,) = serving.of("Job")
+    job, _ = sorted(serving.of("Job"), key=lambda one: "migrate" not in one["metadata"]["name"])
     assert "annotations" not in job["metadata"]
     assert job["metadata"]["name"].startswith("memory-myria-migrate-1-")
     assert dsn_of(serving.pod("migrate"), "migrate") == ("memory-myria-postgres", "migrate-dsn")
-    assert {pod.component for pod in serving.pods()} == {"server", "migrate", "test"}
+    assert {pod.component for pod in serving.pods()} == {"server", "migrate", "admin-key", "test"}
+    assert dsn_of(serving.pod("admin-key"), "key") == ("memory-myria-postgres", "migrate-dsn")
     assert {one["metadata"]["name"] for one in serving.of("ConfigMap")} == set()
     off = {"operator": {"enabled": False}}
     names = {
-        render(values, revision=revision).of("Job")[0]["metadata"]["name"]
+        one["metadata"]["name"]
         for values, revision in ((off, 1), (off, 2), ({**off, "image": {"tag": "2"}}, 1))
+        for one in render(values, revision=revision).of("Job")
     }
-    assert len(names) == 3
+    assert len(names) == 6
     assert "--no-build" in serving.pod("test").containers[0]["command"]
 
 
@@ -184,7 +188,7 @@ def test_as_a_subchart_it_obeys_global_and_its_parents_condition() -> None:
 def test_only_the_control_plane_has_tokens(name: str) -> None:
     """Serving pods, PostgreSQL and `helm test` have none; Services put no variables into any pod."""
     with_token = {pod.component for pod in rendered(name).pods() if pod.spec["automountServiceAccountToken"]}
-    assert with_token <= {"operator", "builder", "logins"}
+    assert with_token <= {"operator", "builder", "logins", "admin-key"}
     assert all(pod.spec["enableServiceLinks"] is False for pod in rendered(name).pods())
     assert all(one["automountServiceAccountToken"] is False for one in rendered(name).of("ServiceAccount"))
 
@@ -226,6 +230,7 @@ def test_the_variables_are_settings_that_exist() -> None:
             for container in pod.containers:
                 given = environment_of(container)
                 given.pop("MYRIA_CONFIG", None)
+                given.pop("MYRIA_KEY", None)
                 Settings.load(None, environ={key: one for key, one in given.items() if key.startswith("MYRIA_")})
 
 
@@ -342,7 +347,8 @@ def test_pods_spread_over_nodes_and_zones() -> None:
 
 def test_network_policies_cover_every_pod() -> None:
     """Each pod has a policy for both directions; nobody enters but those who must."""
-    for name in ("everything", "network-policy", "openshift"):
+    makes_key = {("admin-key", name) for name in ("everything", "network-policy", "openshift")}
+    for name in ("everything", "network-policy", "openshift", "own-key", "unauthenticated"):
         policies = {
             one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: one["spec"]
             for one in rendered(name).of("NetworkPolicy")
@@ -353,7 +359,7 @@ def test_network_policies_cover_every_pod() -> None:
             may_enter = {"server", "trial-db"} | ({"operator"} if name == "everything" else set())
             assert bool(spec["ingress"]) == (component in may_enter)
             ports = {port["port"] for rule in spec["egress"] for port in rule.get("ports", ())}
-            to_api = component in {"operator", "builder", "logins"}
+            to_api = component in {"operator", "builder", "logins"} or (component, name) in makes_key
             assert bool(ports & {6443}) == to_api
             assert (443 in ports) == (
                 (to_api and name != "network-policy") or (component == "server" and name == "everything")
@@ -526,17 +532,94 @@ def test_the_notes_give_commands_and_warnings_that_fit() -> None:
     notes = {name: rendered(name).notes for name in SETS}
     assert "helm test memory --namespace agents" in notes["default"]
     assert "create secret generic memory-myria-postgres" in notes["default"]
-    assert "does not authenticate callers" in notes["default"]
+    assert "does not authenticate callers" in notes["unauthenticated"]
+    assert [name for name in SETS if "does not authenticate" in notes[name]] == ["unauthenticated"]
+    assert "get secret memory-myria-admin-key --output=jsonpath='{.data.key}'" in notes["default"]
+    assert "get secret memory-first-key --output=jsonpath='{.data.token}'" in notes["everything"]
+    assert "get secret keys-from-the-vault --output" in notes["own-key"]
+    assert "exec deployment/memory-store-operator --container=operator -- myria key create" in notes["everything"]
+    assert "--tenant=team_a --as=ada" in notes["everything"]
+    assert '--dsn="$(kubectl --namespace agents get secret memory-myria-postgres' in notes["no-operator"]
+    assert "CALLERS NEED A KEY" not in "".join(notes.values())
     assert "one connection string serves every pod" not in " ".join(notes["default"].split())
     for name in ("minimal", "one-key"):
         assert "one connection string serves every pod" in " ".join(notes[name].split())
     assert "port-forward service/memory-store 8321:8321" in notes["everything"]
-    assert "the Ingress makes it reachable" in notes["everything"]
+    assert "the Ingress makes it reachable" in notes["unauthenticated"]
+    assert "makes it reachable" not in notes["everything"]
     assert "crds.keep is false" in notes["everything"]
     assert "There is no operator" in notes["no-operator"]
     assert "myriarebuilds" not in notes["no-operator"]
     assert "delete pvc,secret" in notes["trial"]
     assert "gone with the pod" in notes["trial-without-volume"]
+
+
+def test_callers_need_keys_unless_the_values_say_otherwise() -> None:
+    """Serving pods are told how callers prove who they are; without keys there is neither a Job nor a key to test."""
+    for name, mode in (("default", "keys"), ("everything", "keys"), ("unauthenticated", "none")):
+        server = rendered(name).pod("server")
+        assert environment(server, "server")["MYRIA_AUTH_MODE"] == mode
+        assert ("--insecure" in server.container("server")["command"]) == (mode == "none")
+    assert "admin-key" not in {pod.component for pod in rendered("unauthenticated").pods()}
+    assert keys_read(rendered("unauthenticated").pod("test")) == set()
+
+
+def test_the_first_key_is_made_by_who_can_only_make_secrets() -> None:
+    """One container creates the Secret, the next has it as a variable and the control plane's connection string."""
+    default = rendered("default")
+    pod = default.pod("admin-key")
+    assert default.one("Role", "memory-myria-admin-key")["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
+    ]
+    assert pod.spec["serviceAccountName"] == "memory-myria-admin-key"
+    assert pod.container("secret")["command"][:3] == ["myria", "make-key-secret", "memory-myria-admin-key"]
+    assert dsn_of(pod, "secret") is None
+    assert dsn_of(pod, "key") == ("memory-myria-postgres", "operator-dsn")
+    assert dsn_of(pod, "key", "FIRST_KEY") == ("memory-myria-admin-key", "key")
+    assert environment(pod, "key")["MYRIA_MIGRATE_WAIT_S"] == "300"
+    full = rendered("everything").pod("admin-key").container("key")["command"]
+    assert full[:6] == ["myria", "key", "create", "admin", "--key-env", "FIRST_KEY"]
+    pairs = list(zip(full[6::2], full[7::2], strict=True))
+    assert pairs == [
+        ("--tenant", "team_a"),
+        *(("--role", role) for role in ("append", "read", "admin")),
+        *(("--face", face) for face in ("core", "admin")),
+        *(("--as", participant) for participant in ("ops", "team:a")),
+    ]
+    assert dsn_of(rendered("everything").pod("test"), "smoke", "MYRIA_KEY") == ("memory-first-key", "token")
+
+
+def test_a_key_of_ones_own_needs_no_rights() -> None:
+    """With auth.existingSecret nothing is made: no account, no Role, no token; the key is only made known."""
+    own = rendered("own-key")
+    pod = own.pod("admin-key")
+    assert [one["name"] for one in pod.containers] == ["key"]
+    assert pod.spec["automountServiceAccountToken"] is False
+    assert pod.spec["serviceAccountName"] == own.pod("server").spec["serviceAccountName"]
+    assert not [
+        one for one in own.objects if one["metadata"]["name"] == "memory-myria-admin-key" and one["kind"] == "Role"
+    ]
+    for component, container, variable in (("admin-key", "key", "FIRST_KEY"), ("test", "smoke", "MYRIA_KEY")):
+        assert dsn_of(own.pod(component), container, variable) == ("keys-from-the-vault", "key")
+
+
+def test_without_a_first_key_nothing_is_made_or_tested() -> None:
+    """auth.adminKey.create=false leaves the Job and `helm test` out; callers need keys all the same."""
+    without = render({"auth": {"adminKey": {"create": False}}, "networkPolicy": {"enabled": True}})
+    assert {pod.component for pod in without.pods()} == {"server", "operator", "builder"}
+    assert environment(without.pod("server"), "server")["MYRIA_AUTH_MODE"] == "keys"
+    assert "helm test" not in without.notes
+    assert "get secret memory-myria-admin-key" not in without.notes
+    assert "myria key create ada" in without.notes
+    policies = {one["metadata"]["name"] for one in without.of("NetworkPolicy")}
+    assert policies == {f"memory-myria-{component}" for component in ("server", "operator", "builder")}
+
+
+def test_values_of_an_older_release_ask_for_keys() -> None:
+    """`helm upgrade --reuse-values` brings values without `auth`: keys are needed, as with the defaults."""
+    older = render({"auth": None, "server": {"allowUnauthenticated": True}})
+    assert environment(older.pod("server"), "server")["MYRIA_AUTH_MODE"] == "keys"
+    assert older.pod("admin-key") == rendered("default").pod("admin-key")
 
 
 def test_settings_do_not_restart_the_trial_database() -> None:
@@ -550,10 +633,11 @@ def test_settings_do_not_restart_the_trial_database() -> None:
 def test_the_charts_jobs_go_after_a_day() -> None:
     """An ended Job does not stay for ever, unless somebody wants it to."""
     for values in ({"postgres": {"mode": "trial"}}, {"operator": {"enabled": False}}):
-        (job,) = render(values).of("Job")
-        assert job["spec"]["ttlSecondsAfterFinished"] == 86400
-        (kept,) = render({**values, "jobs": {"ttlSecondsAfterFinished": None}}).of("Job")
-        assert "ttlSecondsAfterFinished" not in kept["spec"]
+        jobs = render(values).of("Job")
+        assert len(jobs) == 2
+        assert all(job["spec"]["ttlSecondsAfterFinished"] == 86400 for job in jobs)
+        kept = render({**values, "jobs": {"ttlSecondsAfterFinished": None}}).of("Job")
+        assert not any("ttlSecondsAfterFinished" in job["spec"] for job in kept)
 
 
 def test_replicas_are_named_only_where_the_values_do() -> None:

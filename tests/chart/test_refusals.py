@@ -10,6 +10,8 @@ import pytest
 
 from tests.chart.rendering import render
 
+OPEN = {"auth": {"mode": "none"}}
+
 WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     # By the schema: a wrong name, type, or range.
     ({"replicas": 3}, r"additional properties 'replicas' not allowed"),
@@ -34,12 +36,22 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"monitoring": {"podMonitor": {"interval": "soon"}}}, r"at '/monitoring/podMonitor/interval'"),
     ({"ingress": {"hosts": [{"name": "a"}]}}, r"at '/ingress/hosts/0'"),
     # By the chart: values that contradict each other.
-    ({"server": {"allowUnauthenticated": False}}, r"server\.allowUnauthenticated is false, but Myria cannot"),
-    ({"ingress": {"enabled": True, "hosts": [{"host": "a"}]}}, r"set server\.authenticatedInFront to true"),
+    (OPEN, r"auth\.mode is none.* set auth\.mode to keys; or.* set server\.authenticatedInFront to true; or.* set "),
+    (OPEN, r"if everybody in the cluster may, set server\.allowUnauthenticated to true"),
     (
-        {"ingress": {"enabled": True}, "server": {"authenticatedInFront": True}},
-        r"ingress\.enabled needs ingress\.hosts",
+        {**OPEN, "server": {"allowUnauthenticated": True}, "ingress": {"enabled": True, "hosts": [{"host": "a"}]}},
+        r"set auth\.mode to keys; or let something in front authenticate, and set server\.authenticatedInFront to true",
     ),
+    ({"auth": {"mode": "none", "existingSecret": "a"}}, r"auth\.existingSecret holds a key, but auth\.mode is none"),
+    (
+        {"auth": {"existingSecret": "a", "adminKey": {"secretName": "b"}}},
+        r"auth\.existingSecret and auth\.adminKey\.secretName both say",
+    ),
+    ({"rbac": {"create": False}}, r"auth\.mode keys makes .* rbac\.create to true, bring .* with auth\.existingSecret"),
+    ({"auth": {"mode": "oauth"}}, r"at '/auth/mode'.*'keys', 'none'"),
+    ({"auth": {"adminKey": {"participants": []}}}, r"at '/auth/adminKey/participants'"),
+    ({"settings": {"auth": {"mode": "none"}}}, r"settings\.auth\.mode is decided by the chart: use auth\.mode"),
+    ({"ingress": {"enabled": True}}, r"ingress\.enabled needs ingress\.hosts"),
     ({"httpRoute": {"enabled": True}}, r"httpRoute\.enabled needs httpRoute\.parentRefs"),
     ({"httpRoute": {"enabled": True}}, r"httpRoute\.enabled needs httpRoute\.hostnames"),
     ({"autoscaling": {"enabled": True, "minReplicas": 9}}, r"autoscaling\.minReplicas \(9\) is greater than"),
@@ -78,8 +90,16 @@ def test_a_wrong_value_is_named(values: dict[str, Any], sentence: str) -> None:
     assert re.search(sentence, message, re.DOTALL), message
 
 
+@pytest.mark.parametrize("statement", ["authenticatedInFront", "allowUnauthenticated"])
+def test_either_statement_allows_to_ask_for_no_keys(statement: str) -> None:
+    """auth.mode none is taken with one of the two; with keys neither is needed, for an Ingress or a route."""
+    render({**OPEN, "server": {statement: True}})
+    render({"ingress": {"enabled": True, "hosts": [{"host": "a"}]}})
+    render({"httpRoute": {"enabled": True, "hostnames": ["a"], "parentRefs": [{"name": "gateway"}]}})
+
+
 def test_all_contradictions_are_told_at_once() -> None:
     """Whoever has three things to mend hears of three."""
     with pytest.raises(helm.HelmError) as refused:
-        render({"server": {"allowUnauthenticated": False}, "httpRoute": {"enabled": True}})
+        render({**OPEN, "httpRoute": {"enabled": True}})
     assert len(re.findall(r"^- ", str(refused.value), re.MULTILINE)) == 4

@@ -32,6 +32,9 @@ OLD_CLUSTER: Mapping[str, Any] = {
 }
 """What 1.20 does not know switched off; and an operator with little patience that builds when it is asked to."""
 
+UNAUTHENTICATED: Mapping[str, Any] = {"auth": {"mode": "none"}, "server": {"allowUnauthenticated": True}}
+"""For tests of something else than who calls."""
+
 
 def chart_at(folder: Path, change: Callable[[Json], None] = lambda _definition: None) -> Path:
     """Return a copy of the chart in the folder, with its definition as 1.20 takes it, changed."""

@@ -19,7 +19,7 @@ import pytest
 from myria_migrations import migrations
 from tests.install.isolation import IsolatedNode
 from tests.install.network import Address
-from tests.install.releases import Release, chart_at
+from tests.install.releases import UNAUTHENTICATED, Release, chart_at, merged
 from tests.kubernetes import manifests
 from tests.kubernetes.api import Json
 from tests.kubernetes.control_plane import ROOT, ControlPlane
@@ -30,7 +30,7 @@ from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, wait_until
 
 DEFINITION = "myriarebuilds.myria.dev"
-ONE_SERVER = {"server": {"replicas": 1}}
+ONE_SERVER = merged({"server": {"replicas": 1}}, UNAUTHENTICATED)
 NO_DEFINITION = {"crds": {"enabled": False}}
 
 

@@ -29,11 +29,12 @@ def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
 ) -> None:
     """Install, `helm test`, a rebuild and a rollback with kubectl, scrapes by both kinds of monitors, uninstall.
 
-    `helm install --wait` ends with everything ready; `helm test` appends, rebuilds and queries through the Service. The
-    volume and the passwords stay when the release goes, and nothing else does.
+    `helm install --wait` ends with everything ready; `helm test` appends, rebuilds and queries through the Service,
+    with the first key. The volume, the passwords and the key stay when the release goes, and nothing else does.
     """
     release.install(TRIAL, wait_s=120)
-    assert {one.component for one in node.running()} == {"server", "operator", "trial-db"}
+    components = {"server", "operator", "trial-db"}
+    wait_until(lambda: {one.component for one in node.running()} == components, 60, "the end of the Jobs")
     scraper = InCluster(prometheus, tmp_path / "prometheus", spawn, node, monitors(release))
 
     release.test()
@@ -61,6 +62,7 @@ def test_the_trial_goes_the_whole_way(  # noqa: PLR0917 - fixtures
     release.uninstall()
     kept = {
         f"persistentvolumeclaim/data-{release.fullname}-trial-db-0",
+        f"secret/{release.fullname}-admin-key",
         *(f"secret/{release.fullname}-login-{plane}" for plane in ("builder", "migrate", "operator", "server")),
     }
 

@@ -90,20 +90,20 @@ def test_making_logins_cannot_read_secrets(place: Place) -> None:
 
 def test_a_keys_secret_is_made_once_and_kept(place: Place) -> None:
     """A Secret gets a new random key in the field that was asked for; the second run leaves it as it is."""
-    grant(place, "myria-logins")
+    grant(place, "myria-admin-key")
     command = ("make-key-secret", "first-key", "--field", "token", "--label", "example.org/kind=key")
-    first = myria(place, "myria-logins", *command)
+    first = myria(place, "myria-admin-key", *command)
     assert first.returncode == 0, first.stderr
     made = place.admin.get("Secret", "first-key", place.name)
     assert made["metadata"]["labels"] == {"example.org/kind": "key"}
     text = login(made)["token"]
     assert parse_key(text) is not None
     assert text not in first.stdout + first.stderr
-    again = myria(place, "myria-logins", *command)
+    again = myria(place, "myria-admin-key", *command)
     assert again.returncode == 0
     assert "there already" in again.stderr
     assert place.admin.get("Secret", "first-key", place.name)["data"] == made["data"]
-    assert myria(place, "myria-logins", "make-key-secret", "other-key").returncode == 0
+    assert myria(place, "myria-admin-key", "make-key-secret", "other-key").returncode == 0
     assert login(place.admin.get("Secret", "other-key", place.name))["key"] != text
 
 
@@ -160,12 +160,13 @@ def test_the_notes_commands_run_as_they_are_printed(place: Place) -> None:
     rendered = Rendered(files)
     for kind, name in (("Deployment", "myria"), ("Service", "myria")):
         place.kubectl("apply", "--validate=false", "-f", "-", stdin=json.dumps(rendered.one(kind, name)))
+    place.secret("myria-admin-key", {"key": "myr_thefirstkey_0123"})
     environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig()), "HOME": str(Path.home())}
     environment["PATH"] = f"{Path(kubectl_program()).parent}{os.pathsep}{os.environ['PATH']}"
     ran: list[str] = []
     for command in commands(rendered.notes):
-        if command.startswith("  helm ") or " port-forward " in command:
-            continue  # no Helm program here, and no kubelet to forward to; both are looked at below
+        if command.startswith("  helm ") or " port-forward " in command or " exec " in command:
+            continue  # no Helm program here, and no kubelet to forward to; tests/install runs what exec would
         shell = subprocess.Popen(
             ["sh", "-c", command],
             env=environment,
@@ -182,8 +183,10 @@ def test_the_notes_commands_run_as_they_are_printed(place: Place) -> None:
         else:
             printed, _ = shell.communicate()
             assert shell.returncode == 0, f"{command}\n{printed}"
+            if " get secret " in command:
+                assert printed == "myr_thefirstkey_0123"
         ran.append(command)
-    assert len(ran) == 5
+    assert len(ran) == 6
     assert place.admin.find("Secret", "myria-postgres", place.name) is not None
     made = {one["metadata"]["generateName"]: one["spec"] for one in place.rebuilds()}
     assert made == {
@@ -192,6 +195,31 @@ def test_the_notes_commands_run_as_they_are_printed(place: Place) -> None:
     }
     (forward,) = [one for one in commands(rendered.notes) if " port-forward " in one]
     assert f"port-forward service/myria {rendered.one('Service', 'myria')['spec']['ports'][0]['port']}:" in forward
+
+
+def test_an_upgrade_that_begins_to_ask_for_keys_says_so_loudly(place: Place) -> None:
+    """The notes see that the pods of before asked for none, by their variable; once they ask, the sentence is gone."""
+
+    def notes(**values: Json) -> str:
+        with helm.Config(kubeconfig_path=place.kubeconfig(), namespace=place.name) as config:
+            given = {"crds": {"enabled": False}, **values}
+            return Rendered(config.render(chart(), given, name="myria", namespace=place.name)).notes
+
+    def deployment(mode: str | None) -> str:
+        found = render({"server": {"replicas": 0}}, name="myria", namespace=place.name).one("Deployment", "myria")
+        (container,) = found["spec"]["template"]["spec"]["containers"]
+        container["env"] = [one for one in container["env"] if one["name"] != "MYRIA_AUTH_MODE"]
+        if mode is not None:
+            container["env"].append({"name": "MYRIA_AUTH_MODE", "value": mode})
+        return json.dumps(found)
+
+    open_values: Json = {"auth": {"mode": "none"}, "server": {"allowUnauthenticated": True}}
+    assert "CALLERS NEED A KEY" not in notes()
+    for before, is_told in ((None, True), ("none", True), ("keys", False)):
+        place.kubectl("apply", "--validate=false", "-f", "-", stdin=deployment(before))
+        assert ("CALLERS NEED A KEY FROM NOW ON" in notes()) is is_told
+        assert "CALLERS NEED A KEY" not in notes(**open_values)
+    assert "--set auth.mode=none --set server.allowUnauthenticated=true" not in notes()
 
 
 def test_an_upgrade_leaves_the_number_of_pods_to_whoever_scales(place: Place) -> None:

@@ -2,11 +2,22 @@
 {{- define "myria.checks" -}}
 {{- $v := .Values -}}
 {{- $said := list -}}
-{{- if not $v.server.allowUnauthenticated -}}
-{{- $said = append $said "server.allowUnauthenticated is false, but Myria cannot authenticate callers yet: set it to true, and let only those reach the Service who may read and write the whole memory (networkPolicy.enabled helps)" -}}
+{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $open := eq $auth.mode "none" -}}
+{{- if and $open (not $v.server.authenticatedInFront) (not $v.server.allowUnauthenticated) -}}
+{{- $said = append $said "auth.mode is none, so whoever reaches the Service would read and write the whole memory: set auth.mode to keys; or, if something in front authenticates callers, set server.authenticatedInFront to true; or, if everybody in the cluster may, set server.allowUnauthenticated to true" -}}
 {{- end -}}
-{{- if and (or $v.ingress.enabled $v.httpRoute.enabled) (not $v.server.authenticatedInFront) -}}
-{{- $said = append $said "ingress.enabled and httpRoute.enabled put a memory without authentication in reach of others: let something in front authenticate, and set server.authenticatedInFront to true" -}}
+{{- if and $open (or $v.ingress.enabled $v.httpRoute.enabled) (not $v.server.authenticatedInFront) -}}
+{{- $said = append $said "ingress.enabled and httpRoute.enabled with auth.mode none put a memory without authentication in reach of others: set auth.mode to keys; or let something in front authenticate, and set server.authenticatedInFront to true" -}}
+{{- end -}}
+{{- if and $open $auth.existingSecret -}}
+{{- $said = append $said "auth.existingSecret holds a key, but auth.mode is none and asks for none: set auth.mode to keys, or leave the Secret out" -}}
+{{- end -}}
+{{- if and $auth.existingSecret $auth.adminKey.secretName -}}
+{{- $said = append $said "auth.existingSecret and auth.adminKey.secretName both say where the first key is: give one of them" -}}
+{{- end -}}
+{{- if and (not $v.rbac.create) (include "myria.makesKey" .) -}}
+{{- $said = append $said "auth.mode keys makes the first key's Secret in the cluster and needs a Role for that: set rbac.create to true, bring a key of your own with auth.existingSecret, or set auth.adminKey.create to false" -}}
 {{- end -}}
 {{- if and $v.ingress.enabled (empty $v.ingress.hosts) -}}
 {{- $said = append $said "ingress.enabled needs ingress.hosts: a request for any other host is refused" -}}
@@ -50,7 +61,7 @@
 {{- if and $v.operator.enabled (eq (int $v.operator.probePort) (int $v.operator.metricsPort)) -}}
 {{- $said = append $said (printf "operator.probePort and operator.metricsPort are both %d: choose two ports" (int $v.operator.probePort)) -}}
 {{- end -}}
-{{- $owned := dict "mcp.host" "server.host" "mcp.port" "server.containerPort" "mcp.allowed_hosts" "server.allowedHosts" "postgres.dsn" "postgres.secret or postgres.dsn" "operator.namespace" "the release's namespace" "operator.pod_template" "builder" "operator.deployment" "operator.stopBuildsOnUninstall" "operator.probe_port" "operator.probePort" "operator.metrics_port" "operator.metricsPort" "migrate.wait_s" "migrations.waitSeconds" -}}
+{{- $owned := dict "auth.mode" "auth.mode" "mcp.host" "server.host" "mcp.port" "server.containerPort" "mcp.allowed_hosts" "server.allowedHosts" "postgres.dsn" "postgres.secret or postgres.dsn" "operator.namespace" "the release's namespace" "operator.pod_template" "builder" "operator.deployment" "operator.stopBuildsOnUninstall" "operator.probe_port" "operator.probePort" "operator.metrics_port" "operator.metricsPort" "migrate.wait_s" "migrations.waitSeconds" -}}
 {{- range $key, $instead := $owned -}}
 {{- $parts := splitList "." $key -}}
 {{- $section := index $v.settings (first $parts) -}}

@@ -139,6 +139,55 @@ migrate: myria_owner
 {{- end -}}
 {{- end -}}
 
+{{/*
+Who may call. Values that an older release left behind (`helm upgrade --reuse-values`) have no `auth`: the defaults hold.
+*/}}
+{{- define "myria.auth" -}}
+{{- $auth := default (dict) .Values.auth -}}
+{{- $first := merge (dict) (default (dict) $auth.adminKey) (dict "secretName" "" "secretKey" "key" "participants" (list "admin")) -}}
+{{- /* `merge` takes false for absent. */}}
+{{- if not (hasKey $first "create") }}{{ $_ := set $first "create" true }}{{ end -}}
+{{- dict "mode" (default "keys" $auth.mode) "existingSecret" (default "" $auth.existingSecret) "adminKey" $first | toYaml -}}
+{{- end -}}
+
+{{/* Whether callers need a key: "true" or "". */}}
+{{- define "myria.needsKeys" -}}
+{{- if eq (include "myria.auth" . | fromYaml).mode "keys" -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the chart makes the first key: "true" or "". */}}
+{{- define "myria.makesKey" -}}
+{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- if and (eq $auth.mode "keys") (not $auth.existingSecret) $auth.adminKey.create -}}true{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the first key, and its field; the Secret is empty where there is none. */}}
+{{- define "myria.keySecret" -}}
+{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- if include "myria.makesKey" . -}}
+{{- default (printf "%s-admin-key" (include "myria.fullname" .)) $auth.adminKey.secretName -}}
+{{- else if eq $auth.mode "keys" -}}
+{{- $auth.existingSecret -}}
+{{- end -}}
+{{- end -}}
+{{- define "myria.keyEnv" -}}
+- name: {{ .variable }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "myria.keySecret" .root }}
+      key: {{ (include "myria.auth" .root | fromYaml).adminKey.secretKey }}
+{{- end -}}
+
+{{/* The plane whose connection string makes keys known; without an operator only that of migrations is sure to be given. */}}
+{{- define "myria.keyPlane" -}}
+{{- ternary "operator" "migrate" .Values.operator.enabled -}}
+{{- end -}}
+
+{{/* Whether `helm test` can run: "true" or "". */}}
+{{- define "myria.hasTest" -}}
+{{- if and .Values.tests.enabled (or (not (include "myria.needsKeys" .)) (include "myria.keySecret" .)) -}}true{{- end -}}
+{{- end -}}
+
 {{- define "myria.databaseHost" -}}
 {{- if eq .Values.postgres.mode "cnpg" -}}
 {{- printf "%s-rw.%s" (include "myria.cnpgClusterName" .) .Release.Namespace -}}

@@ -43,3 +43,44 @@ spec:
       {{- include "myria.container" $at | nindent 6 }}
   {{- include "myria.volumes" $at | nindent 2 }}
 {{- end -}}
+
+{{/*
+The first key. Where the chart makes it, a container that may only create Secrets makes one, and only then the kubelet
+reads it for the next, which makes it known to the database.
+*/}}
+{{- define "myria.adminKeyPod" -}}
+{{- $at := dict "root" $ "own" .Values.jobs "component" "admin-key" -}}
+{{- $auth := include "myria.auth" . | fromYaml -}}
+{{- $makes := include "myria.makesKey" . -}}
+{{- $account := ternary (dict "account" (printf "%s-admin-key" (include "myria.fullname" .)) "token" true) (dict "account" (include "myria.serviceAccountName" .)) (not (empty $makes)) -}}
+metadata:
+  {{- include "myria.podMetadata" $at | nindent 2 }}
+spec:
+  restartPolicy: OnFailure
+  {{- include "myria.podSpec" (merge $account $at) | nindent 2 }}
+  {{- $before := include "myria.extraInitContainers" $at }}
+  {{- if or $before $makes }}
+  initContainers:
+    {{- with $before }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- if $makes }}
+    {{- $command := list "myria" "make-key-secret" (include "myria.keySecret" .) "--field" $auth.adminKey.secretKey "--label" (printf "app.kubernetes.io/instance=%s" .Release.Name) "--label" "app.kubernetes.io/name=myria" }}
+    - name: secret
+      command:
+        {{- toYaml $command | nindent 8 }}
+      {{- include "myria.container" $at | nindent 6 }}
+    {{- end }}
+  {{- end }}
+  containers:
+    - name: key
+      {{- $command := list "myria" "key" "create" "admin" "--key-env" "FIRST_KEY" "--tenant" .Values.server.tenant }}
+      {{- range list "append" "read" "admin" }}{{ $command = concat $command (list "--role" .) }}{{ end }}
+      {{- range list "core" "admin" }}{{ $command = concat $command (list "--face" .) }}{{ end }}
+      {{- range $auth.adminKey.participants }}{{ $command = concat $command (list "--as" .) }}{{ end }}
+      command:
+        {{- toYaml $command | nindent 8 }}
+      {{- $env := concat (include "myria.dsnEnv" (dict "root" $ "plane" (include "myria.keyPlane" .)) | fromYamlArray) (include "myria.waitEnv" . | fromYamlArray) (include "myria.keyEnv" (dict "root" $ "variable" "FIRST_KEY") | fromYamlArray) }}
+      {{- include "myria.container" (merge (dict "env" $env) $at) | nindent 6 }}
+  {{- include "myria.volumes" $at | nindent 2 }}
+{{- end -}}
