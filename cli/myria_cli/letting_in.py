@@ -16,7 +16,7 @@ FIRST_KEY = "first"
 async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | None:
     """Make the tenant and a key that may do everything but erase; None where the tenant has a key that is good."""
     async with Database(place.control, pool_options(settings, size=1)) as database:
-        store = AccessStore(database)
+        store = AccessStore(database, actor="up")
         await store.ensure_tenant(tenant)
         if any(details.row["state"] == "active" for details in await store.keys(tenant)):
             return None

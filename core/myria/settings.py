@@ -426,6 +426,24 @@ class RetentionSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings(Section):
+    """What is written down about who called, beside what administrators did and what was refused (always)."""
+
+    section_name: ClassVar[str] = "audit"
+
+    calls: Annotated[float | None, Field(ge=0, le=1)] = None
+    """Share of the calls of tools of which a record is kept, without their content: `myria audit --calls`. Unset: all
+    of callers who prove who they are, none where nobody does. 0: none."""
+    calls_per_s: Annotated[float, Field(gt=0, le=100_000)] = 50.0
+    """Most such records per second of one process, so that they cost the database little; ten seconds' worth may come
+    at once. What is more is left out, and counted in a metric."""
+    keep_calls_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 7 * _DAY_S
+    """Age after which the record of a call is removed, in seconds."""
+    keep_access_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 365 * _DAY_S
+    """Age after which an administrative act or a refused attempt is removed, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings(Section):
     """The control plane on Kubernetes (`myria operate`): where it works, and how much at once."""
 
@@ -615,6 +633,7 @@ class Settings(Section):
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)
     topics: TopicSettings = Field(default_factory=TopicSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
     operator: OperatorSettings = Field(default_factory=OperatorSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
     migrate: MigrateSettings = Field(default_factory=MigrateSettings)

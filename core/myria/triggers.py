@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import asyncpg
 
 from myria import errors
+from myria.access import journal
 from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import end_without_result, free_numbers
 from myria.building.model import Outcome
@@ -403,5 +404,6 @@ class ControlLoop:
         for tenant in await tenants_with_garbage(self._database, self._settings.retention):
             await free_numbers(self._database, tenant)
             await collect_garbage(self._database, tenant, self._settings.retention)
+        await journal.forget(self._database, self._settings.audit)
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("triggers.fold_totals"))

@@ -35,8 +35,10 @@ GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
+GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
 -- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
 REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
+REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
 
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
@@ -52,3 +54,4 @@ GRANT DELETE ON myria.llm_calls TO myria_operator;
 GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
+GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;

@@ -55,6 +55,12 @@ METRICS: tuple[Described, ...] = (
     _counter(
         "serving", "myria_http_refusals_total", "HTTP requests refused before a tool: too large, malformed", "reason"
     ),
+    _counter(
+        "serving",
+        "myria_audit_dropped_total",
+        "Records of calls, or of refused attempts, that were left out or lost",
+        "log",
+    ),
     _gauge("serving", "myria_requests_in_flight", "Tool calls being worked on"),
     _histogram("serving", "myria_append_batch_events", "Events that shared one commit"),
     _counter(

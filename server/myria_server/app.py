@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -21,6 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from myria.access.addresses import Proxies
 from myria.access.issuers import load_issuers
+from myria.access.journal import Journal
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import local_principal
 from myria.access.ring import KeyRing
@@ -29,6 +29,7 @@ from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.authentication import Anybody, Authentication, KeysAndTokens
+from myria_server.background import running
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
 from myria_server.cors import CrossOrigins
@@ -128,7 +129,8 @@ def build_app(
     metrics = metrics or ServerMetrics()
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local)
-    work: list[Callable[[], Coroutine[Any, Any, None]]] = []
+    journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
+    work: list[Callable[[], Coroutine[Any, Any, None]]] = [journal.run]
     open_routes: list[Route] = []
     if settings.auth.mode == "keys":
         anyone = settings.auth.append_others == "anyone"
@@ -145,7 +147,7 @@ def build_app(
     faces: dict[str, FaceParts] = {}
     managers: list[StreamableHTTPSessionManager] = []
     for face, path in PATH_OF.items():
-        toolbox = Toolbox(memory, settings, metrics, face=face)
+        toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
         server = build_server(toolbox, settings, local)
         manager = StreamableHTTPSessionManager(
             app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
@@ -167,7 +169,7 @@ def build_app(
         body_timeout=body_timeout,
         authentication=authentication,
         limits=CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
-        door=Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies)),
+        door=Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal),
     )
 
     readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)
@@ -192,7 +194,7 @@ def build_app(
             for manager in managers:
                 await stack.enter_async_context(manager.run())
             for start in work:
-                await stack.enter_async_context(_beside(start()))
+                await stack.enter_async_context(running(start()))
             yield
         await readiness.close()
 
@@ -217,17 +219,6 @@ def build_app(
         compress_bytes=settings.mcp.compress_bytes,
         origins=origins,
     )
-
-
-@contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run something that never ends for the block."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 def _adding(send: Send, extra: tuple[tuple[bytes, bytes], ...]) -> Send:

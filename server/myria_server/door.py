@@ -1,4 +1,4 @@
-"""Those who failed to prove who they are: from where they come, and how often.
+"""Those who are refused: from where they come, how often they failed, and what is noted of them.
 
 Asked only once a credential was found to be bad, so a good one is never refused for the failures of others.
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 from starlette.types import Scope
 
 from myria.access.addresses import Proxies
+from myria.access.journal import NO_TENANT, NOBODY, Journal, RefusedAttempt
 from myria.access.limits import Failures, network_of
-from myria.errors import CredentialInvalid, MyriaError, RateLimited
+from myria.access.principal import Face, Principal
+from myria.contract.tools import PATH_OF
+from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
 from myria_server.authentication import Headers, claimed_id
 
 
 class Door:
-    """Counts failures by address and by the id of the key that was claimed."""
+    """Counts failures by address and by the id of the key that was claimed, and notes refused attempts."""
 
-    def __init__(self, failures: Failures, proxies: Proxies) -> None:
+    def __init__(self, failures: Failures, proxies: Proxies, journal: Journal) -> None:
+        self._journal = journal
         self._failures = failures
         self._proxies = proxies
 
@@ -32,6 +36,27 @@ class Door:
         except RateLimited as limited:
             return limited
         return error
+
+    def note(self, scope: Scope, headers: Headers, face: Face, principal: Principal | None, error: MyriaError) -> None:
+        """Note a refused attempt.
+
+        Args:
+            principal: who was refused; None for somebody who proved nothing.
+        """
+        if not isinstance(error, AccessError):
+            return
+        known = principal is not None
+        self._journal.refused(
+            RefusedAttempt(
+                tenant=principal.tenant if principal is not None else NO_TENANT,
+                actor=principal.actor if principal is not None else NOBODY,
+                action=PATH_OF[face],
+                outcome=error.code,
+                target=None if known else claimed_id(headers),
+                face=face,
+                address=self.address(scope),
+            )
+        )
 
     def address(self, scope: Scope) -> str:
         """Return the address from which a request comes."""

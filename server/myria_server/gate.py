@@ -186,6 +186,7 @@ class Gate:
             return
         face = self._faces[scope["path"].rstrip("/")]
         usage: CredentialUsage | None = None
+        principal: Principal | None = None
         try:
             asked = face.toolbox.face
             principal = self._authentication.known(headers, asked)
@@ -195,7 +196,9 @@ class Gate:
             if (usage := self._limits.of(principal)) is not None:
                 usage.begin()
         except (AccessError, UnavailableError) as error:
-            await self._turn_away(send, face, None, self._door.judged(scope, headers, error), usage)
+            refused = self._door.judged(scope, headers, error)
+            self._door.note(scope, headers, face.toolbox.face, principal, refused)
+            await self._turn_away(send, face, None, refused, usage)
             return
         request = _Request(scope, headers, principal, face, receive, usage)
         if usage is None:
@@ -242,6 +245,7 @@ class Gate:
             await self._batch(request, message, send)
             return
         if (forbidden := _forbidden(request, message)) is not None:
+            self._note(request, forbidden)
             await self._turn_away(send, request.face, id_of(message), forbidden)
             return
         face = request.face
@@ -305,6 +309,10 @@ class Gate:
             limit=self._body_bytes,
         )
 
+    def _note(self, request: _Request, error: MyriaError) -> None:
+        """Note that a caller who proved who they are was refused."""
+        self._door.note(request.scope, request.headers, request.face.toolbox.face, request.principal, error)
+
     async def _turn_away(
         self,
         send: Send,
@@ -332,6 +340,7 @@ class Gate:
         error, headers, face = refused.error, request.headers, request.face
         blamed = blamed_call(refused.outline, error)
         if (forbidden := _forbidden(request, refused.outline)) is not None:
+            self._note(request, forbidden)
             await self._turn_away(send, face, id_of(refused.outline), forbidden)
             return
         if blamed is not None and face.toolbox.knows(blamed[1]):
@@ -379,6 +388,7 @@ class Gate:
             try:
                 request.usage.more(len(messages) - 1)
             except RateLimited as limited:
+                self._note(request, limited)
                 await self._turn_away(send, request.face, None, limited)
                 return
         answers = [await self._one_of_batch(request, message) for message in messages]
@@ -395,6 +405,7 @@ class Gate:
             text = "initialize must not be part of a batch"
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text)
         if (forbidden := _forbidden(request, message)) is not None:
+            self._note(request, forbidden)
             text = forbidden.message
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text, forbidden.to_json())
         face = request.face

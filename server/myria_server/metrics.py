@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
+from myria.access.journal import Dropped
 from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
 from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
@@ -41,6 +43,7 @@ class ServerMetrics:
     def __init__(self) -> None:
         self.requests: dict[tuple[str, ...], float] = {(tool.name, "ok"): 0 for tool in TOOLS}
         self.refusals: dict[tuple[str, ...], float] = {}
+        self.dropped: dict[tuple[str, ...], float] = {(log,): 0 for log in get_args(Dropped)}
         self.degraded: dict[tuple[str, ...], float] = {
             (tool.name, reason): 0
             for tool in TOOLS
@@ -68,6 +71,10 @@ class ServerMetrics:
     def refused(self, reason: str) -> None:
         """Count a request that never became a tool call: too large, malformed, from a foreign host."""
         self.refusals[reason,] = self.refusals.get((reason,), 0) + 1
+
+    def record_dropped(self, log: Dropped, count: int) -> None:
+        """Count records of calls, or of refused attempts, that found no room."""
+        self.dropped[log,] += count
 
     def answered_degraded(self, tool: str, reason: str | None) -> None:
         """Count an answer that said that it is degraded."""
@@ -108,6 +115,7 @@ class ServerMetrics:
         yield counter("myria_requests_total", self.requests)
         yield histogram("myria_request_duration_seconds", self.durations)
         yield counter("myria_http_refusals_total", self.refusals)
+        yield counter("myria_audit_dropped_total", self.dropped)
         yield gauge("myria_requests_in_flight", self.in_flight)
         yield histogram("myria_append_batch_events", {(): self.commits})
         yield counter("myria_answers_degraded_total", self.degraded)

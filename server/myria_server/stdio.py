@@ -22,11 +22,13 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from myria.access.journal import Journal
 from myria.access.principal import Face, local_principal
 from myria.errors import BodyTooLarge, MyriaError
 from myria.jsonslices import Refused
 from myria.memory import Memory
 from myria.settings import Settings
+from myria_server.background import running
 from myria_server.bodies import Bodies
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
@@ -53,14 +55,17 @@ async def serve_stdio(
         stdout: where answers go.
     """
     settings = settings or Settings()
-    toolbox = Toolbox(memory, settings, ServerMetrics(), face=face)
+    metrics = ServerMetrics()
+    journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
+    toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
     local = local_principal(tenant, actor="stdio", fallback=settings.auth.local_participants)
     server = build_server(toolbox, settings, local)
-    if stdin is not None and stdout is not None:
-        await _Pipe(stdin, stdout, server, toolbox, settings).run()
-        return
-    with _own_descriptors() as (wire_in, wire_out):
-        await _Pipe(stdin or wire_in, stdout or wire_out, server, toolbox, settings).run()
+    async with running(journal.run()):
+        if stdin is not None and stdout is not None:
+            await _Pipe(stdin, stdout, server, toolbox, settings).run()
+            return
+        with _own_descriptors() as (wire_in, wire_out):
+            await _Pipe(stdin or wire_in, stdout or wire_out, server, toolbox, settings).run()
 
 
 class _Pipe:

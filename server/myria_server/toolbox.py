@@ -15,12 +15,14 @@ from typing import Any
 
 import orjson
 
+from myria.access.journal import Act, Journal, RefusedAttempt
 from myria.access.principal import Face, Principal, Role
 from myria.contract import inputs
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
 from myria.contract.tools import PATH_OF, TOOLS, Tool
 from myria.errors import (
+    AccessError,
     DeadlineExceeded,
     InternalError,
     MyriaError,
@@ -34,6 +36,8 @@ from myria_server.bodies import in_steps
 from myria_server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
+
+_MAX_TARGET = 200
 
 Json = dict[str, Any]
 
@@ -53,11 +57,41 @@ def refusal(error: MyriaError) -> CallResult:
     return CallResult(orjson.dumps({"error": error.to_json()}, default=str), is_error=True)
 
 
-class Toolbox:
-    """The tools of one face, over one memory."""
+def _act_of(tool: Tool, principal: Principal, face: Face, arguments: Any, result: CallResult) -> Act:
+    """Return the journal's entry of an administrative tool that ran."""
+    answer = orjson.loads(result.body)
+    named = arguments if isinstance(arguments, dict) else {}
+    fields = ((named, "snapshot_id"), (named, "to"), (answer, "snapshot_id"), (answer, "request_id"))
+    targets = [value for holder, field in fields if isinstance(value := holder.get(field), str)]
+    target = targets[0][:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?") if targets else None
+    return Act(
+        tenant=principal.tenant,
+        actor=principal.actor,
+        action=tool.name,
+        target=target,
+        outcome=answer["error"]["code"] if result.is_error else "ok",
+        face=face,
+    )
 
-    def __init__(self, memory: Memory, settings: Settings, metrics: ServerMetrics, *, face: Face = "core") -> None:
+
+class Toolbox:
+    """The tools of one face, over one memory.
+
+    Args:
+        journal: where acts, refused attempts and calls are noted.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        settings: Settings,
+        metrics: ServerMetrics,
+        *,
+        face: Face = "core",
+        journal: Journal | None = None,
+    ) -> None:
         self.face = face
+        self._journal = journal
         self.memory = memory
         self.metrics = metrics
         self.limits = limits_of(settings)
@@ -108,6 +142,13 @@ class Toolbox:
 
     async def call(self, name: str, arguments: Any, principal: Principal) -> CallResult:
         """Run a known tool; every failure becomes an outcome."""
+        result = await self._run(name, arguments, principal)
+        tool, _, _, offered = self._runs[name]
+        if self._journal is not None and tool.profile == "admin" and offered:
+            await self._journal.act(_act_of(tool, principal, self.face, arguments, result))
+        return result
+
+    async def _run(self, name: str, arguments: Any, principal: Principal) -> CallResult:
         tool, handler, deadline, offered = self._runs[name]
         metrics = self.metrics
         began = time.perf_counter()
@@ -126,6 +167,12 @@ class Toolbox:
             return CallResult(orjson.dumps(answer))
         except MyriaError as error:
             code = error.code
+            if self._journal is not None and isinstance(error, AccessError):
+                self._journal.refused(
+                    RefusedAttempt(
+                        tenant=principal.tenant, actor=principal.actor, action=tool.name, outcome=code, face=self.face
+                    )
+                )
             return refusal(error)
         except TimeoutError:
             late = DeadlineExceeded(f"{name} did not finish within {deadline:g} s; retry", deadline_s=deadline)
@@ -137,7 +184,12 @@ class Toolbox:
             return refusal(InternalError("an error of this service; its log has the details"))
         finally:
             metrics.in_flight -= 1
-            metrics.request_done(tool.name, code, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            metrics.request_done(tool.name, code, seconds)
+            if self._journal is not None:
+                self._journal.call(
+                    principal, face=self.face, tool=tool.name, arguments=arguments, seconds=seconds, outcome=code
+                )
 
     def _handlers(self) -> Mapping[str, _Handler]:
         memory, limits = self.memory, self.limits

@@ -250,7 +250,7 @@ async def access_store(options: Options, *, create: bool = False) -> AsyncIterat
         if settings.migrate.wait_s:
             logs.configure(settings.service, "key", settings.log)
             await until_current(database, settings.migrate.wait_s)
-        yield AccessStore(database)
+        yield AccessStore(database, actor=_whoami())
 
 
 def created_json(made: MadeKey, details: KeyDetails) -> dict[str, Any]:

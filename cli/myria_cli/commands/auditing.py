@@ -1,4 +1,4 @@
-"""`myria audit` and `replay`: what language models were asked, and builds repeated without them."""
+"""`myria audit` and `replay`: who did what, what language models were asked, and builds repeated without them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import orjson
 import typer
 from rich.text import Text
 
+from myria.access import journal
 from myria.building.replay import Replay, replay
+from myria.errors import InvalidArgument
 from myria.store import schema
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Database
@@ -37,6 +39,10 @@ myria audit
 myria audit --build bld_0198c1d2 --full
 
 myria audit --failed --json | jq '.calls[].outcome'
+
+myria audit --access
+
+myria audit --calls --json --tenant team-a
 """,
     )
     async def audit(
@@ -47,12 +53,35 @@ myria audit --failed --json | jq '.calls[].outcome'
         failed: Annotated[bool, typer.Option("--failed", help="Only calls whose reply could not be used.")] = False,
         limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many, newest first.")] = 50,
         full: Annotated[bool, typer.Option("--full", help="With prompts, replies and tool calls.")] = False,
+        access: Annotated[
+            bool, typer.Option("--access", help="Instead: what was administered, and which attempts were refused.")
+        ] = False,
+        calls_: Annotated[
+            bool, typer.Option("--calls", help="Instead: the records of calls of tools, without their content.")
+        ] = False,
     ) -> None:
         """Show the requests to language models: for whom, what they used and cost, how they ended.
 
         Prompts and replies are there when llm.audit is `full`; credentials never are. See docs/llm.md.
+
+        --access and --calls show every tenant of the database, or the one that --tenant names if it is not `default`.
         """
         settings = options.settings()
+        if access and calls_:
+            raise InvalidArgument("--access and --calls show two different things; give one of them", field="calls")
+        if access or calls_:
+            tenant = None if options.tenant == "default" else options.tenant
+            read = journal.entries if access else journal.calls
+            async with opened(options, settings) as place, Database(place.control, pool_options(settings)) as database:
+                await schema.check(database)
+                records = await read(database, tenant, limit)
+            if options.json:
+                console.write_json({"access" if access else "calls": records})
+            elif access:
+                _show_entries(records)
+            else:
+                _show_recorded(records)
+            return
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
             async with database.read(options.tenant) as connection:
@@ -94,6 +123,42 @@ myria replay bld_0198c1d2 --json | jq .equal
         else:
             _show_replay(repeated)
         return 0 if repeated.is_equal else DIFFERENT
+
+
+def _show_entries(entries: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            entry["at"][:19],
+            entry["tenant"] or "?",
+            console.shown(entry["actor"]),
+            entry["action"],
+            console.shown(entry["target"] or ""),
+            Text(entry["outcome"], style="green" if entry["outcome"] == "ok" else "red"),
+            entry["address"] or "",
+            f"{entry['times']:,}",
+        )
+        for entry in entries
+    ]
+    columns = ("at", "tenant", "who", "did, or asked for", "what", "outcome", "from", "times")
+    console.write(console.table(columns, rows, right=("times",)))
+
+
+def _show_recorded(calls: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            call["at"][:19],
+            call["tenant"],
+            console.shown(call["principal"]),
+            call["face"],
+            call["tool"],
+            console.shown(call["context"] or ""),
+            f"{call['latency_ms']:,.1f}",
+            Text(call["outcome"], style="green" if call["outcome"] == "ok" else "red"),
+        )
+        for call in calls
+    ]
+    columns = ("at", "tenant", "who", "face", "tool", "context", "ms", "outcome")
+    console.write(console.table(columns, rows, right=("ms",)))
 
 
 def _call(row: Any) -> dict[str, Any]:

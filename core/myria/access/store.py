@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 
+from myria.access.journal import Act, write_act
 from myria.access.principal import FACES, MAX_PATTERNS, ROLES, Face, Role, checked_pattern
 from myria.access.secrets import MadeKey, make_key
 from myria.errors import InvalidArgument, KeyNotFound, TenantExists, TenantNotFound
@@ -102,10 +103,15 @@ class KeyDetails:
 
 
 class AccessStore:
-    """Tenants and keys of one database. Needs the rights of the control plane."""
+    """Tenants and keys of one database, and the journal of what is done to them. Needs the rights of the control plane.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        actor: who does it, for the journal, where a method is not told.
+    """
+
+    def __init__(self, database: Database, *, actor: str = "cli") -> None:
         self._database = database
+        self._actor = actor
 
     async def create_tenant(self, name: str) -> Json:
         """Make a tenant.
@@ -117,6 +123,8 @@ class AccessStore:
         checked_tenant(name)
         async with self._database.write(name) as connection:
             created_at = await connection.fetchval(sql("access.create_tenant"), name)
+            if created_at is not None:
+                await self._note(connection, name, "tenant.create", name)
         if created_at is None:
             raise TenantExists(f"there is a tenant {name} already", tenant=name)
         return await self.tenant(name)
@@ -125,7 +133,8 @@ class AccessStore:
         """Make a tenant where there is none of this name."""
         checked_tenant(name)
         async with self._database.write(name) as connection:
-            await connection.fetchval(sql("access.create_tenant"), name)
+            if await connection.fetchval(sql("access.create_tenant"), name) is not None:
+                await self._note(connection, name, "tenant.create", name)
 
     async def tenants(self) -> list[Json]:
         """Return all tenants by name."""
@@ -153,6 +162,7 @@ class AccessStore:
         async with self._database.write(name) as connection:
             if await connection.fetchrow(sql("access.suspend_tenant"), name, reason) is None:
                 raise _no_tenant(name)
+            await self._note(connection, name, "tenant.suspend", name, reason=reason)
         return await self.tenant(name)
 
     async def resume_tenant(self, name: str) -> Json:
@@ -164,6 +174,7 @@ class AccessStore:
         async with self._database.write(name) as connection:
             if await connection.fetchrow(sql("access.resume_tenant"), name) is None:
                 raise _no_tenant(name)
+            await self._note(connection, name, "tenant.resume", name)
         return await self.tenant(name)
 
     async def create_key(self, new: NewKey, *, actor: str, made: MadeKey | None = None) -> tuple[MadeKey, KeyDetails]:
@@ -180,6 +191,11 @@ class AccessStore:
         new, made = new.checked(), made or make_key()
         async with self._database.write(new.tenant) as connection:
             await _insert(connection, new, made, actor=actor, replaces=None)
+            allowed = {"name": new.name, "roles": new.roles, "faces": new.faces, "as": new.own, "may_ask": new.may_ask}
+            await write_act(
+                connection,
+                Act(tenant=new.tenant, actor=actor, action="key.create", target=made.key_id, details=allowed),
+            )
         return made, await self.key(made.key_id)
 
     async def ensure_key(self, new: NewKey, made: MadeKey, *, actor: str) -> tuple[KeyDetails, bool]:
@@ -223,6 +239,11 @@ class AccessStore:
         async with self._database.write(ALL_TENANTS) as connection:
             await _insert(connection, new, made, actor=actor, replaces=key_id)
             await connection.fetchval(sql("access.expire_key"), key_id, max(0.0, overlap_s))
+            details = {"new_key": made.key_id, "overlap_s": max(0.0, overlap_s)}
+            await write_act(
+                connection,
+                Act(tenant=new.tenant, actor=actor, action="key.rotate", target=key_id, details=details),
+            )
         return made, await self.key(made.key_id)
 
     async def revoke_key(self, key_id: str) -> KeyDetails:
@@ -232,8 +253,10 @@ class AccessStore:
             KeyNotFound: no such key.
         """
         async with self._database.write(ALL_TENANTS) as connection:
-            if await connection.fetchrow(sql("access.revoke_key"), key_id) is None:
+            row = await connection.fetchrow(sql("access.revoke_key"), key_id)
+            if row is None:
                 raise _no_key(key_id)
+            await self._note(connection, row["tenant_id"], "key.revoke", key_id)
         return await self.key(key_id)
 
     async def keys(self, tenant: str | None = None) -> list[KeyDetails]:
@@ -252,6 +275,10 @@ class AccessStore:
         if row is None:
             raise _no_key(key_id)
         return KeyDetails(row=row)
+
+    async def _note(self, connection: Connection, tenant: str, action: str, target: str, **details: Any) -> None:
+        act = Act(tenant=tenant, actor=self._actor, action=action, target=target, details=details)
+        await write_act(connection, act)
 
 
 async def _insert(connection: Connection, new: NewKey, made: MadeKey, *, actor: str, replaces: str | None) -> None:

@@ -1,0 +1,45 @@
+-- name: write_act
+INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, details)
+VALUES ($1, 'act', $2, $3, $4, $5, $6, $7::jsonb);
+
+-- name: write_refusals
+INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, address, times, at)
+SELECT $1, 'refusal', r.*
+FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::timestamptz[])
+    AS r (actor, action, target, outcome, face, address, times, at);
+
+-- name: write_calls
+INSERT INTO myria.call_log (tenant_id, at, request_id, principal, face, tool, context_id, latency_ms, outcome)
+SELECT $1, c.*
+FROM unnest($2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::real[], $9::text[])
+    AS c (at, request_id, principal, face, tool, context_id, latency_ms, outcome);
+
+-- name: entries
+-- Acts and refused attempts, newest first, of one tenant or of all.
+SELECT tenant_id AS tenant, at, kind, actor, action, target, outcome, face, address, times, details
+FROM myria.access_log
+WHERE $1::text IS NULL OR tenant_id = $1
+ORDER BY at DESC, entry_id DESC
+LIMIT $2;
+
+-- name: calls
+-- Recorded calls, newest first, of one tenant or of all.
+SELECT tenant_id AS tenant, at, request_id, principal, face, tool, context_id AS context, latency_ms, outcome
+FROM myria.call_log
+WHERE $1::text IS NULL OR tenant_id = $1
+ORDER BY at DESC, entry_id DESC
+LIMIT $2;
+
+-- name: forget_entries
+-- The next batch of acts and refused attempts that are too old.
+DELETE FROM myria.access_log l USING (
+    SELECT o.tenant_id, o.entry_id FROM myria.access_log o
+    WHERE o.at < clock_timestamp() - make_interval(secs => $1) ORDER BY o.at LIMIT $2) old
+WHERE l.tenant_id = old.tenant_id AND l.entry_id = old.entry_id;
+
+-- name: forget_calls
+-- The next batch of recorded calls that are too old.
+DELETE FROM myria.call_log l USING (
+    SELECT o.tenant_id, o.entry_id FROM myria.call_log o
+    WHERE o.at < clock_timestamp() - make_interval(secs => $1) ORDER BY o.at LIMIT $2) old
+WHERE l.tenant_id = old.tenant_id AND l.entry_id = old.entry_id;

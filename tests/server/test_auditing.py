@@ -1,0 +1,156 @@
+"""What a serving process writes down: acts of administrators, refused attempts, and a record of each call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from myria.access import journal
+from myria.access.store import AccessStore, NewKey
+from myria.memory import Memory
+from myria.settings import AuditSettings, AuthSettings, Settings
+from myria.store.database import Database as Pool
+from tests.server.wire import Served, call, event, headers, serving
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres import Database
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+async def control(database: Database) -> AsyncIterator[Pool]:
+    """The database as the control plane sees it."""
+    async with Pool(database.operator_dsn) as pool:
+        await AccessStore(pool).ensure_tenant("default")
+        yield pool
+
+
+@pytest.fixture(autouse=True)
+def quick_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the journal be written soon."""
+    monkeypatch.setattr(journal, "FLUSH_S", 0.02)
+
+
+async def key(control: Pool, **more: Any) -> tuple[str, str]:
+    """Make a key and return its text and its actor."""
+    new = NewKey(**{"name": "k", "tenant": "default", "own": ("ada",), **more})
+    made, _ = await AccessStore(control, actor="test").create_key(new, actor="test")
+    return made.text, f"key:{made.key_id}"
+
+
+async def ask(served: Served, text: str, name: str, arguments: Any, *, path: str = "/mcp") -> httpx.Response:
+    """Call a tool with a key."""
+    sent = headers(f"myria_{name}") | {"authorization": f"Bearer {text}"}
+    return await served.post(call(f"myria_{name}", arguments), sent, path=path)
+
+
+async def eventually(read: Callable[[], Awaitable[Rows]], count: int) -> Rows:
+    """Return rows once there are so many."""
+    async with asyncio.timeout(PATIENCE_S):
+        while len(rows := await read()) < count:
+            await asyncio.sleep(0.02)
+    return rows
+
+
+async def test_what_an_administrator_does_over_mcp_is_written_before_it_is_answered(
+    memory: Memory, control: Pool
+) -> None:
+    """Also what failed; with the key that did it, and what it was done to."""
+    text, actor = await key(control, roles=("read", "admin"), faces=("core", "admin"))
+    async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
+        asked = (await ask(served, text, "trigger_build", {}, path="/mcp/admin")).json()
+        await ask(served, text, "rollback", {"to": "snap_" + "0" * 32, "reason": "test"}, path="/mcp/admin")
+        await ask(served, text, "resume_builds", {}, path="/mcp/admin")
+        await ask(served, text, "get_snapshot_status", {}, path="/mcp/admin")
+        acts = [entry for entry in await journal.entries(control, "default", 10) if entry["actor"] == actor]
+    assert [(act["action"], act["outcome"]) for act in reversed(acts)] == [
+        ("trigger_build", "ok"),
+        ("rollback", "no_previous_snapshot"),
+        ("resume_builds", "ok"),
+    ]
+    assert {(act["kind"], act["tenant"], act["face"]) for act in acts} == {("act", "default", "admin")}
+    assert acts[2]["target"] == asked["result"]["structuredContent"]["request_id"]
+    assert acts[1]["target"] == "snap_" + "0" * 32
+
+
+async def test_refused_attempts_are_written_down_without_what_was_sent(memory: Memory, control: Pool) -> None:
+    """With the key that was proved, or that was claimed, and the address; never with a secret."""
+    text, actor = await key(control, roles=("read",))
+    guess = text.rpartition("_")[0] + "_" + "z" * 32
+    refused = lambda: refusals(control)  # noqa: E731
+    async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
+        assert (await ask(served, guess, "query_event_nodes", {})).status_code == 401
+        assert (await served.client.get("/mcp")).status_code == 401
+        assert (await ask(served, text, "append_event", event())).status_code == 403
+        assert (await ask(served, text, "rollback", {}, path="/mcp/admin")).status_code == 403
+        await ask(served, text, "query_event_nodes", {"participants": ["carl"]})
+        rows = await eventually(refused, 5)
+    seen = {entry["outcome"]: entry for entry in rows}
+    assert seen.keys() == {
+        "credential_invalid",
+        "credential_missing",
+        "role_required",
+        "face_not_allowed",
+        "participants_not_allowed",
+    }
+    for outcome in ("credential_invalid", "credential_missing"):
+        assert (seen[outcome]["tenant"], seen[outcome]["actor"]) == (None, "nobody")
+        assert seen[outcome]["address"] == "127.0.0.1"
+    assert seen["credential_invalid"]["target"] == actor.removeprefix("key:")
+    for outcome in ("role_required", "face_not_allowed", "participants_not_allowed"):
+        assert (seen[outcome]["tenant"], seen[outcome]["actor"]) == ("default", actor)
+    assert seen["face_not_allowed"]["face"] == "admin"
+    written = repr(rows)
+    assert "z" * 32 not in written
+    assert text.rpartition("_")[2] not in written
+    assert "carl" not in written
+
+
+async def refusals(control: Pool) -> Rows:
+    """Return the refused attempts."""
+    return [entry for entry in await journal.entries(control, None, 100) if entry["kind"] == "refusal"]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+async def test_a_call_leaves_one_record_on_every_path(memory: Memory, control: Pool, *, fast: bool) -> None:
+    """By the fast path, by the SDK, in a batch; with how it ended, and nothing of what was said."""
+    text, actor = await key(control)
+    async with serving(memory, Settings(auth=AuthSettings(mode="keys")), fast=fast) as served:
+        arguments = event(text="never written", participants=["ada"], context_id="thread-7")
+        await ask(served, text, "append_event", arguments)
+        await ask(served, text, "get_event", {"event_id": "evt_" + "0" * 32})
+        rows = await eventually(lambda: journal.calls(control, "default", 10), 2)
+    assert {(row["principal"], row["face"], row["tool"], row["context"], row["outcome"]) for row in rows} == {
+        (actor, "core", "append_event", "thread-7", "ok"),
+        (actor, "core", "get_event", None, "event_not_found"),
+    }
+    assert all(row["latency_ms"] > 0 for row in rows)
+    assert "never written" not in repr(rows)
+
+
+async def test_what_was_noted_is_written_when_the_server_ends(
+    memory: Memory, control: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rolling update loses no record."""
+    monkeypatch.setattr(journal, "FLUSH_S", 3600.0)
+    text, _ = await key(control)
+    async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
+        await ask(served, text, "query_event_nodes", {})
+        assert await journal.calls(control, None, 10) == []
+    assert len(await journal.calls(control, None, 10)) == 1
+
+
+async def test_the_local_principal_leaves_records_only_where_asked_for(memory: Memory, control: Pool) -> None:
+    """On loopback nobody needs them; its administrative acts are written all the same."""
+    for share, count in ((None, 0), (1.0, 1)):
+        async with serving(memory, Settings(audit=AuditSettings(calls=share))) as served:
+            await served.call("query_event_nodes", {})
+            await served.call("resume_builds", {})
+        rows = await journal.calls(control, None, 10)
+        assert [row["tool"] for row in rows].count("query_event_nodes") == count
+    acts = [entry["actor"] for entry in await journal.entries(control, "default", 10)]
+    assert acts.count("mcp") == 2
