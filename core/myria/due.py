@@ -140,6 +140,9 @@ def due(state: TriggerState, tail: Tail | None, settings: BuilderSettings) -> Du
     """Return the cause for which a tenant is due now, else in how many seconds to look again, None for at an event."""
     if state.paused or tail is None:
         return None
+    if state.newest is not None and state.newest.finished_at is None:
+        # Another loop has just queued it, and it will take the tail in: two loops must not ask for the same twice.
+        return None
     if state.retry_in_s is not None:
         return state.retry_in_s
     aborted_at = state.aborted_early_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -67,6 +68,17 @@ def trigger(answer: Due | float | None) -> str | float | None:
 def test_builds_rest_as_long_as_the_last_one_cost(took_s: float, ended_s: float, expected: str | float) -> None:
     """A tail over the threshold waits for the shortest interval, and for nine times what the last build took."""
     assert trigger(due(state(took_s=took_s, ended_s=ended_s), tail(), SETTINGS)) == expected
+
+
+def test_nothing_is_due_while_a_build_has_not_ended() -> None:
+    """A loop that looks just after another one queued the build does not ask for a second."""
+    waiting = state(took_s=1.0, ended_s=1000.0)
+    assert waiting.newest is not None
+    queued = replace(
+        waiting, newest=replace(waiting.newest, status="queued", cutoff=None, finished_at=None, ended_s=None)
+    )
+    assert due(waiting, tail(), SETTINGS) is not None
+    assert due(queued, tail(), SETTINGS) is None
 
 
 def test_a_young_memory_waits_for_its_cost_alone() -> None:
