@@ -20,7 +20,7 @@ import httpx
 from prometheus_client.core import Metric
 
 from myria.errors import InternalError, OperationalError
-from myria.settings import AuthMode, Settings
+from myria.settings import AuthMode, McpSettings, Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -112,7 +112,7 @@ async def household(
             if place.embedded is not None:
                 begin(place.embedded.supervise(), "postgres")
             begin(keep_running(server, patience_s=settings.mcp.drain_s + 5, on_exit=exited), "server")
-            address = url_of(sock)
+            address = url_of(sock, settings.mcp)
             await _wait_ready(address, early, failed)
             ready.set()
             begin(control.run(), "control")
@@ -174,10 +174,11 @@ def _note_end(task: asyncio.Task[None]) -> None:
         _log.error("nothing is built any more", exc_info=problem, extra={"action": "control_failed"})
 
 
-def url_of(sock: socket.socket) -> str:
-    """Return `http://host:port` of a listening socket."""
+def url_of(sock: socket.socket, mcp: McpSettings) -> str:
+    """Return `http://host:port` of a listening socket, or `https` where TLS is set up."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    name = f"[{host}]" if ":" in host else host
+    return f"{mcp.scheme}://{name}:{port}"
 
 
 class _Launcher:
@@ -243,9 +244,14 @@ def _report(task: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
     failed.exception()  # it may never be awaited, and must then cause no warning
 
 
+def _on_this_machine() -> httpx.AsyncClient:
+    """Return a client that asks whether our own process answers: whose certificate it has does not matter."""
+    return httpx.AsyncClient(timeout=2.0, trust_env=False, verify=False)  # noqa: S501 - asks for readiness alone
+
+
 async def _wait_ready(address: str, early: list[int], failed: asyncio.Future[None]) -> None:
     try:
-        async with asyncio.timeout(READY_WAIT_S), httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        async with asyncio.timeout(READY_WAIT_S), _on_this_machine() as client:
             while True:
                 if failed.done():
                     failed.result()

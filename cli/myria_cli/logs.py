@@ -12,6 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from myria.access.secrets import hide_keys
 from myria.errors import ConfigurationError
 from myria.settings import LogSettings, ServiceSettings
 
@@ -30,7 +31,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
     """
     as_text = service.log_format == "text" or (service.log_format == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Text(plane) if as_text else _Json(service.name, plane))
+    handler.setFormatter(_Redacted(_Text(plane) if as_text else _Json(service.name, plane)))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     if log.file is not None:
@@ -40,7 +41,7 @@ def configure(service: ServiceSettings, plane: str, log: LogSettings) -> None:
             raise ConfigurationError(
                 f"the log file {log.file} cannot be written: {error.strerror}; mend log.file", field="log.file"
             ) from error
-        file_handler.setFormatter(_Json(service.name, plane))
+        file_handler.setFormatter(_Redacted(_Json(service.name, plane)))
         root.addHandler(file_handler)
     root.setLevel(service.log_level.upper())
     for name in _NOISY:
@@ -84,6 +85,17 @@ class SharedFile(RotatingFileHandler):
             if self.stream is not None:
                 self.stream.close()
             self.stream = self._open()
+
+
+class _Redacted(logging.Formatter):
+    """Lines of another formatter, message, fields and trace, in which no key shows more than its id."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        return hide_keys(self._inner.format(record))
 
 
 class _Text(logging.Formatter):

@@ -91,6 +91,11 @@ class McpSettings(Section):
     """Address to listen on. Loopback by default, because there is no authentication before you add it."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
     """TCP port; 0 lets the system choose a free one (it is printed)."""
+    tls_certificate: str | None = None
+    """PEM file with the server's certificate, and those between it and its authority: then HTTPS is spoken, and nothing
+    else. Read at the start, so a new certificate needs a restart; where something in front ends TLS, leave it unset."""
+    tls_key: str | None = None
+    """PEM file with the private key of mcp.tls_certificate, without a passphrase."""
     tool_names: NameStyle = "plain"
     """Advertised style: `myria_append_event`, which every host takes, or `myria.append_event` (many hosts refuse dots).
     Both are accepted in calls."""
@@ -132,6 +137,19 @@ class McpSettings(Section):
     host that starts nothing else has topics."""
     drain_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Time that open requests get to finish once nothing new is accepted, in seconds; open streams end then."""
+
+    @property
+    def scheme(self) -> str:
+        """`https` where TLS is set up, else `http`."""
+        return "http" if self.tls_certificate is None else "https"
+
+    def rules(self) -> None:
+        """A certificate and its key come together."""
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigurationError(
+                "mcp.tls_certificate and mcp.tls_key belong together; name both files, or neither",
+                field="mcp.tls_key" if self.tls_key is None else "mcp.tls_certificate",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

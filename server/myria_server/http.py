@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Generator
 
 import mcp_types
@@ -21,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError, PortInUse
 from myria.memory import Memory
-from myria.settings import Settings
+from myria.settings import McpSettings, Settings
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
 from myria_server.metrics import ServerMetrics
 from myria_server.refusals import rpc_error
@@ -83,6 +84,28 @@ def reserve_port(host: str, port: int, *, insecure: bool = False, guarded: bool 
     return sock
 
 
+def check_tls(mcp: McpSettings) -> None:
+    """Return when the files of TLS can be used, or none are named.
+
+    Raises:
+        ConfigurationError: one cannot be read, is no PEM, or they do not belong together.
+    """
+    if mcp.tls_certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            mcp.tls_certificate, mcp.tls_key, password=_no_passphrase
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"TLS cannot be set up from mcp.tls_certificate and mcp.tls_key: {error}", field="mcp.tls_certificate"
+        ) from error
+
+
+def _no_passphrase() -> str:
+    raise ValueError("the private key needs a passphrase; take it out")
+
+
 class Departure:
     """A request to stop a server: the first signal starts the orderly end, the second skips its waiting."""
 
@@ -100,8 +123,12 @@ class Departure:
 class HttpServer:
     """A running server. `address` is where it listens."""
 
-    def __init__(self, app: ServerApp, sock: socket.socket, *, drain_seconds: float) -> None:
+    def __init__(
+        self, app: ServerApp, sock: socket.socket, *, drain_seconds: float, mcp: McpSettings | None = None
+    ) -> None:
+        mcp = mcp or McpSettings()
         self.app = app
+        self._scheme = mcp.scheme
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._sock = sock
         self._server = _Uvicorn(
@@ -115,6 +142,8 @@ class HttpServer:
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
+                ssl_certfile=mcp.tls_certificate,
+                ssl_keyfile=mcp.tls_key,
                 timeout_graceful_shutdown=max(1, round(drain_seconds)),
             )
         )
@@ -123,7 +152,8 @@ class HttpServer:
     def url(self) -> str:
         """Where MCP is served."""
         host, port = self.address
-        return f"http://[{host}]:{port}/mcp" if ":" in host else f"http://{host}:{port}/mcp"
+        name = f"[{host}]" if ":" in host else host
+        return f"{self._scheme}://{name}:{port}/mcp"
 
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Serve until `stop` is called, then drain."""
@@ -185,11 +215,16 @@ async def serve_http(
     if sock is None:
         guarded = settings.auth.mode == "keys"
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
+    try:
+        check_tls(settings.mcp)
+    except ConfigurationError:
+        sock.close()
+        raise
     app = build_app(memory, settings, tenant=tenant, metrics=metrics)
     # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
     gc.collect()
     gc.freeze()
-    server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s)
+    server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
     departure = departure or Departure()
     linger_s = settings.mcp.linger_s if linger_s is None else linger_s
     async with _running(server, ready, departure.hurried):

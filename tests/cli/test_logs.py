@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from myria.access.secrets import make_key
 from myria.errors import ConfigurationError
 from myria.settings import LogSettings, ServiceSettings
 from myria_cli import logs
@@ -61,3 +62,21 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: p
         logs.configure(ServiceSettings(), "up", LogSettings(file=str(path)))
     monkeypatch.setenv("MYRIA_LOG_FILE", str(path))
     assert call("serve", "--stdio", "--dsn", "postgresql://localhost:1/none").status == 6
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_no_key_is_ever_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str], log_format: str) -> None:
+    """Neither in the message nor in a field nor in a trace; its id stays, to find it by."""
+    path = tmp_path / "myria.jsonl"
+    logs.configure(ServiceSettings(log_format=log_format), "up", LogSettings(file=str(path)))  # type: ignore[arg-type]
+    made = make_key()
+    secret = made.text.rpartition("_")[2]
+    log = logging.getLogger("test")
+    log.warning("header %s", f"Bearer {made.text}", extra={"sent": {"authorization": made.text}})
+    try:
+        raise ValueError(f"no such key: {made.text!r}")
+    except ValueError:
+        log.exception("failed")
+    for written in (capsys.readouterr().err, path.read_text(encoding="utf-8")):
+        assert secret not in written
+        assert written.count(f"myr_{made.key_id}_***") >= 2

@@ -130,13 +130,13 @@ async def serving(
     """Run a server on a free port for the block."""
     settings = settings or Settings()
     app = build_app(memory, settings, metrics=metrics, **options)
-    server = HttpServer(app, reserve_port("127.0.0.1", 0), drain_seconds=settings.mcp.drain_s)
+    server = HttpServer(app, reserve_port("127.0.0.1", 0), drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
     ready = asyncio.Event()
     task = asyncio.create_task(server.run(ready))
     try:
         await ready.wait()
         # verify=False saves reading every certificate authority for a connection without TLS.
-        url = f"http://127.0.0.1:{server.address[1]}"
+        url = f"{settings.mcp.scheme}://127.0.0.1:{server.address[1]}"
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, verify=False) as client:
             yield Served(server, client)
     finally:

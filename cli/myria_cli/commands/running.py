@@ -212,7 +212,7 @@ myria serve --stdio
                 await serve_stdio(memory, settings, tenant=options.tenant, face=face)
                 return
             if descriptor is None:
-                console.say(f"serving MCP at {url_of(sock)}/mcp")
+                console.say(f"serving MCP at {url_of(sock, settings.mcp)}/mcp")
             if beside is not None:
                 metrics.beside = _fetch(beside)
             departure = Departure()

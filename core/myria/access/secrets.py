@@ -14,6 +14,7 @@ PREFIX = "myr"
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID_CHARACTERS = 12
 _SECRET_CHARACTERS = 32
+_IN_TEXT = re.compile(r"(myr_[a-z0-9]{6,32}_)[A-Za-z0-9]{6,}")
 _KEY = re.compile(r"myr_([a-z0-9]{6,32})_([A-Za-z0-9]{24,128})")
 
 
@@ -45,6 +46,11 @@ def parse_key(text: str) -> MadeKey | None:
     """Return the key that a text is, or None where it is none."""
     match = _KEY.fullmatch(text)
     return None if match is None else MadeKey(match[1], text)
+
+
+def hide_keys(text: str) -> str:
+    """Return text in which no key shows more than its id."""
+    return _IN_TEXT.sub(r"\1***", text) if PREFIX in text else text
 
 
 def digest_of(secret: str) -> bytes:

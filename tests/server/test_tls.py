@@ -1,0 +1,94 @@
+"""HTTPS by setting: clients that know the authority connect, others are told nothing, and bad files stop the start."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from myria.errors import ConfigurationError
+from myria.memory import Memory
+from myria.settings import McpSettings, Settings
+from myria_server import serve_http
+from tests.server.wire import call, headers, serving
+
+NAME = "myria_query_event_nodes"
+
+
+def certificate(folder: Path, *, passphrase: bytes | None = None) -> McpSettings:
+    """Write a certificate for 127.0.0.1 that is its own authority, and its key; return the settings that name them."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "myria test")])
+    begins = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + datetime.timedelta(days=36_500))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(private, hashes.SHA256())
+    )
+    sealing: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase is not None:
+        sealing = serialization.BestAvailableEncryption(passphrase)
+    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "tls.key").write_bytes(
+        private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, sealing)
+    )
+    return McpSettings(tls_certificate=str(folder / "tls.crt"), tls_key=str(folder / "tls.key"))
+
+
+async def test_https_is_spoken_and_nothing_else(memory: Memory, tmp_path: Path) -> None:
+    """To clients that trust the certificate; its address says so."""
+    mcp = certificate(tmp_path)
+    async with serving(memory, Settings(mcp=mcp)) as served:
+        assert served.server.url == f"https://127.0.0.1:{served.port}/mcp"
+        trusting = ssl.create_default_context(cafile=mcp.tls_certificate)
+        async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
+            response = await client.post(served.server.url, json=call(NAME, {}), headers=headers(NAME))
+            assert response.json()["result"]["isError"] is False
+        async with httpx.AsyncClient(verify=ssl.create_default_context(), trust_env=False) as client:
+            with pytest.raises(httpx.ConnectError, match="certificate"):
+                await client.get(served.server.url)
+        async with httpx.AsyncClient(verify=False, trust_env=False) as client:
+            with pytest.raises(httpx.HTTPError):
+                await client.get(f"http://127.0.0.1:{served.port}/livez")
+
+
+async def test_bad_files_stop_the_start(memory: Memory, tmp_path: Path) -> None:
+    """Missing, no certificate, or a key with a passphrase: named, before anything is served."""
+    good = certificate(tmp_path)
+    sealed = tmp_path / "sealed"
+    sealed.mkdir()
+    text = tmp_path / "text.pem"
+    text.write_text("no certificate", encoding="utf-8")
+    for bad in (
+        McpSettings(tls_certificate=good.tls_certificate, tls_key=str(tmp_path / "nowhere"), port=0),
+        McpSettings(tls_certificate=str(text), tls_key=good.tls_key, port=0),
+        McpSettings(
+            tls_certificate=(locked := certificate(sealed, passphrase=b"word")).tls_certificate,
+            tls_key=locked.tls_key,
+            port=0,
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=r"mcp\.tls_certificate"):
+            await serve_http(memory, Settings(mcp=bad))
+
+
+@pytest.mark.parametrize(("certificate_file", "key_file"), [("/a", None), (None, "/a")])
+def test_a_certificate_and_its_key_come_together(certificate_file: str | None, key_file: str | None) -> None:
+    """One without the other would silently be plain HTTP."""
+    with pytest.raises(ConfigurationError, match="belong together"):
+        McpSettings(tls_certificate=certificate_file, tls_key=key_file)
