@@ -58,6 +58,16 @@ def test_many_scopes(work_dir: Path) -> None:
     assert report["append_event beside 16 readers"]["p95_ratio"] > 0  # type: ignore[index]
 
 
+def test_auth(work_dir: Path) -> None:
+    """Both servers take the same appends and questions, the one with keys by its keys."""
+    report = run_part("auth", work_dir, "--rounds", "1", "--seconds", "0.5")
+    checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
+    assert checks["calls that failed"]["value"] == 0, report["first_error"]
+    for kind in ("append", "query"):
+        for side in ("none", "keys"):
+            assert report[kind][side]["acknowledged"] > 0  # type: ignore[index]
+
+
 def test_locomo(work_dir: Path) -> None:
     """A data set is appended over MCP, indexed, verified and asked."""
     data = work_dir / "data"
