@@ -33,6 +33,7 @@
     │   ├── SourceEventKeyTaken       source_event_key_taken
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   ├── TenantExists              tenant_exists
+    │   ├── TenantDeleting            tenant_deleting
     │   └── ToolNotEnabled            tool_not_enabled
     ├── AccessError                   who calls may not do this
     │   ├── CredentialMissing         credential_missing
@@ -316,6 +317,12 @@ class TenantExists(ConflictError):
     """A tenant of this name exists already."""
 
     code = "tenant_exists"
+
+
+class TenantDeleting(ConflictError):
+    """The tenant is being deleted: nothing is written for it any more, and only `myria tenant delete` goes on."""
+
+    code = "tenant_deleting"
 
 
 class AccessError(MyriaError):

@@ -14,7 +14,7 @@ import random
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -53,6 +53,10 @@ class _Row:
     dedupe_key: bytes | None
     occurred_at: datetime
     topic_hints: str
+
+
+class _ScopesGoneError(Exception):
+    """Scopes that this process remembers are gone: their tenant was deleted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,9 +167,7 @@ class Ingest:
     async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float) -> list[_Row]:
         rows = []
         for event in events:
-            scope_id = self._scopes.get((tenant, event.participants))
-            if scope_id is None:
-                scope_id = await self._make_scope(tenant, event.participants, deadline)
+            scope_id = await self._scope(tenant, event.participants, deadline)
             rows.append(
                 _Row(
                     event=event,
@@ -177,6 +179,14 @@ class Ingest:
                 )
             )
         return rows
+
+    async def _scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> int:
+        scope_id = self._scopes.get((tenant, participants))
+        return scope_id if scope_id is not None else await self._make_scope(tenant, participants, deadline)
+
+    def _forget_scopes(self, tenant: str) -> None:
+        for known in [key for key in self._scopes if key[0] == tenant]:
+            self._scopes.pop(known, None)
 
     async def _make_scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> int:
         attempt = 0
@@ -248,6 +258,11 @@ class Ingest:
             try:
                 async with asyncio.timeout(max(0.05, deadline - time.monotonic())):
                     return await self._transaction(tenant, rows, importing=groups[0].importing)
+            except _ScopesGoneError:
+                self._forget_scopes(tenant)
+                rows = [
+                    replace(row, scope_id=await self._scope(tenant, row.event.participants, deadline)) for row in rows
+                ]
             except TimeoutError as error:
                 raise errors.DeadlineExceeded("the database did not confirm the append in time; retry") from error
             except _RETRIED as error:
@@ -267,6 +282,8 @@ class Ingest:
             ]
             if skipped:
                 known = await _find_duplicates(connection, tenant, rows, skipped, importing=importing)
+                if any(rows[position].event_id not in inserted and position not in known for position in skipped):
+                    raise _ScopesGoneError
             results = [
                 _existing(row, known[position], importing=importing, index=position if len(rows) > 1 else None)
                 if position in known

@@ -43,7 +43,12 @@ REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_build
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
     myria.renderings, myria.search_blocks, myria.active_snapshots TO myria_builder;
-GRANT INSERT, UPDATE ON myria.tenants, myria.topics TO myria_builder;
+GRANT INSERT, UPDATE ON myria.topics TO myria_builder;
+GRANT INSERT ON myria.tenants TO myria_builder;
+-- What builds write of a tenant; whether it is suspended or deleted is the control plane's to say.
+REVOKE UPDATE ON myria.tenants FROM myria_builder;
+GRANT UPDATE (auto_paused_at, auto_paused_reason, attempted_cutoff, consecutive_failures, retry_at, llm_planned_at)
+    ON myria.tenants TO myria_builder;
 GRANT INSERT ON myria.pointer_moves, myria.llm_calls, myria.unit_plans TO myria_builder;
 GRANT INSERT, UPDATE ON myria.build_units TO myria_builder;
 
@@ -55,3 +60,5 @@ GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
+-- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
+REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;

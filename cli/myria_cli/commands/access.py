@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +20,15 @@ from myria.access.durations import parse_duration
 from myria.access.principal import FACES, ROLES
 from myria.access.secrets import MadeKey, parse_key
 from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
-from myria.errors import InvalidArgument
+from myria.deletion import TenantDeletion
+from myria.errors import InternalError, InvalidArgument
+from myria.registry import Registry
+from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.waiting import until_current
 from myria_cli import console, logs
+from myria_cli.commands.events import write_export
 from myria_cli.options import Options, command
 from myria_cli.place import opened
 
@@ -91,6 +97,36 @@ def _register_tenant(app: typer.Typer) -> None:
         async with access_store(options) as store:
             tenant = await store.resume_tenant(name)
         _show_tenant(options, tenant, f"tenant {name} is active")
+
+    @command(app, "delete", panel=PANEL, examples="myria tenant delete team-a --export team-a.jsonl --confirm team-a")
+    async def delete(
+        options: Options,
+        name: TenantName,
+        *,
+        confirm: Annotated[
+            str | None, typer.Option(metavar="NAME", help="The name once more; without it you are asked.")
+        ] = None,
+        export: Annotated[
+            Path | None, typer.Option("--export", metavar="FILE", help="Where its events are written to first.")
+        ] = None,
+        no_export: Annotated[bool, typer.Option("--no-export", help="Keep no copy of its events.")] = False,
+    ) -> None:
+        """Remove a tenant and everything it owns, for good; its events are exported first.
+
+        From the first moment on nothing is read or written for it. Killed in the middle, the same command goes on.
+        """
+        if export is not None and no_export:
+            raise InvalidArgument("--export and --no-export contradict each other; leave one out", field="no-export")
+        if export is not None and export.exists():
+            raise InvalidArgument(f"{export} exists already; name a new file", field="export")
+        _check_confirmed(name, confirm)
+        answer = await _delete(options, name, None if no_export else export or _export_file(name))
+        if options.json:
+            console.write_json(answer)
+            return
+        if answer["export"] is not None:
+            console.say(f"{answer['events_exported']:,} events are in {answer['export']}")
+        console.say(f"tenant {name} is deleted: {sum(answer['removed'].values()):,} rows; nothing of it is left")
 
 
 def _register_key(app: typer.Typer) -> None:
@@ -237,6 +273,54 @@ myria key create ops --role admin --face admin
         async with access_store(options) as store:
             details = await store.revoke_key(_id_of(key_id))
         _show_key(options, details, f"the key {details.row['key_id']} is revoked")
+
+
+async def _delete(options: Options, name: str, file: Path | None) -> dict[str, Any]:
+    """Stop a tenant, export it into a file unless that is None, remove it, and prove that nothing is left."""
+    settings = options.settings()
+    async with (
+        opened(options, settings) as place,
+        Database(place.control, pool_options(settings, size=2)) as database,
+    ):
+        await schema.check(database)
+        deletion = TenantDeletion(database, Registry(database, settings), name, actor=_whoami())
+        is_whole = await deletion.stop()
+        exported = None
+        if file is not None and is_whole:
+            exported = await write_export(database, name, str(file))
+        elif file is not None:
+            console.say("an earlier deletion removed a part of it already: what is left is not exported", "yellow")
+        with console.meter("removing rows", None) as progress:
+            removed = await deletion.remove(on_progress=lambda rows: progress.advance(rows.total()))
+        if remains := await deletion.remains():
+            raise InternalError(f"rows of tenant {name} are left in {', '.join(remains)}; delete it again")
+    return {
+        "tenant": name,
+        "state": "deleted",
+        "export": None if exported is None else str(file),
+        "events_exported": exported,
+        "removed": dict(removed),
+    }
+
+
+def _check_confirmed(name: str, confirm: str | None) -> None:
+    """Let somebody name the tenant again.
+
+    Raises:
+        InvalidArgument: another name was given, or none and nobody can be asked.
+    """
+    if confirm is None:
+        if not sys.stdin.isatty():
+            raise InvalidArgument(f"deleting cannot be undone; confirm it with --confirm {name}", field="confirm")
+        confirm = typer.prompt(f"This removes all of tenant {name}. Its name, to confirm", err=True)
+    if confirm != name:
+        raise InvalidArgument(
+            f"the confirmation names another tenant; nothing was changed: write {name}", field="confirm"
+        )
+
+
+def _export_file(name: str) -> Path:
+    return Path(f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl")
 
 
 @asynccontextmanager

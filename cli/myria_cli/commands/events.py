@@ -185,7 +185,7 @@ myria export memory.jsonl --tenant team_a
         settings = options.settings()
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
-            written = await _export(options, database, file)
+            written = await write_export(database, options.tenant, file)
         if options.json and file != "-":
             console.write_json({"events": written, "file": file})
         else:
@@ -227,12 +227,17 @@ async def _import(
             await ingest.close()
 
 
-async def _export(options: Options, database: Database, file: str) -> int:
-    bound = await transfer.export_bound(database, options.tenant)
-    total = await transfer.count_events(database, options.tenant, bound)
+async def write_export(database: Database, tenant: str, file: str) -> int:
+    """Write every event of a tenant as JSON lines to a file, or - for standard output; return how many.
+
+    Raises:
+        InvalidArgument: the file cannot be written.
+    """
+    bound = await transfer.export_bound(database, tenant)
+    total = await transfer.count_events(database, tenant, bound)
     written = 0
     with _output(file) as target, console.meter("exporting events", total, quiet=file == "-") as progress:
-        async for page in transfer.export_pages(database, options.tenant, bound):
+        async for page in transfer.export_pages(database, tenant, bound):
             await asyncio.to_thread(target.write, page.text)
             written += page.events
             progress.advance(written)

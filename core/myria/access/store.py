@@ -11,7 +11,7 @@ import asyncpg
 from myria.access.journal import Act, write_act
 from myria.access.principal import FACES, MAX_PATTERNS, ROLES, Face, Role, checked_pattern
 from myria.access.secrets import MadeKey, make_key
-from myria.errors import InvalidArgument, KeyNotFound, TenantExists, TenantNotFound
+from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
 from myria.jsontext import check_storable
 from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds, to_rfc3339
@@ -145,13 +145,20 @@ class AccessStore:
         """Return one tenant.
 
         Raises:
-            TenantNotFound: there is none of this name.
+            TenantNotFound: there is none of this name; the detail `remains` names the tables that hold rows of it
+                nevertheless: none, once a tenant is deleted.
         """
-        async with self._database.read(ALL_TENANTS) as connection:
+        async with self._database.read(checked_tenant(name)) as connection:
             row = await connection.fetchrow(sql("access.tenants"), name)
-        if row is None:
-            raise _no_tenant(name)
-        return _tenant(row)
+            if row is not None:
+                return _tenant(row)
+            remains = [found["name"] for found in await connection.fetch(sql("access.remains_of_tenant"), name)]
+        left = f"rows of it are left in {', '.join(remains)}" if remains else "nothing of it is left"
+        raise TenantNotFound(
+            f"there is no tenant {name}, and {left}; `myria tenant create {name}` makes it",
+            tenant=name,
+            remains=remains,
+        )
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
         """Refuse a tenant's credentials from now on, on every pod within a second; its data stays.
@@ -166,16 +173,20 @@ class AccessStore:
         return await self.tenant(name)
 
     async def resume_tenant(self, name: str) -> Json:
-        """Accept a suspended tenant's credentials again.
+        """Accept a suspended tenant's credentials again; ends a deletion that has removed nothing yet.
 
         Raises:
             TenantNotFound: there is none of this name.
+            TenantDeleting: a part of it is removed already.
         """
         async with self._database.write(name) as connection:
-            if await connection.fetchrow(sql("access.resume_tenant"), name) is None:
-                raise _no_tenant(name)
-            await self._note(connection, name, "tenant.resume", name)
-        return await self.tenant(name)
+            resumed = await connection.fetchrow(sql("access.resume_tenant"), name)
+            if resumed is not None:
+                await self._note(connection, name, "tenant.resume", name)
+        tenant = await self.tenant(name)
+        if resumed is None:
+            raise TenantDeleting(f"a part of tenant {name} is removed already; `myria tenant delete {name}` goes on")
+        return tenant
 
     async def create_key(self, new: NewKey, *, actor: str, made: MadeKey | None = None) -> tuple[MadeKey, KeyDetails]:
         """Make a key; return its text, which nobody can read again, and what it may do.
@@ -330,7 +341,7 @@ def _tenant(row: asyncpg.Record) -> Json:
     suspended_at = row["suspended_at"]
     return {
         "tenant": row["tenant_id"],
-        "state": "active" if suspended_at is None else "suspended",
+        "state": "deleting" if row["deleting_at"] is not None else "active" if suspended_at is None else "suspended",
         "created_at": to_rfc3339(to_microseconds(row["created_at"])),
         "suspended_at": None if suspended_at is None else to_rfc3339(to_microseconds(suspended_at)),
         "suspended_reason": row["suspended_reason"],

@@ -263,12 +263,17 @@ def translated() -> Iterator[None]:
         DatabaseUnavailable: connection refused, lost, shut down, or too many clients.
         DiskFull: the database ran out of room.
         DeadlineExceeded: a statement or lock timeout.
+        TenantDeleting: rows of a tenant that is being deleted were to be added.
         ConfigurationError: the connection is refused, or a table or privilege is missing.
     """
     try:
         yield
     except errors.MyriaError:
         raise
+    except asyncpg.UnknownPostgresError as error:
+        if error.sqlstate != _TENANT_DELETING:
+            raise
+        raise errors.TenantDeleting("the tenant is being deleted; nothing is written for it any more") from error
     except asyncpg.DiskFullError as error:
         raise errors.DiskFull("the database has no room left; free some and retry") from error
     except (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError) as error:
@@ -289,6 +294,9 @@ def translated() -> Iterator[None]:
             raise errors.DatabaseUnavailable(f"the database connection was lost: {error}") from error
         raise
 
+
+_TENANT_DELETING = "MYR01"
+"""The SQLSTATE with which `myria.refuse_while_deleted` refuses."""
 
 _NOT_AS_EXPECTED = (
     asyncpg.UndefinedTableError,

@@ -26,7 +26,7 @@ INSERT INTO myria.tenants (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNI
 
 -- name: tenants
 -- Tenants by name, with how much each holds as far as its builds know.
-SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason,
+SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason, t.deleting_at, t.removal_began_at,
        (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL
            AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) AS keys,
        a.snapshot_id
@@ -39,7 +39,36 @@ UPDATE myria.tenants SET suspended_at = coalesce(suspended_at, clock_timestamp()
 WHERE tenant_id = $1 RETURNING suspended_at;
 
 -- name: resume_tenant
-UPDATE myria.tenants SET suspended_at = NULL, suspended_reason = NULL WHERE tenant_id = $1 RETURNING tenant_id;
+-- Ends a deletion too, as long as nothing was removed.
+UPDATE myria.tenants SET suspended_at = NULL, suspended_reason = NULL, deleting_at = NULL
+WHERE tenant_id = $1 AND removal_began_at IS NULL RETURNING tenant_id;
+
+-- name: mark_deleting
+-- Suspends a tenant for good; every later statement that would add rows to it is refused.
+UPDATE myria.tenants
+SET suspended_at = coalesce(suspended_at, clock_timestamp()), suspended_reason = coalesce(suspended_reason, 'being deleted'),
+    deleting_at = coalesce(deleting_at, clock_timestamp())
+WHERE tenant_id = $1 RETURNING removal_began_at;
+
+-- name: newest_transaction
+-- A number that every transaction of now lies below.
+SELECT pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: transactions_ended
+-- Whether every transaction below a number has ended.
+SELECT pg_snapshot_xmin(pg_current_snapshot()) >= $1;
+
+-- name: tables_of_tenants
+SELECT name FROM myria.tables_of_tenants() AS name WHERE name <> 'tenants';
+
+-- name: remove_of_tenant
+SELECT myria.remove_of_tenant($1, $2, $3);
+
+-- name: remains_of_tenant
+SELECT name FROM myria.remains_of_tenant($1) AS name;
+
+-- name: forget_tenant
+SELECT myria.forget_tenant($1);
 
 -- name: create_key
 INSERT INTO myria.keys (tenant_id, key_id, name, description, digest, roles, faces, own_participants, may_ask, channels,

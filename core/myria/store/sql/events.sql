@@ -1,6 +1,7 @@
 -- name: insert
 -- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before.
--- Rows arrive in dedupe-key order, so that two batches never deadlock.
+-- Rows arrive in dedupe-key order, so that two batches never deadlock. An event whose scope is gone (its tenant was
+-- deleted since a process remembered it) is left out.
 WITH allocated AS MATERIALIZED (
     SELECT place, nextval('myria.event_seq') AS event_seq
     FROM generate_series(1, cardinality($2::bigint[])) AS place
@@ -14,6 +15,7 @@ FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[
      WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
                            source_event_key, dedupe_key, internal, payload, topic_hints, position)
 JOIN allocated a ON a.place = i.place
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = i.scope_id
 ORDER BY i.position
 ON CONFLICT DO NOTHING
 RETURNING event_id, event_seq;
