@@ -564,6 +564,30 @@ def test_callers_need_keys_unless_the_values_say_otherwise() -> None:
     assert keys_read(rendered("unauthenticated").pod("test")) == set()
 
 
+def test_tokens_of_other_issuers_can_be_taken() -> None:
+    """Every reader of the settings knows the mode that they need, and clients outside find where to get a token."""
+    auth = {"issuers_file": "/etc/issuers/issuers.yaml", "public_url": "https://memory.example.org"}
+    outside = {"ingress": {"enabled": True, "hosts": [{"host": "memory.example.org"}]}}
+    route = {"httpRoute": {"enabled": True, "hostnames": ["memory.example.org"], "parentRefs": [{"name": "gateway"}]}}
+    given = render({"settings": {"auth": auth}, **outside, **route, "operator": {"enabled": True}})
+    for pod in given.pods():
+        for container in pod.containers:
+            variables = environment_of(container)
+            assert variables["MYRIA_AUTH_MODE"] == "keys"
+            read = {key: one for key, one in variables.items() if key.startswith("MYRIA_")} | {
+                f"MYRIA_AUTH_{key.upper()}": one for key, one in auth.items()
+            }
+            del read["MYRIA_CONFIG"]
+            assert Settings.load(None, environ=read).auth.issuers_file == auth["issuers_file"]
+    paths = ["/mcp", "/.well-known/oauth-protected-resource"]
+    (ingress,) = given.of("Ingress")
+    assert [one["path"] for one in ingress["spec"]["rules"][0]["http"]["paths"]] == paths
+    (routed,) = given.of("HTTPRoute")
+    assert [one["path"]["value"] for one in routed["spec"]["rules"][0]["matches"]] == paths
+    (plain,) = render(outside).of("Ingress")
+    assert [one["path"] for one in plain["spec"]["rules"][0]["http"]["paths"]] == ["/mcp"]
+
+
 def test_the_first_key_is_made_by_who_can_only_make_secrets() -> None:
     """One container creates the Secret, the next has it as a variable and the control plane's connection string."""
     default = rendered("default")

@@ -196,14 +196,16 @@ def test_the_smoke_test_fails_where_nobody_builds(database: Database, spawn: Spa
 GIVEN = "myr_chartfirstkey_abcdefghijkmnpqrstuvwxyz23456789"
 
 
+@pytest.mark.parametrize("role", ["operator", "owner"])
 def test_a_key_that_is_kept_elsewhere_becomes_known_once(
-    databases: Databases, spawn: Spawner, monkeypatch: pytest.MonkeyPatch
+    databases: Databases, spawn: Spawner, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     """`key create --key-env` waits for the schema and makes the tenant; a second run changes nothing, revoked or no."""
     database = databases.create_empty()
     create = ("key", "create", "admin", "--tenant", "acme", "--role", "admin", "--face", "admin", "--json")
     given = {"GIVEN": GIVEN, "MYRIA_MIGRATE_WAIT_S": "60", "MYRIA_SERVICE_LOG_FORMAT": "json"}
-    there = ("--key-env", "GIVEN", "--dsn", database.operator_dsn)
+    dsn = {"operator": database.operator_dsn, "owner": database.dsn}[role]
+    there = ("--key-env", "GIVEN", "--dsn", dsn)
     first = spawn.python("-m", "myria_cli.main", *create, *there, env=given)
     first.wait_for("schema_awaited")
     assert call("migrate", "--grant", "--dsn", database.dsn).status == 0
@@ -212,7 +214,7 @@ def test_a_key_that_is_kept_elsewhere_becomes_known_once(
     again = call(*create, *there)
     assert (again.status, again.json["key_id"], again.json["state"]) == (0, "chartfirstkey", "active")
     assert GIVEN not in again.out + again.err + first.output()
-    place = ("--dsn", database.operator_dsn, "--json")
+    place = ("--dsn", dsn, "--json")
     assert call("key", "revoke", "chartfirstkey", *place).status == 0
     assert call(*create, *there).json["state"] == "revoked"
     assert [one["tenant"] for one in call("tenant", "list", *place).json["tenants"]] == ["acme"]

@@ -150,6 +150,13 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 {{- dict "mode" (default "keys" $auth.mode) "existingSecret" (default "" $auth.existingSecret) "adminKey" $first | toYaml -}}
 {{- end -}}
 
+{{/* Paths that clients outside call: of MCP, and of what tells them where to get a token. A JSON array. */}}
+{{- define "myria.publicPaths" -}}
+{{- $paths := list "/mcp" -}}
+{{- if (default (dict) .Values.settings.auth).public_url -}}{{- $paths = append $paths "/.well-known/oauth-protected-resource" -}}{{- end -}}
+{{- $paths | toJson -}}
+{{- end -}}
+
 {{/* Whether callers need a key: "true" or "". */}}
 {{- define "myria.needsKeys" -}}
 {{- if eq (include "myria.auth" . | fromYaml).mode "keys" -}}true{{- end -}}

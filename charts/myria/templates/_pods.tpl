@@ -79,6 +79,11 @@ env:
     value: /tmp
   - name: USER
     value: myria
+  {{- if not .withoutSettings }}
+  {{- /* Every reader of the settings: others of the section `auth` depend on it. */}}
+  - name: MYRIA_AUTH_MODE
+    value: {{ (include "myria.auth" $root | fromYaml).mode }}
+  {{- end }}
   {{- if and $root.Values.settings (not .withoutSettings) }}
   - name: MYRIA_CONFIG
     value: /etc/myria/settings/myria.yaml
