@@ -108,6 +108,8 @@ class ControlLoop:
         self._look_at: dict[str, float] = {}
         self._quiet: dict[str, _Quiet] = {}
         self._builders: dict[tuple[str, str], _Launched] = {}
+        self._served: dict[str, int] = {}
+        self._turn = itertools.count(1)
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -262,6 +264,9 @@ class ControlLoop:
     async def _candidates(self) -> list[str]:
         """Return whom to look at now: who has news or whose time has come, and then a slice of the sweep.
 
+        Who has had a builder longest ago comes first. Builders wait for their slot in the order in which they were
+        asked for, and a tenant waits with one at most, so between two builders of a tenant everybody else who waits
+        has a turn.
         A sweep takes long with many tenants, so it goes in slices: nobody who is due waits for its end.
         """
         now = time.monotonic()
@@ -284,7 +289,7 @@ class ControlLoop:
         candidates |= self._paused - paused
         self._paused = paused
         return [
-            *sorted(candidates),
+            *sorted(candidates, key=lambda tenant: (self._served.get(tenant, 0), tenant)),
             *itertools.islice((tenant for tenant in self._backlog if tenant not in candidates), _SWEEP_SLICE),
         ]
 
@@ -328,6 +333,7 @@ class ControlLoop:
             return
         launched.at = time.monotonic()
         launched.died += 1
+        self._served[tenant] = next(self._turn)
         launched.task = asyncio.create_task(self._run_builder(tenant, build_id))
 
     async def _run_builder(self, tenant: str, build_id: str) -> int:
@@ -388,6 +394,7 @@ class ControlLoop:
         for key, launched in list(self._builders.items()):
             if (launched.task is None or launched.task.done()) and now - launched.at > 3600:
                 del self._builders[key]
+                self._served.pop(key[0], None)
 
     async def _collect_for_ever(self) -> None:
         while True:

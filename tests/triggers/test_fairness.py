@@ -1,0 +1,107 @@
+"""Builds are taken in turn over tenants: who fails, hangs or asks all the time delays others by one turn at most."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from myria.building import Outcome, run_build
+from myria.building.finish import end_without_result
+from myria.errors import BuildInterrupted
+from myria.registry import Registry
+from myria.settings import Settings
+from myria.store.database import Database as Pool
+from myria.triggers import ControlLoop
+from tests.support import builds
+from tests.support.events import append, conversation
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres import Database
+
+SETTINGS = builds.settings(builder={"inactivity_timeout_s": 0, "max_unindexed_events": 0, "poll_s": 0.05})
+QUIET = ("m", "q", "z")
+
+
+async def launched_until(
+    database: Database, finished: Callable[[list[str]], bool], launch: Callable[[str, str], Awaitable[int]], slots: int
+) -> list[str]:
+    """Run a control loop until `finished` says so of the tenants whose builders began; return those in order."""
+    order: list[str] = []
+    done = asyncio.Event()
+
+    async def noted(tenant: str, build_id: str) -> int:
+        order.append(tenant)
+        if finished(order):
+            done.set()
+        return await launch(tenant, build_id)
+
+    async with Pool(database.operator_dsn) as pool:
+        running = asyncio.create_task(ControlLoop(pool, SETTINGS, noted, max_builders=slots).run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await done.wait()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    return order
+
+
+async def ask(database: Database, *tenants: str) -> None:
+    """Ask for one build of each."""
+    async with Pool(database.operator_dsn) as pool:
+        for tenant in tenants:
+            await append(database.server_dsn, conversation(3), tenant=tenant)
+            await Registry(pool, SETTINGS).request_build(tenant)
+
+
+@pytest.mark.parametrize("end", ["fails", "dies"])
+async def test_who_fails_all_the_time_has_no_more_than_its_turn(database: Database, end: str) -> None:
+    """Between two builders of a tenant whose builds fail, or whose builders die, everybody who waits gets one."""
+    await ask(database, "a", *QUIET)
+
+    async def launch(tenant: str, build_id: str) -> int:
+        if tenant != "a":
+            return (await run_build(SETTINGS, database.builder_dsn, tenant, build_id)).exit_status
+        async with Pool(database.operator_dsn) as pool:
+            if end == "fails":
+                await end_without_result(
+                    pool, tenant, build_id, Outcome.FAILED, error=BuildInterrupted("no"), settings=Settings().builder
+                )
+                await Registry(pool, SETTINGS).request_build(tenant)
+        return 1
+
+    order = await launched_until(database, lambda order: set(order) >= {"a", *QUIET}, launch, slots=1)
+    for tenant in QUIET:
+        assert order[: order.index(tenant)].count("a") <= 1, order
+
+
+async def test_who_never_ends_holds_one_slot(database: Database) -> None:
+    """A hanging build keeps the one slot it has; all others are built meanwhile, and it gets no second builder."""
+    await ask(database, "a", *QUIET)
+    for_ever = asyncio.Event()
+
+    async def launch(tenant: str, build_id: str) -> int:
+        if tenant == "a":
+            await for_ever.wait()
+        return (await run_build(SETTINGS, database.builder_dsn, tenant, build_id)).exit_status
+
+    order = await launched_until(database, lambda order: set(order) >= {"a", *QUIET}, launch, slots=2)
+    assert order.count("a") == 1
+
+
+async def test_who_asks_all_the_time_takes_turns(database: Database) -> None:
+    """Of tenants that ask again as soon as their build ends, nobody falls behind by more than two builds."""
+    tenants = ("a", "b", "c")
+    await ask(database, *tenants)
+
+    async def launch(tenant: str, build_id: str) -> int:
+        status = (await run_build(SETTINGS, database.builder_dsn, tenant, build_id)).exit_status
+        await ask(database, tenant)
+        return status
+
+    order = await launched_until(database, lambda order: len(order) >= 9, launch, slots=1)
+    for length in range(len(order)):
+        counts = [order[: length + 1].count(tenant) for tenant in tenants]
+        # Who is looked at in the same moment may change places.
+        assert max(counts) - min(counts) <= 2, order
