@@ -13,7 +13,7 @@ import pytest
 
 from tests.chart.rendering import render
 from tests.install.isolation import IsolatedNode
-from tests.install.releases import Release
+from tests.install.releases import UNAUTHENTICATED, Release
 from tests.install.test_releases import NO_DEFINITION, connect, pods, port_of, rows
 from tests.kubernetes.node import Pod
 from tests.kubernetes.place import Place
@@ -149,3 +149,25 @@ def test_a_key_of_ones_own_is_made_known(
     assert place.admin.find("Secret", f"{release.fullname}-admin-key", place.name) is None
     assert [row["tenant_id"] for row in rows(database, "SELECT tenant_id FROM myria.keys")] == ["acme"]
     assert rows(database, "SELECT count(*) FROM myria.events WHERE tenant_id = 'acme'")[0][0] > 0
+
+
+def test_an_upgrade_from_no_keys_to_keys_needs_no_gap(
+    release: Release, node: IsolatedNode, place: Place, database: Database
+) -> None:
+    """As docs/upgrade.md says: without keys the command makes some already, and a key that is sent is ignored.
+
+    After the upgrade that key works on the new pods, and callers without one are refused.
+    """
+    connect(node, database)
+    release.install(NO_DEFINITION, UNAUTHENTICATED, {"server": {"replicas": 1}}, wait_s=180)
+    port = port_of(node, release)
+    made = execute(node, place, "exec-create", ["myria", "key", "create", "ada", "--as", "ada"])
+    assert place.admin.find("Secret", f"{release.fullname}-admin-key", place.name) is None
+    assert not is_refused(port, None)
+    assert not is_refused(port, made["key"])
+
+    (before,) = pods(node, "server")
+    release.upgrade(NO_DEFINITION, {"server": {"replicas": 1}}, wait_s=180)
+    wait_until(lambda: before not in node.running(), 60, "the end of the old server")
+    assert is_refused(port, None)
+    assert not is_refused(port, made["key"])
