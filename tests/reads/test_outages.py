@@ -144,21 +144,21 @@ async def test_a_database_that_restarts_between_appends(own_postgres: OwnPostgre
             assert not result.deduplicated
             acknowledged.append(result.event_id)
 
+    async def acknowledges(more: int) -> None:
+        wanted = len(acknowledged) + more
+        async with asyncio.timeout(600):
+            while len(acknowledged) < wanted:
+                for ended in filter(asyncio.Task.done, clients):
+                    ended.result()  # none ends before it is told to: this raises
+                await asyncio.sleep(0.02)
+
     async with Memory(own_postgres.dsns.server, PATIENT) as memory:
         clients = [asyncio.create_task(client(memory, number)) for number in range(6)]
         for _ in range(2):
-            before = len(acknowledged)
-            async with asyncio.timeout(PATIENCE_S):
-                while len(acknowledged) < before + 20:
-                    for ended in filter(asyncio.Task.done, clients):
-                        ended.result()  # none ends before it is told to: this raises
-                    await asyncio.sleep(0.02)
-            before = len(acknowledged)
+            await acknowledges(20)
             await (own_postgres.stop() if how == "restart" else own_postgres.kill())
             await own_postgres.start()
-            async with asyncio.timeout(600):
-                while len(acknowledged) < before + 50:
-                    await asyncio.sleep(0.02)
+            await acknowledges(50)
         stop.set()
         await asyncio.gather(*clients)
 
