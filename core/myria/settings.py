@@ -181,28 +181,35 @@ class AuthSettings(Section):
     address is whoever opened the connection."""
     public_url: str | None = None
     """Where clients reach this server, such as `https://memory.example.com`, without a path: the resource for which
-    authorization servers issue tokens is this and the path of the face, `/mcp`. Needed for issuers_file."""
+    authorization servers issue tokens is this and the path of the face, `/mcp`. Needed for issuers_file and server."""
     issuers_file: str | None = None
     """YAML or JSON file of the authorization servers whose signed tokens (JWT) are accepted beside keys, and what their
     claims stand for; docs/oauth.md has its shape. Needs mode `keys`. Read once, at the start."""
 
+    server: bool = False
+    """Whether this server is an authorization server too: a person signs in with a key on a page, and an MCP client
+    that knows nothing but the address gets tokens for what the key may do. Needs mode `keys` and public_url (on one
+    machine `http://127.0.0.1:PORT`); docs/oauth.md."""
+
     def rules(self) -> None:
-        """Refuse issuers without what they need."""
+        """Refuse issuers, and a server of our own, without what they need."""
         if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):
             raise ConfigurationError(
                 "auth.public_url must be https://host[:port] without a path, or http:// on a loopback host.",
                 field="auth.public_url",
             )
-        if self.issuers_file is not None and self.mode != "keys":
-            raise ConfigurationError(
-                "auth.issuers_file needs auth.mode: keys; without it nobody proves anything.",
-                field="auth.issuers_file",
-            )
-        if self.issuers_file is not None and self.public_url is None:
-            raise ConfigurationError(
-                "auth.issuers_file needs auth.public_url: tokens are issued for the address of this server.",
-                field="auth.public_url",
-            )
+        for field in ("issuers_file", "server"):
+            if not getattr(self, field):
+                continue
+            if self.mode != "keys":
+                raise ConfigurationError(
+                    f"auth.{field} needs auth.mode: keys; without it nobody proves anything.", field=f"auth.{field}"
+                )
+            if self.public_url is None:
+                raise ConfigurationError(
+                    f"auth.{field} needs auth.public_url: tokens are issued for the address of this server.",
+                    field="auth.public_url",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

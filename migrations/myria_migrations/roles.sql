@@ -39,6 +39,8 @@ GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
 -- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
 REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
+-- Grants and tokens likewise: serving reaches them by functions that want a secret shown.
+REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria_builder;
 
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,

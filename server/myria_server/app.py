@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from myria.access.addresses import Proxies
+from myria.access.grants import Grants
 from myria.access.issuers import load_issuers
 from myria.access.journal import Journal
 from myria.access.limits import CredentialLimits, Failures
@@ -29,6 +30,7 @@ from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.authentication import Anybody, Authentication, KeysAndTokens
+from myria_server.authorization import AuthorizationServer
 from myria_server.background import running
 from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
@@ -130,6 +132,7 @@ def build_app(
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
+    door = Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
     work: list[Callable[[], Coroutine[Any, Any, None]]] = [journal.run]
     open_routes: list[Route] = []
     if settings.auth.mode == "keys":
@@ -137,12 +140,16 @@ def build_app(
         ring = KeyRing(memory.appending, appends_for_anyone=anyone, now=now, ticks=ticks)
         work.append(ring.run)
         tokens = resource = None
-        if settings.auth.issuers_file is not None and settings.auth.public_url is not None:
-            issuers = load_issuers(settings.auth.issuers_file)
-            resource = ProtectedResource(settings.auth.public_url, issuers)
-            tokens = Tokens(issuers, ring, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
-            work += [keys.run for keys in tokens.key_sets]
+        if auth.public_url is not None and (auth.issuers_file is not None or auth.server):
+            issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
+            resource = ProtectedResource(auth.public_url, issuers, own=auth.server)
             open_routes += resource.routes()
+            if issuers:
+                tokens = Tokens(issuers, ring, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
+                work += [keys.run for keys in tokens.key_sets]
+            if auth.server:
+                grants = Grants(memory.appending)
+                open_routes += AuthorizationServer(auth.public_url, resource.urls, grants, ring, door).routes()
         authentication = KeysAndTokens(ring, tokens, resource)
     faces: dict[str, FaceParts] = {}
     managers: list[StreamableHTTPSessionManager] = []
@@ -169,7 +176,7 @@ def build_app(
         body_timeout=body_timeout,
         authentication=authentication,
         limits=CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
-        door=Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal),
+        door=door,
     )
 
     readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)

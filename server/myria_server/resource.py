@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from myria.access.grants import SCOPES
 from myria.access.issuers import Issuer
-from myria.access.principal import Face, Role
+from myria.access.principal import ROLES, Face, Role
 from myria.contract.tools import PATH_OF
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -22,11 +23,13 @@ class ProtectedResource:
     Args:
         public_url: where clients reach it, without a path.
         issuers: whose tokens are accepted.
+        own: whether this server issues tokens too, whose scopes are roles.
     """
 
-    def __init__(self, public_url: str, issuers: Sequence[Issuer]) -> None:
+    def __init__(self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False) -> None:
         self._public_url = public_url
         self._issuers = issuers
+        self._own = own
         self.urls: Mapping[Face, str] = {face: public_url + path for face, path in PATH_OF.items()}
 
     def metadata_url(self, face: Face) -> str:
@@ -34,19 +37,23 @@ class ProtectedResource:
         return f"{self._public_url}{WELL_KNOWN}{PATH_OF[face]}"
 
     def scopes_granting(self, roles: frozenset[Role]) -> list[str]:
-        """Return the scopes that grant one of the roles, of every issuer whose scopes grant roles."""
-        return list(dict.fromkeys(scope for issuer in self._issuers for scope in issuer.scopes_granting(roles)))
+        """Return the scopes, of this server and of every issuer, that grant one of the roles."""
+        own = [role for role in ROLES if self._own and role in roles]
+        return own + [scope for issuer in self._issuers for scope in issuer.scopes_granting(roles) if scope not in own]
 
     def describe(self, face: Face) -> dict[str, object]:
         """Return the metadata of a face."""
         roles: frozenset[Role] = frozenset(("append", "read", "admin", "erase"))
         if face != "admin":
             roles -= {"admin"}
-        scopes = self.scopes_granting(roles)
+        own = [*SCOPES[face]] if self._own else []
+        foreign = [scope for issuer in self._issuers for scope in issuer.scopes_granting(roles)]
+        scopes = list(dict.fromkeys([*own, *foreign]))
+        servers = [self._public_url] if self._own else []
         return {
             "resource": self.urls[face],
             "resource_name": "Myria",
-            "authorization_servers": [issuer.issuer for issuer in self._issuers],
+            "authorization_servers": servers + [issuer.issuer for issuer in self._issuers],
             "bearer_methods_supported": ["header"],
             **({"scopes_supported": scopes} if scopes else {}),
         }

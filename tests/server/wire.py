@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,12 +126,18 @@ async def listed(served: Served, *, path: str = "/mcp") -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def serving(
-    memory: Memory, settings: Settings | None = None, *, metrics: ServerMetrics | None = None, **options: Any
+    memory: Memory,
+    settings: Settings | None = None,
+    *,
+    metrics: ServerMetrics | None = None,
+    sock: socket.socket | None = None,
+    **options: Any,
 ) -> AsyncIterator[Served]:
-    """Run a server on a free port for the block."""
+    """Run a server for the block, on a socket from `reserve_port`, or else on a free port."""
     settings = settings or Settings()
     app = build_app(memory, settings, metrics=metrics, **options)
-    server = HttpServer(app, reserve_port("127.0.0.1", 0), drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
+    reserved = sock or reserve_port("127.0.0.1", 0)
+    server = HttpServer(app, reserved, drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
     ready = asyncio.Event()
     task = asyncio.create_task(server.run(ready))
     try:

@@ -22,7 +22,7 @@ from typing import Any
 import asyncpg
 
 from myria.access.principal import Principal
-from myria.access.secrets import MadeKey, parse_key
+from myria.access.secrets import MadeKey, parse_credential
 from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
 from myria.store.database import Database, checked_tenant
 from myria.store.queries import sql
@@ -61,7 +61,7 @@ class _Known:
 
 
 class KeyRing:
-    """Turns keys into principals.
+    """Turns keys, and access tokens that were granted with one, into principals.
 
     Args:
         database: where keys are looked up; a pool of which reads cannot take all connections.
@@ -117,7 +117,7 @@ class KeyRing:
             DatabaseUnavailable: nobody can tell now.
             Overloaded: too many unknown keys wait to be looked at.
         """
-        made = parse_key(text)
+        made = parse_credential(text)
         if made is None:
             raise CredentialInvalid("this is no key of Myria; it reads myr_<id>_<secret>")
         if self._ticks() - self._read_at > FRESH_S:

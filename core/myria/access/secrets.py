@@ -14,7 +14,14 @@ PREFIX = "myr"
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID_CHARACTERS = 12
 _SECRET_CHARACTERS = 32
-_IN_TEXT = re.compile(r"(myr_[a-z0-9]{6,32}_)[A-Za-z0-9]{6,}")
+_IN_TEXT = re.compile(r"(myr_[a-z0-9]{6,32}_|my[acf]_)[A-Za-z0-9]{6,}")
+_TOKEN_CHARACTERS = 40
+_ACCESS = re.compile(r"mya_[a-z0-9]{40}")
+
+ACCESS_PREFIX = "mya_"
+REFRESH_PREFIX = "myf_"
+CODE_PREFIX = "myc_"
+
 _KEY = re.compile(r"myr_([a-z0-9]{6,32})_([A-Za-z0-9]{24,128})")
 
 
@@ -49,8 +56,23 @@ def parse_key(text: str) -> MadeKey | None:
 
 
 def hide_keys(text: str) -> str:
-    """Return text in which no key shows more than its id."""
-    return _IN_TEXT.sub(r"\1***", text) if PREFIX in text else text
+    """Return text in which no key shows more than its id, and no code or token anything."""
+    return _IN_TEXT.sub(r"\1***", text) if "my" in text else text
+
+
+def parse_credential(text: str) -> MadeKey | None:
+    """Return the key, or the access token of our own authorization server (without an id), that a text is."""
+    return MadeKey("", text) if _ACCESS.fullmatch(text) is not None else parse_key(text)
+
+
+def make_secret(prefix: str) -> str:
+    """Return a new random secret that begins with a prefix, such as an access token."""
+    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(_TOKEN_CHARACTERS))
+
+
+def token_digest(text: str) -> bytes:
+    """Return the digest under which a code or a token of our own authorization server is stored."""
+    return digest_of(text.rpartition("_")[2])
 
 
 def digest_of(secret: str) -> bytes:

@@ -4,10 +4,15 @@ SELECT epoch FROM myria.access_epoch;
 
 -- name: find_keys
 -- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
+-- An empty id means an access token: what it stands for, in the form of a key.
 SELECT e.epoch, k.*
 FROM myria.access_epoch e
 CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
-LEFT JOIN LATERAL myria.find_key(wanted.key_id, wanted.digest) k ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM myria.find_key(wanted.key_id, wanted.digest) WHERE wanted.key_id <> ''
+    UNION ALL
+    SELECT * FROM myria.find_token(wanted.digest) WHERE wanted.key_id = ''
+) k ON true
 ORDER BY wanted.place;
 
 -- name: tenant_state

@@ -1,0 +1,219 @@
+"""What people grant to programs with their keys: clients that registered, grants, and the tokens of each grant.
+
+A grant is the family of tokens that came from one consent. It can do no more than its key, ends with it, and ends as a
+whole when a code or a refresh token is shown twice, since one of the two who showed it stole it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from myria.access.principal import Face, Role
+from myria.access.secrets import (
+    ACCESS_PREFIX,
+    CODE_PREFIX,
+    REFRESH_PREFIX,
+    MadeKey,
+    make_secret,
+    token_digest,
+)
+from myria.errors import InvalidArgument
+from myria.store.database import Database
+from myria.store.queries import sql
+
+CODE_S = 60.0
+"""Seconds within which a code must be exchanged."""
+
+ACCESS_S = 3600.0
+"""Seconds for which an access token is good."""
+
+REFRESH_S = 30 * 86_400.0
+"""Seconds for which a refresh token is good."""
+
+MAX_CLIENTS = 1000
+"""Clients kept at once; those that nobody granted anything make room."""
+
+MAX_REDIRECT_URIS = 10
+MAX_URI = 500
+MAX_CLIENT_NAME = 100
+
+SCOPES: Mapping[Face, tuple[Role, ...]] = {"core": ("append", "read"), "admin": ("read", "admin")}
+"""What may be granted at each face."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_NAMED_SCHEMES = frozenset({"cursor", "vscode", "vscode-insiders"})
+_URI = re.compile(r"[A-Za-z0-9._~:/?@!$&()*+=%\[\]-]+")
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+_STATEMENT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A program that registered itself; its name is its own claim."""
+
+    client_id: str
+    name: str
+    redirect_uris: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """A pair of tokens, shown once."""
+
+    access: str
+    refresh: str
+    scopes: tuple[str, ...]
+
+
+def is_redirect_uri(uri: str) -> bool:
+    """Tell whether a client may be answered at an address (RFC 8252, OAuth 2.1).
+
+    That is https, http on loopback, or a scheme of its own: one with a dot, or of a known editor.
+    """
+    if len(uri) > MAX_URI or not _URI.fullmatch(uri):
+        return False
+    try:
+        parts = urlsplit(uri)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if parts.username is not None or parts.password is not None:
+        return False
+    if parts.scheme == "https":
+        return bool(host)
+    if parts.scheme == "http":
+        return host in _LOOPBACK
+    return "." in parts.scheme or (parts.scheme in _NAMED_SCHEMES and bool(host))
+
+
+def is_challenge(text: str) -> bool:
+    """Tell whether a text is a PKCE challenge by S256 (RFC 7636)."""
+    return _CHALLENGE.fullmatch(text) is not None
+
+
+def challenge_of(verifier: str) -> str | None:
+    """Return the S256 challenge of a PKCE verifier, or None where it is none."""
+    if not _VERIFIER.fullmatch(verifier):
+        return None
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+class Grants:
+    """Clients, grants and tokens in the database, as serving may reach them: by showing a secret."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def register(self, name: str, redirect_uris: Sequence[str]) -> Client | None:
+        """Keep a client; None where there are as many as may be, each with a grant.
+
+        Raises:
+            InvalidArgument: no name or address that a client may have.
+        """
+        name = name.strip()
+        if not 1 <= len(name) <= MAX_CLIENT_NAME or not name.isprintable():
+            raise InvalidArgument(
+                f"client_name must have 1..{MAX_CLIENT_NAME} printable characters", field="client_name"
+            )
+        if not 1 <= len(redirect_uris) <= MAX_REDIRECT_URIS or not all(map(is_redirect_uri, redirect_uris)):
+            raise InvalidArgument(
+                f"redirect_uris must list 1..{MAX_REDIRECT_URIS} addresses: https, http on loopback, or a scheme of "
+                "the program's own with a dot in it; without user and fragment",
+                field="redirect_uris",
+            )
+        client = Client(client_id=secrets.token_hex(16), name=name, redirect_uris=tuple(redirect_uris))
+        async with self._database.connection() as connection:
+            kept = await connection.fetchval(
+                sql("oauth.register"), client.client_id, name, list(redirect_uris), MAX_CLIENTS, timeout=_STATEMENT_S
+            )
+        return client if kept else None
+
+    async def client(self, client_id: str) -> Client | None:
+        """Return a client, or None where there is none of this id."""
+        if "\x00" in client_id:
+            return None
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(sql("oauth.client"), client_id, timeout=_STATEMENT_S)
+        if row is None:
+            return None
+        return Client(client_id=row["client_id"], name=row["name"], redirect_uris=tuple(row["redirect_uris"]))
+
+    async def grant(
+        self, key: MadeKey, client: Client, *, face: Face, scopes: Sequence[str], redirect_uri: str, challenge: str
+    ) -> str | None:
+        """Return a code for what a key's bearer allows a client; None where the key cannot allow it."""
+        code = make_secret(CODE_PREFIX)
+        async with self._database.connection() as connection:
+            made = await connection.fetchval(
+                sql("oauth.grant"),
+                key.key_id,
+                key.digest,
+                client.client_id,
+                face,
+                list(scopes),
+                redirect_uri,
+                challenge,
+                token_digest(code),
+                CODE_S,
+                timeout=_STATEMENT_S,
+            )
+        return code if made else None
+
+    async def exchange_code(
+        self, code: str, client: Client, *, redirect_uri: str, verifier: str, face: Face | None
+    ) -> Issued | None:
+        """Return tokens for a code; None where it is not good. A second time ends its grant."""
+        return await self._exchange(
+            code, client, refreshing=False, uri=redirect_uri, challenge=challenge_of(verifier) or "", face=face
+        )
+
+    async def refresh(
+        self, token: str, client: Client, *, face: Face | None, scopes: Sequence[str] | None
+    ) -> Issued | None:
+        """Return new tokens for a refresh token; None where it is not good. A second time ends its grant."""
+        return await self._exchange(token, client, refreshing=True, face=face, scopes=scopes)
+
+    async def revoke(self, token: str, client: Client) -> bool:
+        """End the grant of a token of this client; tell whether there was one."""
+        async with self._database.connection() as connection:
+            ended: bool = await connection.fetchval(
+                sql("oauth.revoke"), token_digest(token), client.client_id, timeout=_STATEMENT_S
+            )
+        return ended
+
+    async def _exchange(
+        self,
+        shown: str,
+        client: Client,
+        *,
+        refreshing: bool,
+        uri: str | None = None,
+        challenge: str | None = None,
+        face: Face | None = None,
+        scopes: Sequence[str] | None = None,
+    ) -> Issued | None:
+        access, refresh = make_secret(ACCESS_PREFIX), make_secret(REFRESH_PREFIX)
+        async with self._database.connection() as connection:
+            granted = await connection.fetchval(
+                sql("oauth.exchange"),
+                token_digest(shown),
+                refreshing,
+                client.client_id,
+                uri,
+                challenge,
+                face,
+                None if scopes is None else list(scopes),
+                token_digest(access),
+                token_digest(refresh),
+                ACCESS_S,
+                REFRESH_S,
+                timeout=_STATEMENT_S,
+            )
+        return None if granted is None else Issued(access=access, refresh=refresh, scopes=tuple(granted))
