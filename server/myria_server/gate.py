@@ -205,7 +205,8 @@ class Gate:
             await self._admitted(request, send, plain=not repeated)
             return
         try:
-            await self._admitted(request, _announcing(send, usage), plain=not repeated)
+            telling = _announcing(send, usage) if usage.has_rate else send
+            await self._admitted(request, telling, plain=not repeated)
         finally:
             usage.end()
 

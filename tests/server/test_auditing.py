@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -14,6 +16,7 @@ from myria.access.store import AccessStore, NewKey
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
 from myria.store.database import Database as Pool
+from myria_server import serve_stdio
 from tests.server.wire import Served, call, event, headers, serving
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
@@ -154,3 +157,13 @@ async def test_the_local_principal_leaves_records_only_where_asked_for(memory: M
         assert [row["tool"] for row in rows].count("query_event_nodes") == count
     acts = [entry["actor"] for entry in await journal.entries(control, "default", 10)]
     assert acts.count("mcp") == 2
+
+
+async def test_an_administrator_over_stdio_is_written_down_too(memory: Memory, control: Pool) -> None:
+    """And a call is, where that is asked for."""
+    settings = Settings(audit=AuditSettings(calls=1.0))
+    message = json.dumps(call("myria_resume_builds", {})).encode() + b"\n"
+    await serve_stdio(memory, settings, face="admin", stdin=io.BytesIO(message), stdout=io.BytesIO())
+    acts = [entry for entry in await journal.entries(control, "default", 10) if entry["actor"] == "stdio"]
+    assert [(act["action"], act["outcome"], act["face"]) for act in acts] == [("resume_builds", "ok", "admin")]
+    assert [row["tool"] for row in await journal.calls(control, "default", 10)] == ["resume_builds"]

@@ -129,6 +129,7 @@ class Journal:
         self._room = TokenBucket(rate, max(1.0, rate * _CALL_BURST_S), ticks())
         self._refusal_room = TokenBucket(_REFUSALS_PER_S, MAX_KINDS, ticks())
         self._calls: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._writing = asyncio.Lock()
         self._attempts: dict[RefusedAttempt, _Repeats] = {}
 
     def call(
@@ -186,13 +187,17 @@ class Journal:
         try:
             while True:
                 await asyncio.sleep(FLUSH_S)
-                await self.flush()
+                await asyncio.shield(self.flush())  # what is being written when the server ends is written to its end
         finally:
             with suppress(Exception):
                 await asyncio.wait_for(asyncio.shield(self.flush()), 2.0)
 
     async def flush(self) -> None:
-        """Write what was noted. What the database does not take is lost, and counted."""
+        """Write what was noted, after what is being written; what the database does not take is lost, and counted."""
+        async with self._writing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         attempts, self._attempts = self._attempts, {}
         refusals: dict[str, list[tuple[Any, ...]]] = {}
         for attempt, seen in attempts.items():
@@ -224,6 +229,9 @@ class Journal:
         except MyriaError as error:
             self._dropped(sort, len(rows))
             _log.debug("the journal of access was not written: %s", error)
+        except Exception:  # noqa: BLE001 - a bug here must not end the writing of what comes later
+            self._dropped(sort, len(rows))
+            _log.exception("the journal of access was not written", extra={"action": "audit_failed"})
 
 
 async def entries(database: Database, tenant: str | None, limit: int) -> list[Json]:

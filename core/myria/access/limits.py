@@ -79,6 +79,11 @@ class CredentialUsage:
         self._of: Principal | None = None
 
     @property
+    def has_rate(self) -> bool:
+        """Whether a rate holds, of which answers tell what is left."""
+        return self._bucket is not None
+
+    @property
     def idle(self) -> bool:
         """Whether nothing of it is being worked on."""
         return not self._in_flight

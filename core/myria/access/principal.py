@@ -125,6 +125,8 @@ class Principal:
             raise ChannelNotAllowed("this credential may not append to this channel", field="channel")
 
     def _with_own(self, named: tuple[str, ...] | None, *, widened: bool) -> tuple[str, ...]:
+        if self.own and not self.may_ask and (named is None or named == self.own):
+            return self.own  # nearly every call
         added = [name for name in named or () if name not in self._own]
         matched = [name for name in added if any(matches(pattern, name) for pattern in self.may_ask)]
         if len(matched) < len(added) and not widened:
