@@ -1,0 +1,147 @@
+"""Nobody gets a byte of what the rule does not give: random operations of twenty credentials, and an oracle."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from myria.memory import Memory
+from myria.store.database import Database as Pool
+from myria.store.queries import sql
+from tests.isolation.world import SETTINGS, TENANTS, Statements, World, make_credentials, operate
+from tests.server.wire import serving
+from tests.support.counts import SOAK
+from tests.support.postgres import Database
+
+OPERATIONS = 50_000 if SOAK else 2_000
+ALONE = 10_000 if SOAK else 400
+"""Operations with row-level security alone."""
+
+BUILDS = 10
+
+_TENANT_FILTER = re.compile(r"\b(?:\w+\.)?tenant_id = \$\d+")
+
+
+@asynccontextmanager
+async def world_of(database: Database, seed: int) -> AsyncIterator[World]:
+    """Lend a served memory with five tenants and twenty keys."""
+    credentials = await make_credentials(database)
+    async with Memory(database.server_dsn, SETTINGS) as memory:
+        statements = Statements(memory.database)
+        async with serving(memory, SETTINGS) as served:
+            yield World(
+                served=served,
+                statements=statements,
+                database=database,
+                rng=random.Random(seed),
+                credentials=credentials,
+            )
+
+
+async def run(world: World, operations: int) -> None:
+    """Do random things, with builds in between: first each tenant's, then any."""
+    for credential in world.credentials:
+        await world.append(credential)
+    between = max(1, operations // BUILDS)
+    for number in range(operations):
+        if number % between == between // 4:
+            turn = number // between
+            await world.build(TENANTS[turn] if turn < len(TENANTS) else world.rng.choice(TENANTS))
+        await operate(world)
+
+
+def check_reach(world: World) -> None:
+    """Check that the operations reached what they were meant to reach: an oracle that is never asked proves nothing."""
+    done = world.done
+    for what in ("found", "forbidden", "compared", "foreign snapshots", "words seen", "cursor as it is", "builds"):
+        assert done[what] > 0, (what, done)
+
+
+@pytest.mark.soak
+async def test_nobody_gets_a_byte_outside_the_rule(database: Database) -> None:
+    """Answers hold what the asker may see alone; forbidden and absent are alike in text, code and statements."""
+    async with world_of(database, 20_261_122) as world:
+        await run(world, OPERATIONS)
+        check_reach(world)
+
+
+@pytest.fixture
+def unfiltered() -> Iterator[int]:
+    """Take the tenant out of every statement for the test: `tenant_id = $1` is always true. Yield how often."""
+    count = 0
+
+    def always(match: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        return f"({match[0]} OR true)"
+
+    subjects = ("retrieval", "events", "snapshots", "scopes", "trees", "triggers", "builds", "browse", "llm", "verify")
+    before = {name: sql.subject(name) for name in subjects}
+    for name in subjects:
+        sql._read[name] = {key: _TENANT_FILTER.sub(always, text) for key, text in before[name].items()}
+    try:
+        yield count
+    finally:
+        sql._read.update({name: dict(statements) for name, statements in before.items()})
+
+
+@pytest.mark.soak
+async def test_row_level_security_alone_keeps_tenants_apart(database: Database, unfiltered: int) -> None:
+    """The same with the tenant taken out of every query: the database's own policies hold, for every plane's role."""
+    assert unfiltered > 100
+    async with world_of(database, 7) as world:
+        await run(world, ALONE)
+        check_reach(world)
+        await check_that_it_bites(world)
+
+
+async def check_that_it_bites(world: World) -> None:
+    """Check that the filter is gone: who is above row-level security sees other tenants' rows by those statements."""
+    foreign = next(told for told in world.events.values() if told.tenant == "north")
+    seen = {}
+    for who, dsn in (("server", world.database.server_dsn), ("superuser", world.database.superuser_dsn)):
+        async with Pool(dsn) as pool, pool.read("south") as connection:
+            seen[who] = await connection.fetchrow(sql("events.by_id"), "south", foreign.event_id) is not None
+    assert seen == {"server": False, "superuser": True}
+
+
+async def test_no_role_is_above_row_level_security(database: Database) -> None:
+    """Every table with a tenant forces it, also on its owner; no plane's role can go around it."""
+    async with Pool(database.superuser_dsn) as pool, pool.connection() as connection:
+        weak = await connection.fetch(
+            "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' "
+            "WHERE c.relnamespace = 'myria'::regnamespace AND c.relkind IN ('r', 'p') "
+            "AND NOT (c.relrowsecurity AND c.relforcerowsecurity)"
+        )
+        assert [row["relname"] for row in weak] == []
+        above = await connection.fetch(
+            "SELECT rolname FROM pg_roles WHERE rolname LIKE 'myria%' AND (rolsuper OR rolbypassrls)"
+        )
+        assert [row["rolname"] for row in above] == []
+        open_to_two = await connection.fetch(
+            "SELECT c.relname, r.rolname FROM pg_class c "
+            "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' "
+            "CROSS JOIN (VALUES ('myria_server'), ('myria_builder')) r (rolname) "
+            "WHERE c.relnamespace = 'myria'::regnamespace AND c.relkind IN ('r', 'p') AND NOT EXISTS ("
+            "SELECT FROM pg_policies p WHERE p.schemaname = 'myria' AND p.tablename = c.relname "
+            "AND p.permissive = 'RESTRICTIVE' AND r.rolname = ANY (p.roles))"
+        )
+        assert [tuple(row) for row in open_to_two] == []
+
+
+@pytest.mark.parametrize("named_tenant", ["", "*", "south", None])
+async def test_the_roles_of_serving_and_building_see_one_tenant(database: Database, named_tenant: str | None) -> None:
+    """Whatever tenant a transaction names, or none: not all of them, and not another."""
+    async with world_of(database, 1) as world:
+        await world.append(next(one for one in world.credentials if one.tenant == "north"))
+    for dsn in (database.server_dsn, database.builder_dsn):
+        async with Pool(dsn) as pool, pool.connection() as connection, connection.transaction():
+            if named_tenant is not None:
+                await connection.execute("SELECT set_config('myria.tenant', $1, true)", named_tenant)
+            for table in ("events", "scopes", "scope_members", "tenants"):
+                foreign = f"SELECT count(*) FROM myria.{table} WHERE tenant_id = 'north'"
+                assert await connection.fetchval(foreign) == 0, table

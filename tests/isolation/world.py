@@ -1,0 +1,494 @@
+"""Twenty credentials of five tenants with the same names, and an oracle that knows what each may see.
+
+Every event holds a word that is its own, `zq00017qz`: whichever bytes of an answer hold a word, an id of an event, a
+topic or a snapshot, the oracle says whether they may be there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from myria.access.principal import Role
+from myria.access.store import AccessStore, NewKey
+from myria.contract.tools import PATH_OF
+from myria.settings import AuthSettings, Settings
+from myria.store.database import Database as Pool
+from tests.server.wire import META, MODERN, Served, call, headers
+from tests.support.builds import build, rows
+from tests.support.postgres import Database
+
+Json = dict[str, Any]
+
+TENANTS = ("north", "south", "east", "west", "default")
+OTHERS = ("user:1", "user:2", "carl", "dora")
+WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket", "doctor", "harbour")
+FORMS = ("modern", "modern through the SDK", "legacy", "2025-06-18", "legacy through the SDK", "batch")
+SETTINGS = Settings(auth=AuthSettings(mode="keys", append_others="anyone", failures_per_minute=None))
+
+_WORD = re.compile(r"zq(\d{5})qz", re.IGNORECASE)
+_ID = re.compile(r"\b(?:evt|top|snp|snap|bld|req|node)_[0-9a-z]{8,}|\b[0-9a-f]{64}\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """One of twenty: its key, and what the oracle knows of it."""
+
+    tenant: str
+    text: str
+    own: frozenset[str]
+    patterns: bool
+    roles: tuple[Role, ...]
+    faces: tuple[str, ...]
+
+    def asking(self, named: Iterable[str] | None) -> frozenset[str] | None:
+        """Return as whom it asks when it names these; None where that must be refused."""
+        named = frozenset(named or ())
+        if named & self.own and not named >= self.own:
+            return None
+        added = named - self.own
+        if any(not (self.patterns and name.startswith("user:")) for name in added):
+            return None
+        if (self.patterns and not added) or "read" not in self.roles:
+            return None
+        return self.own | added
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One event of the oracle."""
+
+    number: int
+    event_id: str
+    tenant: str
+    participants: frozenset[str]
+    internal: bool
+
+    @property
+    def word(self) -> str:
+        """The word that it alone holds."""
+        return f"zq{self.number:05d}qz"
+
+
+class Statements:
+    """Counts the SQL statements that one pool of connections runs."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.run = 0
+        prepare = pool._prepare
+
+        async def counted(connection: Any) -> None:
+            await prepare(connection)
+            connection.add_query_logger(self._count)
+
+        pool._prepare = counted  # type: ignore[method-assign]
+
+    def _count(self, _record: Any) -> None:
+        self.run += 1
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Credentials, a server, and everything that was told to it."""
+
+    served: Served
+    statements: Statements
+    database: Database
+    rng: random.Random
+    credentials: list[Credential]
+    events: dict[str, Told] = field(default_factory=dict)
+    numbered: dict[int, Told] = field(default_factory=dict)
+    topics: dict[str, set[tuple[str, frozenset[str]]]] = field(default_factory=dict)
+    snapshots: dict[str, str] = field(default_factory=dict)
+    cursors: list[tuple[Credential, str, Json, str]] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    numbers: Any = field(default_factory=lambda: itertools.count(1))
+
+    async def learn_index(self, tenant: str) -> None:
+        """Read from the database, as its owner, whose every topic, node and snapshot of a tenant is."""
+        scopes = {
+            row["scope_id"]: frozenset(row["participants"])
+            for row in await rows(self.database, "SELECT scope_id, participants FROM myria.scopes", tenant=tenant)
+        }
+        for row in await rows(
+            self.database,
+            "SELECT DISTINCT topic_id, node_id, rendering_id, scope_id FROM myria.renderings",
+            tenant=tenant,
+        ):
+            for name in (row["topic_id"], row["node_id"].hex(), row["rendering_id"].hex()):
+                self.topics.setdefault(name, set()).add((tenant, scopes[row["scope_id"]]))
+        for row in await rows(self.database, "SELECT snapshot_id FROM myria.snapshots", tenant=tenant):
+            self.snapshots[row["snapshot_id"]] = tenant
+
+    async def build(self, tenant: str) -> None:
+        """Compile a tenant's events, and learn what came of it."""
+        await build(self.database, tenant=tenant)
+        await self.learn_index(tenant)
+        self.done["builds"] += 1
+
+    async def send(
+        self, credential: Credential | None, name: str, arguments: Json, *, form: str = "modern", path: str = "/mcp"
+    ) -> httpx.Response:
+        """Call a tool in one of the forms that reach different parts of the server."""
+        full = f"myria_{name}" if form != "legacy" else f"myria.{name}"
+        modern = form.startswith("modern")
+        version = MODERN if modern else "2025-06-18" if form == "2025-06-18" else None
+        message: Any = call(full, arguments, version=version)
+        sent = headers(full, version=version)
+        if form.endswith("the SDK"):
+            sent |= {"accept": "application/json;q=1, text/event-stream;q=0.5"}
+        if credential is not None:
+            sent |= {"authorization": f"Bearer {credential.text}"}
+        return await self.served.post([message] if form == "batch" else message, sent, path=path)
+
+    def scan(
+        self,
+        response: httpx.Response,
+        credential: Credential | None,
+        asking: frozenset[str] | None,
+        *,
+        said: str = "",
+        internal: bool = False,
+    ) -> int:
+        """Check every byte of an answer against the oracle; return how many words it rightly holds.
+
+        Args:
+            asking: as whom it was asked; None where nothing of any scope may be in the answer.
+            said: what the request itself held: an answer may repeat it.
+            internal: whether internal events were asked for.
+        """
+        text = response.text + "\n" + "\n".join(f"{name}: {value}" for name, value in response.headers.items())
+        words = 0
+        for number in {int(found) for found in _WORD.findall(text)}:
+            told = self.numbered[number]
+            if told.word in said:
+                continue
+            assert self._may_see(told, credential, asking, internal), (told, credential, asking, text[:2000])
+            words += 1
+        for name in set(_ID.findall(text)) - set(_ID.findall(said)):
+            if name in self.events:
+                assert self._may_see(self.events[name], credential, asking, internal), (name, credential, asking)
+            elif name in self.topics:
+                owners = self.topics[name]
+                assert credential is not None, name
+                assert asking is not None, name
+                assert any(tenant == credential.tenant and asking <= who for tenant, who in owners), (name, owners)
+            elif name in self.snapshots:
+                assert credential is not None, name
+                assert self.snapshots[name] == credential.tenant, (name, credential)
+        for tenant in TENANTS[:-1]:
+            if credential is None or tenant != credential.tenant:
+                assert f'"{tenant}"' not in text, (tenant, credential, text[:500])
+        return words
+
+    def _may_see(
+        self, told: Told, credential: Credential | None, asking: frozenset[str] | None, internal: bool
+    ) -> bool:
+        if credential is None or asking is None or told.tenant != credential.tenant:
+            return False
+        return asking <= told.participants and (internal or not told.internal)
+
+    async def append(self, credential: Credential, *, form: str = "modern") -> None:
+        """Append one event for its own participants and some others, and tell the oracle."""
+        number = next(self.numbers)
+        named = set(self.rng.sample(OTHERS, self.rng.randint(0, 2)))
+        if credential.patterns:
+            named.add(self.rng.choice(("user:1", "user:2")))
+        told_number = f"zq{number:05d}qz"
+        arguments: Json = {
+            "timestamp": f"2026-0{1 + number % 6}-{1 + number % 28:02d}T{number % 24:02d}:{number % 60:02d}:00Z",
+            "channel": self.rng.choice(("chat", "mail")),
+            "payload": {"text": f"{told_number} {' '.join(self.rng.choices(WORDS, k=4))}", "speaker": told_number},
+            "context_id": f"context {self.rng.randint(1, 3)}",
+            "topic_hints": [{"hint": told_number, "confidence": 0.9}],
+            "internal": self.rng.random() < 0.1,
+        }
+        if named:
+            arguments["participants"] = sorted(named)
+        tool, sent = ("append_event", arguments)
+        if self.rng.random() < 0.3:
+            tool, sent = "append_events", {"events": [arguments]}
+        response = await self.send(credential, tool, sent, form=form)
+        assert response.status_code == 200, response.text
+        answered = content(response)
+        result = answered["results"][0] if tool == "append_events" else answered
+        self.events[result["event_id"]] = self.numbered[number] = Told(
+            number=number,
+            event_id=result["event_id"],
+            tenant=credential.tenant,
+            participants=credential.own | named,
+            internal=arguments["internal"],
+        )
+        self.scan(response, credential, credential.own | named, said=json.dumps(arguments), internal=True)
+        self.done["appends"] += 1
+
+
+def content(response: httpx.Response) -> Any:
+    """Return what a tool answered, in any form."""
+    body = response.json()
+    message = body[0] if isinstance(body, list) else body
+    return message["result"]["structuredContent"] if "result" in message else {"error": message["error"].get("data")}
+
+
+def absent_like(name: str, rng: random.Random) -> str:
+    """Return an id of the same shape that nothing has."""
+    prefix, underscore, rest = name.rpartition("_")
+    return prefix + underscore + "".join(rng.choice("0123456789abcdef") for _ in rest)
+
+
+def listing(method: str) -> tuple[Json, dict[str, str]]:
+    """Return the message of a method without arguments, and its headers."""
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META}}, headers(method=method)
+
+
+async def make_credentials(database: Database) -> list[Credential]:
+    """Make five tenants with four keys each: two of people, a host that speaks for many, and an administrator."""
+    made = []
+    async with Pool(database.operator_dsn) as pool:
+        store = AccessStore(pool)
+        for tenant in TENANTS:
+            await store.ensure_tenant(tenant)
+            kinds: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[Role, ...], tuple[str, ...]], ...] = (
+                (("ada", "bot"), (), ("append", "read"), ("core",)),
+                (("bob",), (), ("append", "read"), ("core",)),
+                (("host",), ("user:*",), ("append", "read"), ("core",)),
+                (("ada",), (), ("append", "read", "admin"), tuple(PATH_OF)),
+            )
+            for own, patterns, roles, faces in kinds:
+                new = NewKey(
+                    name="k",
+                    tenant=tenant,
+                    own=own,
+                    may_ask=patterns,
+                    roles=roles,
+                    faces=faces,  # type: ignore[arg-type]
+                )
+                key, _ = await store.create_key(new, actor="test")
+                made.append(
+                    Credential(
+                        tenant=tenant,
+                        text=key.text,
+                        own=frozenset(own),
+                        patterns=bool(patterns),
+                        roles=roles,
+                        faces=faces,
+                    )
+                )
+    return made
+
+
+async def operate(world: World) -> None:
+    """Do one random thing, and check its answer."""
+    rng = world.rng
+    credential, form = rng.choice(world.credentials), rng.choice(FORMS)
+    kind = rng.choices(
+        (_append, _ask, _look_up, _foreign_cursor, _steer, _look_around, _beside), (15, 25, 25, 10, 10, 10, 5)
+    )[0]
+    world.done[kind.__name__.strip("_")] += 1
+    await kind(world, credential, form)
+
+
+async def _append(world: World, credential: Credential, form: str) -> None:
+    await world.append(credential, form=form)
+
+
+def _named(world: World, credential: Credential) -> list[str] | None:
+    """Return participants as honest callers and others name them: none, all of its own, parts, and outside."""
+    rng = world.rng
+    if rng.random() < 0.3:
+        return None
+    honest = sorted(credential.own) if rng.random() < 0.5 else []
+    pool = [*OTHERS, "user:1", "user:2", "ada", "bot", "bob", "host", "user:*", "*"]
+    more = rng.sample(pool, rng.randint(0, 2)) if rng.random() < 0.5 else []
+    if credential.patterns and rng.random() < 0.8:
+        more.append(rng.choice(("user:1", "user:2")))
+    return sorted({*honest, *more}) or None
+
+
+def _query(world: World) -> Json:
+    rng = world.rng
+    query: Json = {}
+    if rng.random() < 0.7:
+        word = rng.choice(list(world.events.values())).word if world.events and rng.random() < 0.5 else ""
+        query["query"] = f"{rng.choice(WORDS)} {word}".strip()
+    if rng.random() < 0.3:
+        query["include_internal"] = True
+    if rng.random() < 0.2:
+        query["context_id"] = f"context {rng.randint(1, 3)}"
+    if rng.random() < 0.2:
+        query["order"] = rng.choice(("newest", "oldest"))
+    return query
+
+
+async def _ask(world: World, credential: Credential, form: str) -> None:
+    rng = world.rng
+    tool = rng.choice(("query_event_nodes", "query_references"))
+    arguments = _query(world)
+    size = rng.choice((1, 3, 20))
+    if tool == "query_event_nodes":
+        arguments["limit"] = size
+    else:
+        arguments |= {"max_nodes": size + 2, "include_payload": rng.random() < 0.5}
+        if world.topics and rng.random() < 0.3:
+            arguments["root"] = rng.choice(list(world.topics))
+    if (named := _named(world, credential)) is not None:
+        arguments["participants"] = named
+    asking = credential.asking(named)
+    response = await world.send(credential, tool, arguments, form=form)
+    assert response.status_code == 200, response.text
+    answer = content(response)
+    internal = arguments.get("include_internal", False)
+    words = world.scan(response, credential, asking, said=json.dumps(arguments), internal=internal)
+    if asking is None:
+        assert answer["error"]["code"] == "participants_not_allowed", answer
+        return
+    world.done["words seen"] += words
+    if answer.get("next_cursor"):
+        world.cursors.append((credential, tool, arguments, answer["next_cursor"]))
+    root = arguments.get("root")
+    if root is not None:
+        seen = any(tenant == credential.tenant and asking <= who for tenant, who in world.topics[root])
+        if not seen:
+            absent = {**arguments, "root": absent_like(root, rng)}
+            await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
+
+
+async def _look_up(world: World, credential: Credential, form: str) -> None:
+    rng = world.rng
+    events = rng.random() < 0.6 or not world.topics
+    names = list(world.events) if events else [name for name in world.topics if name.startswith("top")]
+    if not names:
+        return
+    tool, argument = ("get_event", "event_id") if events else ("get_topic", "topic_id")
+    name = rng.choice(names)
+    arguments: Json = {argument: name}
+    if (named := _named(world, credential)) is not None:
+        arguments["participants"] = named
+    if events and rng.random() < 0.5:
+        arguments["include_internal"] = True
+    internal = arguments.get("include_internal", False)
+    asking = credential.asking(named)
+    response = await world.send(credential, tool, arguments, form=form)
+    answer = content(response)
+    world.scan(response, credential, asking, said=json.dumps(arguments), internal=internal)
+    if asking is None:
+        assert answer["error"]["code"] == "participants_not_allowed", answer
+        return
+    if events:
+        may = world._may_see(world.events[name], credential, asking, internal)
+        assert ("error" not in answer) == may, (answer, world.events[name])
+    else:
+        may = any(tenant == credential.tenant and asking <= who for tenant, who in world.topics[name])
+        assert may or "error" in answer
+    world.done["found" if may else "forbidden"] += 1
+    if not may:
+        absent = {**arguments, argument: absent_like(name, rng)}
+        await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
+
+
+async def _foreign_cursor(world: World, credential: Credential, form: str) -> None:
+    """Go on from a cursor: one's own, another's, another query's, a damaged one, one that was used before."""
+    rng = world.rng
+    if not world.cursors:
+        return
+    owner, tool, arguments, cursor = rng.choice(world.cursors[-60:])
+    asker = owner if rng.random() < 0.4 else credential
+    what = rng.choice(("as it is", "damaged", "another query", "as it is"))
+    if what == "damaged":
+        at = rng.randrange(len(cursor))
+        cursor = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
+    changed = {**arguments, "cursor": cursor} | ({"query": "something else"} if what == "another query" else {})
+    asking = asker.asking(changed.get("participants"))
+    response = await world.send(asker, tool, changed, form=form)
+    answer = content(response)
+    world.scan(response, asker, asking, said=json.dumps(changed), internal=changed.get("include_internal", False))
+    if asking is None:
+        assert answer["error"]["code"] == "participants_not_allowed", answer
+    elif (
+        what == "another query" or asker.tenant != owner.tenant or asking != owner.asking(arguments.get("participants"))
+    ):
+        assert answer["error"]["code"] == "cursor_invalid", answer
+    elif what == "as it is" and "error" in answer:
+        assert answer["error"]["code"] == "cursor_expired", answer
+    world.done[f"cursor {what}"] += 1
+
+
+async def _steer(world: World, credential: Credential, form: str) -> None:
+    """Call a tool of administration, mostly without the right to, or with a snapshot of somebody else."""
+    rng = world.rng
+    tool = rng.choice(("trigger_build", "publish_snapshot", "discard_snapshot", "rollback", "resume_builds"))
+    path = rng.choice(("/mcp", "/mcp/admin", "/mcp/admin"))
+    arguments: Json = {}
+    foreign = [name for name, tenant in world.snapshots.items() if tenant != credential.tenant]
+    own = [name for name, tenant in world.snapshots.items() if tenant == credential.tenant]
+    name = rng.choice(foreign) if foreign and (rng.random() < 0.7 or not own) else rng.choice(own) if own else None
+    if tool in ("publish_snapshot", "discard_snapshot", "rollback"):
+        if name is None:
+            return
+        arguments = {"to" if tool == "rollback" else "snapshot_id": name}
+    response = await world.send(credential, tool, arguments, form=form, path=path)
+    world.scan(response, credential, None, said=json.dumps(arguments))
+    if path == "/mcp/admin" and "admin" not in credential.faces:
+        assert (response.status_code, response.json()["error"]["data"]["code"]) == (403, "face_not_allowed")
+        return
+    answer = content(response)
+    if path == "/mcp":
+        assert answer["error"]["code"] == "tool_not_enabled"
+        return
+    if name in foreign and arguments:
+        assert answer["error"]["code"] in ("snapshot_not_found", "no_previous_snapshot"), answer
+        field_name = next(iter(arguments))
+        absent = {field_name: absent_like(arguments[field_name], rng)}
+        await _alike(world, credential, form, (tool, arguments, path), (tool, absent, path))
+        world.done["foreign snapshots"] += 1
+
+
+async def _look_around(world: World, credential: Credential, form: str) -> None:
+    """Ask for what a tenant shows to all its credentials: never another's."""
+    tool = world.rng.choice(("get_active_snapshot", "list_snapshots", "get_snapshot_status"))
+    path = world.rng.choice(("/mcp", "/mcp/admin"))
+    response = await world.send(credential, tool, {}, form=form, path=path)
+    world.scan(response, credential, None)
+
+
+async def _beside(world: World, credential: Credential, _form: str) -> None:
+    """Ask every other endpoint, with and without a credential."""
+    rng = world.rng
+    sent = {} if rng.random() < 0.5 else {"authorization": f"Bearer {credential.text}"}
+    path = rng.choice(
+        ("/metrics", "/livez", "/readyz", "/healthz", "/", "/mcp/x", "/.well-known/oauth-protected-resource")
+    )
+    world.scan(await world.served.client.get(path, headers=sent), None, None)
+    for method in ("tools/list", "resources/list", "prompts/list", "server/discover"):
+        message, lines = listing(method)
+        response = await world.served.post(message, lines | sent, path=rng.choice(("/mcp", "/mcp/admin")))
+        assert response.status_code < 500
+        world.scan(response, credential if sent else None, None)
+
+
+Call = tuple[str, Json, str]
+
+
+async def _alike(world: World, credential: Credential, form: str, forbidden: Call, absent: Call) -> None:
+    """Check that what is forbidden answers as what is absent: text, code, and number of SQL statements."""
+    seen = []
+    for tool, arguments, path in (forbidden, absent, forbidden):
+        before = world.statements.run
+        response = await world.send(credential, tool, arguments, form=form, path=path)
+        text = response.text
+        for said in _ID.findall(json.dumps(arguments)):
+            text = text.replace(said, "ID")
+        names = sorted(name for name in response.headers if name != "date")
+        seen.append((response.status_code, text, names, world.statements.run - before))
+    # The first of them may fill caches of the asker's own; the two after it stand for what is asked again and again.
+    assert seen[1] == seen[2], (tool, forbidden, seen)
+    assert seen[0][:2] == seen[1][:2], (tool, forbidden, seen)
+    world.done["compared"] += 1
