@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from myria.access.grants import Grants, challenge_of
+from myria.access.secrets import MadeKey
 from myria.access.store import AccessStore, NewKey
 from myria.deletion import TenantDeletion
 from myria.errors import TenantDeleting, TenantNotFound
@@ -28,15 +30,28 @@ TABLES_OF_TENANTS = """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a
 
 @pytest.fixture
 async def control(database: Database) -> AsyncIterator[Pool]:
-    """The control plane's connections, with the tenants `gone` and `kept`, each with a key, events and a snapshot."""
+    """The control plane's connections, with the tenants `gone` and `kept`: each with a key, tokens and events."""
     async with Pool(database.operator_dsn) as pool, Pool(database.server_dsn) as serving:
         store, ingest = AccessStore(pool), Ingest(serving)
         for tenant in ("gone", "kept"):
             await store.create_tenant(tenant)
-            await store.create_key(NewKey(name="a", tenant=tenant, own=("ana",)), actor="test")
+            made, _ = await store.create_key(NewKey(name="a", tenant=tenant, own=("ana",)), actor="test")
+            await grant_tokens(Grants(serving), made)
             await ingest.append_events(tenant, conversation(60))
             await build(database, tenant=tenant)
         yield pool
+
+
+async def grant_tokens(grants: Grants, key: MadeKey) -> None:
+    """Allow a program to use a key, through to its tokens."""
+    uri, verifier = "https://app.example.com/", "v" * 43
+    client = await grants.register("Editor", [uri])
+    assert client is not None
+    challenge = challenge_of(verifier)
+    assert challenge is not None
+    code = await grants.grant(key, client, face="core", scopes=("read",), redirect_uri=uri, challenge=challenge)
+    assert code is not None
+    assert await grants.exchange_code(code, client, redirect_uri=uri, verifier=verifier, face=None) is not None
 
 
 def deletion(pool: Pool, tenant: str = "gone") -> TenantDeletion:
@@ -63,7 +78,8 @@ async def test_everything_of_a_tenant_goes_and_nothing_of_another(database: Data
     """Every table is empty of the one and as it was for the other, whatever the size of a part."""
     before = await rows(database)
     assert {table for table, tenant in before if tenant == "gone"} >= {
-        "events", "scopes", "scope_members", "keys", "builds", "snapshots", "active_snapshots", "renderings", "tenants"
+        "events", "scopes", "scope_members", "keys", "builds", "snapshots", "active_snapshots", "renderings", "tenants",
+        "oauth_grants", "oauth_tokens",
     }  # fmt: skip
     gone = deletion(control)
     assert await gone.stop()

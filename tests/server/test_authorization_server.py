@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
@@ -304,6 +305,21 @@ async def test_a_refresh_token_is_good_once_and_reuse_ends_the_family(served: Se
     assert await refused_soon(served, second["access_token"]) == "credential_invalid"
     assert (await send(served, apart["access_token"])).status_code == 200
     assert (await refresh(served, program, apart["refresh_token"])).status_code == 200
+
+
+async def test_of_exchanges_at_once_one_wins_and_the_grant_ends(served: Served, store: AccessStore) -> None:
+    """A race is no way to two families of tokens, neither with a code nor with a refresh token."""
+    program, text = await client_id(served), await key(store, "ada")
+    code = await code_for(served, program, text)
+    token = (await tokens(served, program, text))["refresh_token"]
+    for answers in (
+        await asyncio.gather(*(exchange(served, program, code) for _ in range(5))),
+        await asyncio.gather(*(refresh(served, program, token) for _ in range(5))),
+    ):
+        won = [response.json() for response in answers if response.status_code == 200]
+        assert len(won) == 1
+        assert (await refresh(served, program, won[0]["refresh_token"])).json()["error"] == "invalid_grant"
+        assert await refused_soon(served, won[0]["access_token"]) == "credential_invalid"
 
 
 async def test_a_revoked_token_takes_its_family_along(served: Served, store: AccessStore) -> None:
