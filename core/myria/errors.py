@@ -51,6 +51,7 @@
     │   ├── DeadlineExceeded          deadline_exceeded
     │   ├── IssuerUnavailable         issuer_unavailable
     │   ├── Overloaded                overloaded
+    │   ├── QuotaExceeded             quota_exceeded
     │   ├── ClusterUnavailable        cluster_unavailable
     │   ├── ModelFailed               model_failed
     │   └── DiskFull                  disk_full
@@ -428,6 +429,13 @@ class Overloaded(UnavailableError):
     """Too many requests wait; slow down and retry."""
 
     code = "overloaded"
+
+
+class QuotaExceeded(UnavailableError):
+    """The tenant uses as much as it may; later there is room again."""
+
+    code = "quota_exceeded"
+    http_status = 429
 
 
 class ClusterUnavailable(UnavailableError):

@@ -10,6 +10,7 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.ingest import Ingest
+from myria.quotas import TenantQuotas
 from myria.registry import Registry
 from myria.retrieval.service import Retrieval
 from myria.settings import Settings
@@ -39,6 +40,7 @@ class Memory:
         )
         self.retrieval = Retrieval(self.database, settings)
         self.registry = Registry(self.database, settings)
+        self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s)
         self._schema_checked = False
 
     async def __aenter__(self) -> Memory:
@@ -69,8 +71,13 @@ class Memory:
         self._schema_checked = True
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
-        """Append events atomically; see `Ingest.append_events`."""
+        """Append events atomically, within the tenant's quota; see `Ingest.append_events`.
+
+        Raises:
+            QuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
+        """
         await self._check_schema_once()
+        await self.quotas.append(tenant, len(events))
         self.retrieval.turns.count_other()
         return await self.ingest.append_events(tenant, events)
 

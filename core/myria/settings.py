@@ -173,6 +173,9 @@ class AuthSettings(Section):
     concurrency: Annotated[int | None, Field(ge=1, le=100_000)] = 128
     """Requests at once of a credential that has no number of its own (`myria key create --concurrency`), on each
     process: half of mcp.max_in_flight, so that one credential never takes all of it. Unset: any."""
+    tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
+    """Events per second that a tenant may append, where it has no number of its own (`myria tenant set`); two seconds'
+    worth may come at once. Each process counts for itself. Beyond it: `quota_exceeded`. Unset: any."""
     failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
     """Refused credentials of one address, or with one key's id, after which further bad ones are answered 429 instead
     of 401, until a minute has passed. A good credential is never refused for them. Unset: any number."""

@@ -79,6 +79,24 @@ def _register_tenant(app: typer.Typer) -> None:
             tenant = await store.tenant(name)
         _show_tenant(options, tenant, None)
 
+    @command(app, "set", panel=PANEL, examples="myria tenant set team-a events_per_s=200")
+    async def set_(
+        options: Options,
+        name: TenantName,
+        values: Annotated[
+            list[str],
+            typer.Argument(
+                metavar="KEY=VALUE...",
+                help="events_per_s: events it may append per second to each process, or `default` for the settings'.",
+            ),
+        ],
+    ) -> None:
+        """Say how much a tenant may use, where that differs from the settings. Holds within five seconds."""
+        rate = _quota(values)
+        async with access_store(options) as store:
+            tenant = await store.set_events_per_s(name, rate)
+        _show_tenant(options, tenant, f"tenant {name} may append {_rate_text(rate)}")
+
     @command(app, "suspend", panel=PANEL, examples='myria tenant suspend team-a --reason "unpaid"')
     async def suspend(
         options: Options,
@@ -317,6 +335,28 @@ def _check_confirmed(name: str, confirm: str | None) -> None:
         raise InvalidArgument(
             f"the confirmation names another tenant; nothing was changed: write {name}", field="confirm"
         )
+
+
+def _quota(values: list[str]) -> float | None:
+    """Return the events per second of `events_per_s=...`, None for those of the settings.
+
+    Raises:
+        InvalidArgument: another quota, or not a number.
+    """
+    rate: float | None = None
+    for text in values:
+        key, _, value = text.partition("=")
+        if key != "events_per_s":
+            raise InvalidArgument(f"there is no quota {key!r}; there is events_per_s", field="key")
+        try:
+            rate = None if value == "default" else float(value)
+        except ValueError as error:
+            raise InvalidArgument("events_per_s must be a number, or `default`", field="events_per_s") from error
+    return rate
+
+
+def _rate_text(rate: float | None) -> str:
+    return "as many events as auth.tenant_events_per_s says" if rate is None else f"{rate:g} events per second"
 
 
 def _export_file(name: str) -> Path:

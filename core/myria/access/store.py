@@ -22,6 +22,7 @@ Json = dict[str, Any]
 
 MAX_NAME = 100
 MAX_DESCRIPTION = 500
+MAX_EVENTS_PER_S = 10_000_000
 MAX_LIFETIME_S = 100 * 365 * 86_400.0
 DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
 
@@ -159,6 +160,21 @@ class AccessStore:
             tenant=name,
             remains=remains,
         )
+
+    async def set_events_per_s(self, name: str, rate: float | None) -> Json:
+        """Set how many events per second a tenant may append to each process; None for what the settings say.
+
+        Raises:
+            InvalidArgument: not a rate.
+            TenantNotFound: there is none of this name.
+        """
+        if rate is not None and not 0 < rate <= MAX_EVENTS_PER_S:
+            raise InvalidArgument(f"events_per_s must lie above 0, up to {MAX_EVENTS_PER_S:,}", field="events_per_s")
+        async with self._database.write(checked_tenant(name)) as connection:
+            if await connection.fetchrow(sql("access.set_events_per_s"), name, rate) is None:
+                raise _no_tenant(name)
+            await self._note(connection, name, "tenant.set", name, events_per_s=rate)
+        return await self.tenant(name)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
         """Refuse a tenant's credentials from now on, on every pod within a second; its data stays.
@@ -345,6 +361,7 @@ def _tenant(row: asyncpg.Record) -> Json:
         "created_at": to_rfc3339(to_microseconds(row["created_at"])),
         "suspended_at": None if suspended_at is None else to_rfc3339(to_microseconds(suspended_at)),
         "suspended_reason": row["suspended_reason"],
+        "events_per_s": row["events_per_s"],
         "active_keys": row["keys"],
         "active_snapshot": row["snapshot_id"],
     }

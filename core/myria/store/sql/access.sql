@@ -32,12 +32,19 @@ INSERT INTO myria.tenants (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNI
 -- name: tenants
 -- Tenants by name, with how much each holds as far as its builds know.
 SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason, t.deleting_at, t.removal_began_at,
+       t.events_per_s,
        (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL
            AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) AS keys,
        a.snapshot_id
 FROM myria.tenants t LEFT JOIN myria.active_snapshots a ON a.tenant_id = t.tenant_id
 WHERE $1::text IS NULL OR t.tenant_id = $1
 ORDER BY t.tenant_id;
+
+-- name: events_per_s
+SELECT events_per_s FROM myria.tenants WHERE tenant_id = $1;
+
+-- name: set_events_per_s
+UPDATE myria.tenants SET events_per_s = $2 WHERE tenant_id = $1 RETURNING tenant_id;
 
 -- name: suspend_tenant
 UPDATE myria.tenants SET suspended_at = coalesce(suspended_at, clock_timestamp()), suspended_reason = $2
