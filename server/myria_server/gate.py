@@ -459,7 +459,26 @@ class Gate:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await request.face.sdk(inner, replay, send)
+        refused_with: int | None = None
+        parts: list[bytes] = []
+
+        async def send_coded(answer: Message) -> None:
+            """Send the SDK's answer on; a refusal of its own that is no JSON becomes a coded one."""
+            nonlocal refused_with
+            if answer["type"] == "http.response.start" and answer["status"] >= 400 and not _says_json(answer):
+                refused_with = answer["status"]
+                return
+            if refused_with is None:
+                await send(answer)
+                return
+            parts.append(answer.get("body", b""))
+            if not answer.get("more_body", False):
+                said = b"".join(parts).decode("utf-8", "replace")[:200]
+                error = InvalidArgument(said or "send Content-Type and Accept headers that say application/json")
+                self._metrics.refused("headers")
+                await self._refuse(send, id_of(message), error, status=refused_with, code=mcp_types.INVALID_REQUEST)
+
+        await request.face.sdk(inner, replay, send_coded)
 
 
 def _forbidden(request: _Request, message: Any) -> AccessError | None:
@@ -528,6 +547,13 @@ def _foreign(header: str, value: str) -> AccessError:
     return OriginNotAllowed(
         f"pages of {shown!r} may not call this server; add the origin to mcp.cors_origins (MYRIA_MCP_CORS_ORIGINS)",
         origin=shown,
+    )
+
+
+def _says_json(answer: Message) -> bool:
+    """Tell whether an answer that starts says that it is JSON."""
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"application/json") for name, value in answer["headers"]
     )
 
 
