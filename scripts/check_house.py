@@ -8,6 +8,7 @@
 - What the code imports is declared in pyproject.toml, and what is declared there is explained in docs/dependencies.md.
 - Every SQL statement, and every name that a package defines for others, is used by the product (`UNUSED` says why not).
 - No two classes of the packages have one name.
+- Every package of the lock has a hash, and no line of it names a registry.
 - Links between the pages of the documentation lead somewhere.
 """
 
@@ -62,11 +63,24 @@ def main() -> int:
         *statement_breaches(),
         *name_breaches(),
         *class_breaches(),
+        *lock_breaches(),
         *link_breaches(),
     ]
     for breach in breaches:
         print(breach)
     return 1 if breaches else 0
+
+
+def lock_breaches() -> Iterator[str]:
+    """Yield packages of requirements/*.txt without a hash, and lines that name where to get them."""
+    for path in sorted((ROOT / "requirements").glob("*.txt")):
+        place = path.relative_to(ROOT)
+        for entry in re.split(r"(?m)^(?=[A-Za-z0-9])", path.read_text(encoding="utf-8"))[1:]:
+            name = entry.split()[0]
+            if "==" not in name or "--hash=sha256:" not in entry:
+                yield f"{place}: {name} has no exact version with a hash; `make lock`"
+        if re.search(r"(?m)^\s*--(extra-)?index-url|^[^#]*https?://", path.read_text(encoding="utf-8")):
+            yield f"{place}: names a registry or an address; `make lock`"
 
 
 def operator_breaches() -> Iterator[str]:

@@ -179,7 +179,7 @@ async def table_digests(
         if name not in without:
             [row] = await fetch(
                 dsn,
-                "SELECT count(*), md5(string_agg(x.line, '' ORDER BY x.line)) AS digest FROM (SELECT md5(("
+                "SELECT count(*), md5(string_agg(x.line, '' ORDER BY x.line)) AS digest FROM (SELECT md5(("  # noqa: S608 - names from the catalogue
                 "SELECT jsonb_object_agg(c, to_jsonb(t) -> c) FROM unnest($1::text[]) c)::text) AS line "
                 f"FROM myria.{name} t) x",
                 list(names),
