@@ -11,9 +11,11 @@ import pytest
 from myria.access.grants import Grants, challenge_of
 from myria.access.secrets import MadeKey
 from myria.access.store import AccessStore, NewKey
+from myria.contract.queries import EventNodesQuery
 from myria.deletion import TenantDeletion
 from myria.errors import TenantDeleting, TenantNotFound
 from myria.ingest import Ingest
+from myria.memory import Memory
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database as Pool
@@ -181,6 +183,32 @@ async def test_a_process_that_remembers_scopes_of_a_deleted_tenant_makes_them_an
         assert found == 2
     finally:
         await connection.close()
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+async def test_a_name_that_is_used_again_is_a_new_memory(database: Database, control: Pool, *, is_built: bool) -> None:
+    """A serving process that has read the deleted tenant shows all events of the new one, and none of the old."""
+    asked = EventNodesQuery(participants=("ana",), limit=200)
+    new = conversation(12, seed=9)
+
+    async def seen(memory: Memory) -> set[str]:
+        answer = await memory.query_event_nodes("gone", asked)
+        return {node["event_id"] for node in answer["root"]["children"]}
+
+    async with Memory(database.server_dsn, SETTINGS) as memory:
+        old = await seen(memory)
+        assert old
+        gone = deletion(control)
+        await gone.stop()
+        await gone.remove()
+        assert await seen(memory) == set()
+        stored = await memory.append_events("gone", new)
+        if is_built:
+            await build(database, tenant="gone")
+        visible = {result.event_id for result in stored if "ana" in result.participants}
+        assert visible
+        assert await seen(memory) == visible
+        assert not visible & old
 
 
 @pytest.mark.parametrize("role", ["server_dsn", "builder_dsn", "operator_dsn"])

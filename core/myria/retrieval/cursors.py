@@ -70,7 +70,10 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
         CursorInvalid: forged, damaged, or made for another query.
         CursorExpired: older than its lifetime.
     """
-    foreign = errors.CursorInvalid("the cursor was not made by this memory; ask again without it", field="cursor")
+    foreign = errors.CursorInvalid(
+        "the cursor was not made for this query; repeat every argument of the first page, or ask again without it",
+        field="cursor",
+    )
     if len(text) > _MAX_CHARACTERS or not text.isascii():
         raise foreign
     try:
@@ -82,9 +85,7 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
         raise foreign
     version, made_for, snapshot_id, visible, after, period_end, *newest = orjson.loads(body)
     if version != 1 or made_for != digest:
-        raise errors.CursorInvalid(
-            "the cursor belongs to another query; repeat every argument of the first page", field="cursor"
-        )
+        raise foreign
     if (time.time() if now is None else now) > period_end + lifetime:
         raise expired()
     return Cursor(

@@ -87,12 +87,12 @@ class Gatherer:
         visible = pinned.visible
         if len(visible) < SHARED_FROM:
             return Gathered(visible=visible, alone=visible.scopes, table=None, packs=())
-        key = (pinned.tenant, "gathered", pinned.participants)
+        key = (pinned.memory, "gathered", pinned.participants)
         known: Gathered | None = self._cache.get(key)
         if known is not None and known.visible is visible:
             return known
         gathered = await self._gathered(connection, pinned.tenant, visible, known)
-        if self._cache.get((pinned.tenant, "visible", pinned.participants)) is visible:
+        if self._cache.get((pinned.memory, "visible", pinned.participants)) is visible:
             self._cache.put(key, gathered, gathered.nbytes)
         return gathered
 

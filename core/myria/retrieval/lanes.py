@@ -106,7 +106,7 @@ class Lanes:
         return Loose(shared=seen, alone=lanes)
 
     def _begun(self, pinned: Pinned, lane: Lane, whose: Hashable, scopes: Ints) -> _Filling:
-        key = (pinned.tenant, lane, whose)
+        key = (pinned.memory, lane, whose)
         return _Filling(key=key, scopes=scopes, held=self._usable(pinned, lane, key), rows=[])
 
     def _usable(self, pinned: Pinned, lane: Lane, key: Hashable) -> _Held | None:

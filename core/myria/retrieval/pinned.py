@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
-from myria.retrieval.scopes import VisibleScope, VisibleScopes, visible_scopes
+from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, visible_scopes
 from myria.retrieval.turns import Turn
 from myria.retrieval.visibility import Visibility
 from myria.store.clock import to_microseconds
@@ -22,6 +22,7 @@ from myria.store.queries import sql
 class Pinned:
     """The view of one request.
 
+    `memory` tells the tenant from a deleted one of its name: what is kept between requests is kept under it.
     `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
     at least `tail_xid`, and no visible one a number past `newest_seq`. Every transaction below `settled` has ended,
     and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
@@ -29,6 +30,7 @@ class Pinned:
     """
 
     tenant: str
+    memory: Memory
     participants: tuple[str, ...]
     snapshot_id: str | None
     cutoff: int
@@ -73,6 +75,7 @@ async def pin(
     row = await connection.fetchrow(sql("retrieval.pin"), tenant)
     if row is None:
         raise AssertionError("the pin always gives one row")
+    memory = (tenant, 0 if row["tenant_since"] is None else to_microseconds(row["tenant_since"]))
     now = Visibility.parse(row["visible"])
     active = snapshot_id = row["snapshot_id"]
     cutoff, tail_xid = row["cutoff"], row["tail_xid"]
@@ -88,6 +91,7 @@ async def pin(
                 snapshot_id, cutoff, tail_xid = pinned_row["snapshot_id"], pinned_row["cutoff"], pinned_row["tail_xid"]
     return Pinned(
         tenant=tenant,
+        memory=memory,
         participants=participants,
         snapshot_id=snapshot_id,
         cutoff=cutoff or 0,
@@ -100,6 +104,6 @@ async def pin(
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
         visible=await visible_scopes(
-            connection, cache, tenant, participants, snapshot_id, is_active=snapshot_id == active, turn=turn
+            connection, cache, memory, participants, snapshot_id, is_active=snapshot_id == active, turn=turn
         ),
     )

@@ -27,6 +27,10 @@ _MADE_AT_ONCE = 500
 _LOOKED_UP_AT_ONCE = 5_000
 
 
+Memory = tuple[str, int]
+"""A tenant by its name and since when it is, in microseconds since 1970."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleScope:
     """A scope that everyone who asks belongs to.
@@ -76,7 +80,7 @@ class VisibleScopes:
 async def visible_scopes(
     connection: Connection,
     cache: ByteCache,
-    tenant: str,
+    memory: Memory,
     participants: tuple[str, ...],
     snapshot_id: str | None,
     *,
@@ -91,7 +95,8 @@ async def visible_scopes(
     Raises:
         HeavyRead: very many scopes must be resolved, and this read has no turn.
     """
-    key = (tenant, "visible", participants)
+    tenant = memory[0]
+    key = (memory, "visible", participants)
     known: VisibleScopes | None = cache.get(key)
     if known is None:
         row = await connection.fetchrow(sql("retrieval.driver"), tenant, list(participants))

@@ -159,7 +159,7 @@ class Search:
         trees: list[_Trees] = []
         if gathered.table is not None:
             owners.append(None)
-            trees.append(_Trees(key=(pinned.tenant, "laid out", pinned.participants), identity=gathered))
+            trees.append(_Trees(key=(pinned.memory, "laid out", pinned.participants), identity=gathered))
             corpus = Corpus(
                 table=gathered.table,
                 blocks=tuple([view for view, _ in gathered.packs]),
@@ -168,7 +168,7 @@ class Search:
             corpora.append(self._with_timeline(_corpus(corpus, tail.shared, internal.shared), trees[-1]))
         for scope in gathered.alone:
             owners.append(scope)
-            trees.append(_Trees(key=(pinned.tenant, "timeline", scope.scope_id), identity=scope.root))
+            trees.append(_Trees(key=(pinned.memory, "timeline", scope.scope_id), identity=scope.root))
             corpus = _corpus(
                 Corpus(participants=scope.participants, blocks=blocks[scope.scope_id]),
                 tail.alone.get(scope.scope_id),

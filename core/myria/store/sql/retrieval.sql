@@ -1,10 +1,11 @@
 -- name: pin
 -- The active snapshot, once per request, and what this transaction can see of the tail: newest_seq bounds its length.
 -- newest_xid is that of a visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it
--- again.
+-- again. tenant_since tells a tenant from one of the same name that was deleted.
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
-       newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq
+       newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since
 FROM (SELECT) AS request
+LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN LATERAL (
     SELECT e.xid, e.event_seq FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1
 ) newest ON true
