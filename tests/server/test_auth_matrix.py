@@ -19,7 +19,9 @@ from myria.access.principal import ROLES
 from myria.access.secrets import make_key
 from myria.access.store import AccessStore, NewKey
 from myria.contract.tools import PATH_OF, TOOLS, Tool
+from myria.deletion import TenantDeletion
 from myria.memory import Memory
+from myria.registry import Registry
 from myria.settings import AuthSettings, Settings
 from myria.store.database import Database as Pool
 from myria_server.resource import WELL_KNOWN
@@ -95,6 +97,23 @@ class Keys:
         await self.store.suspend_tenant("other")
         return bearer(text)
 
+    async def deleting(self) -> Headers:
+        """A key whose tenant is being deleted."""
+        return await self._deleted(whole=True)
+
+    async def deleted(self) -> Headers:
+        """A key whose tenant was deleted."""
+        return await self._deleted(whole=False)
+
+    async def _deleted(self, *, whole: bool) -> Headers:
+        text = await self.key(tenant="other")
+        database = self.store._database
+        deletion = TenantDeletion(database, Registry(database, Settings()), "other", actor="test")
+        await deletion.stop()
+        if not whole:
+            await deletion.remove()
+        return bearer(text)
+
     async def two(self) -> Headers:
         """Two good keys in one request."""
         return [*bearer(await self.key()), *bearer(await self.key())]
@@ -167,6 +186,8 @@ REFUSED: dict[str, tuple[Callable[[Keys], Awaitable[Headers]], str]] = {
     "two": (Keys.two, "credential_invalid"),
     "two in one": (Keys.two_in_one, "credential_invalid"),
     "suspended tenant": (Keys.suspended, "tenant_suspended"),
+    "tenant that is being deleted": (Keys.deleting, "tenant_suspended"),
+    "deleted tenant": (Keys.deleted, "credential_invalid"),
     "token of another audience": (token(org="ours", aud="https://elsewhere.example.com/mcp"), "credential_invalid"),
     "token of another issuer": (token(org="ours", iss="https://login.example.com"), "credential_invalid"),
     "token that expired": (token(org="ours", exp=NOW - 3600), "credential_invalid"),
