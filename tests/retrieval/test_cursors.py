@@ -27,7 +27,7 @@ def test_a_cursor_of_another_query_is_refused() -> None:
     """A cursor works only with the arguments it was made for."""
     text = cursors.encode(CURSOR, digest="d", secret=SECRET)
 
-    with pytest.raises(errors.CursorInvalid, match="another query"):
+    with pytest.raises(errors.CursorInvalid, match="not made for this query"):
         cursors.decode(text, digest="e", secret=SECRET, lifetime=60, now=1010)
 
 
