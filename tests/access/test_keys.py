@@ -180,6 +180,20 @@ async def test_rotation_has_an_overlap(store: AccessStore, ring: KeyRing, clock:
         await store.rotate_key(new.key_id, overlap_s=0, actor="test")
 
 
+async def test_rotation_makes_no_key_that_outlives_its_kind(store: AccessStore) -> None:
+    """A key for thirty days is replaced by one for thirty days, and only once; one without an end by one without."""
+    new = NewKey(name="a", tenant="default", own=("ada",), expires_s=30 * 86_400.0)
+    old, _ = await store.create_key(new, actor="test")
+    made, details = await store.rotate_key(old.key_id, overlap_s=3600, actor="test")
+    lifetime = details.row["expires_at"] - details.row["created_at"]
+    assert abs(lifetime.total_seconds() - 30 * 86_400) < 1
+    with pytest.raises(InvalidArgument, match=made.key_id):
+        await store.rotate_key(old.key_id, overlap_s=3600, actor="test")
+    assert (await store.key(old.key_id)).to_json()["replaced_by"] == made.key_id
+    forever, _ = await store.create_key(NewKey(name="b", tenant="default", own=("ada",)), actor="test")
+    assert (await store.rotate_key(forever.key_id, overlap_s=0, actor="test"))[1].row["expires_at"] is None
+
+
 async def test_a_suspended_tenant_is_refused_until_it_is_resumed(
     store: AccessStore, ring: KeyRing, clock: Clock
 ) -> None:

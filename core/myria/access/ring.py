@@ -36,7 +36,7 @@ FRESH_S = 1.0
 """Seconds for which an epoch that was read is good."""
 
 MAX_KNOWN = 10_000
-"""Keys remembered by one process, and as many refused ones; the one seen longest ago goes first."""
+"""Keys remembered by one process, and as many refused ones; the one looked up longest ago goes first."""
 
 LOOKED_AT_ONCE = 256
 """Keys that one statement looks up."""

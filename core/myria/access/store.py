@@ -99,6 +99,7 @@ class KeyDetails:
             "concurrency": row["concurrency"],
             "created_by": row["created_by"],
             "replaces": row["replaces_key_id"],
+            "replaced_by": row["replaced_by"],
             **{name: None if row[name] is None else to_rfc3339(to_microseconds(row[name])) for name in moments},
         }
 
@@ -242,28 +243,38 @@ class AccessStore:
         return await self.key(made.key_id), False
 
     async def rotate_key(self, key_id: str, *, overlap_s: float, actor: str) -> tuple[MadeKey, KeyDetails]:
-        """Make a key that may do what another may, which ends after an overlap.
+        """Make a key that may do what another may, for as long as that was made for; the other ends after an overlap.
 
         Raises:
             KeyNotFound: no such key, or it has ended.
+            InvalidArgument: it was rotated already.
         """
-        old = (await self.key(key_id)).row
-        if old["state"] != "active":
-            raise KeyNotFound(f"the key {key_id} has ended; make a new one", key_id=key_id)
         made = make_key()
-        new = NewKey(
-            name=old["name"],
-            tenant=old["tenant_id"],
-            roles=old["roles"],
-            faces=old["faces"],
-            own=old["own_participants"],
-            may_ask=old["may_ask"],
-            channels=old["channels"],
-            requests_per_s=old["requests_per_s"],
-            concurrency=old["concurrency"],
-            description=old["description"],
-        ).checked()
         async with self._database.write(ALL_TENANTS) as connection:
+            await connection.execute(sql("access.hold_key"), key_id)
+            old = await connection.fetchrow(sql("access.keys"), None, key_id)
+            if old is None:
+                raise _no_key(key_id)
+            if old["state"] != "active":
+                raise KeyNotFound(f"the key {key_id} has ended; make a new one", key_id=key_id)
+            if old["replaced_by"] is not None:
+                raise InvalidArgument(
+                    f"the key {key_id} was rotated already; rotate {old['replaced_by']}, which replaces it",
+                    field="key_id",
+                )
+            new = NewKey(
+                name=old["name"],
+                tenant=old["tenant_id"],
+                roles=old["roles"],
+                faces=old["faces"],
+                own=old["own_participants"],
+                may_ask=old["may_ask"],
+                channels=old["channels"],
+                requests_per_s=old["requests_per_s"],
+                concurrency=old["concurrency"],
+                description=old["description"],
+                expires_s=old["lifetime_s"],
+            ).checked()
             await _insert(connection, new, made, actor=actor, replaces=key_id)
             await connection.fetchval(sql("access.expire_key"), key_id, max(0.0, overlap_s))
             details = {"new_key": made.key_id, "overlap_s": max(0.0, overlap_s)}

@@ -93,6 +93,9 @@ RETURNING created_at, expires_at;
 -- Keys by tenant and age, without their digests.
 SELECT k.tenant_id, k.key_id, k.name, k.description, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
        k.requests_per_s, k.concurrency, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.replaces_key_id,
+       (SELECT n.key_id FROM myria.keys n WHERE n.tenant_id = k.tenant_id AND n.replaces_key_id = k.key_id
+        ORDER BY n.created_at LIMIT 1) AS replaced_by,
+       extract(epoch FROM k.expires_at - k.created_at)::float8 AS lifetime_s,
        u.last_used_at,
        CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
             WHEN k.expires_at <= clock_timestamp() THEN 'expired'
@@ -100,6 +103,10 @@ SELECT k.tenant_id, k.key_id, k.name, k.description, k.roles, k.faces, k.own_par
 FROM myria.keys k LEFT JOIN myria.key_uses u ON u.tenant_id = k.tenant_id AND u.key_id = k.key_id
 WHERE ($1::text IS NULL OR k.tenant_id = $1) AND ($2::text IS NULL OR k.key_id = $2)
 ORDER BY k.tenant_id, k.created_at, k.key_id;
+
+-- name: hold_key
+-- Nobody else changes a key until this transaction has ended.
+SELECT FROM myria.keys WHERE key_id = $1 FOR UPDATE;
 
 -- name: key_digest
 SELECT k.tenant_id, k.digest FROM myria.keys k WHERE k.key_id = $1;
