@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from myria.contract.tools import TOOLS
 from tests.clients import toolchain
 from tests.server.conftest import memory, served, settings
 
 __all__ = ["memory", "served", "settings"]
+
+CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.faces]
+
+
+class Talking:
+    """A program that writes a line of JSON for each thing it wants or has to say."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def hear(self) -> dict[str, Any]:
+        """Return the next line of JSON; raise with all that came instead, where the program ended."""
+        assert self._process.stdout is not None
+        others = []
+        while not (text := (await self._process.stdout.readline()).decode()).startswith("{"):
+            others.append(text)
+            if not text:
+                raise AssertionError("the program ended, and had said:\n" + "".join(others))
+        heard: dict[str, Any] = json.loads(text)
+        return heard
+
+    async def say(self, text: str) -> None:
+        """Send a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode() + b"\n")
+        await self._process.stdin.drain()
 
 
 class Outside:
@@ -29,6 +59,25 @@ class Outside:
         """Run Node.js where the npm packages are; return (exit status, standard output, standard error)."""
         return await self._run((self._node, *arguments), self._node_folder, text, {})
 
+    @asynccontextmanager
+    async def node_talking(self, *arguments: str | Path) -> AsyncIterator[Talking]:
+        """Run Node.js where the npm packages are, to talk with line by line; it is ended with the block."""
+        process = await asyncio.create_subprocess_exec(
+            *map(str, (self._node, *arguments)),
+            cwd=self._node_folder,
+            env=self._environment(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(120):
+                yield Talking(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
     async def mcp1(self, *arguments: str | Path) -> tuple[int, str, str]:
         """Run a Python that sees mcp 1.x and nothing of this environment."""
         python = getattr(sys, "_base_executable", sys.executable)
@@ -40,7 +89,7 @@ class Outside:
         process = await asyncio.create_subprocess_exec(
             *map(str, command),
             cwd=cwd,
-            env={"PATH": os.environ["PATH"], "HOME": str(self._home), "NO_COLOR": "1", **environment},
+            env=self._environment(**environment),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -51,6 +100,9 @@ class Outside:
             if process.returncode is None:
                 process.kill()
         return process.returncode or 0, out.decode(), err.decode()
+
+    def _environment(self, **more: str) -> dict[str, str]:
+        return {"PATH": os.environ["PATH"], "HOME": str(self._home), "NO_COLOR": "1", **more}
 
 
 @pytest.fixture

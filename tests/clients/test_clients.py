@@ -10,14 +10,12 @@ from typing import Any, Literal
 import pytest
 from mcp import Client, StdioServerParameters
 
-from myria.contract.tools import TOOLS
-from tests.clients.conftest import Outside
+from tests.clients.conftest import CORE_TOOLS, Outside
 from tests.server.wire import Served, event
 from tests.support.postgres import Database
 
 HERE = Path(__file__).parent
 CLIENT = (HERE / "node" / "client.mjs").read_text()
-CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.faces]
 INSPECTOR = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 

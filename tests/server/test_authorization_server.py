@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -23,12 +22,13 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from myria.access.secrets import hide_keys
-from myria.access.store import AccessStore, NewKey
+from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria.store.database import Database as Pool
 from myria_server import reserve_port
 from tests.server.wire import MODERN, Served, call, event, headers, serving
+from tests.support.consent import Form, press
+from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 PUBLIC_URL = "https://memory.example.com"
@@ -40,10 +40,7 @@ CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest())
 @pytest.fixture
 async def store(database: Database) -> AsyncIterator[AccessStore]:
     """Where keys are made."""
-    async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
-        await store.ensure_tenant("default")
-        await store.ensure_tenant("other")
+    async with access_store(database, "other") as store:
         yield store
 
 
@@ -54,29 +51,6 @@ async def served(memory: Memory, store: AccessStore) -> AsyncIterator[Served]:
     auth = AuthSettings(mode="keys", public_url=PUBLIC_URL, server=True, failures_per_minute=None)
     async with serving(memory, Settings(auth=auth)) as served:
         yield served
-
-
-async def key(store: AccessStore, *own: str, **more: Any) -> str:
-    """Make a key and return its text."""
-    made, _ = await store.create_key(NewKey(**{"name": "k", "tenant": "default", "own": own, **more}), actor="test")
-    return made.text
-
-
-class Form(HTMLParser):
-    """What a person's browser sees of a page: its fields, its buttons, its texts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.fields: dict[str, str] = {}
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        """Note an element, and the fields that the form sends by itself."""
-        named = dict(attributes)
-        self.tags.append((tag, named))
-        if tag == "input" and named.get("type") == "hidden":
-            self.fields[str(named["name"])] = str(named["value"])
 
 
 async def register(served: Served, **changes: Any) -> httpx.Response:
@@ -110,11 +84,7 @@ def request_of(client: str, **changes: Any) -> dict[str, str]:
 
 async def consent(served: Served, fields: dict[str, str], text: str, decision: str = "allow") -> httpx.Response:
     """Open the page as a person does, type a key and press a button."""
-    page = await served.client.get("/oauth/authorize", params=fields)
-    assert page.status_code == 200, page.text
-    return await served.client.post(
-        "/oauth/authorize", data={**Form(page.text).fields, "key": text, "decision": decision}
-    )
+    return await press(served.client, str(httpx.URL("/oauth/authorize", params=fields)), text, decision)
 
 
 def answer(response: httpx.Response) -> dict[str, str]:
@@ -191,7 +161,7 @@ async def test_it_is_off_by_default(memory: Memory) -> None:
 
 async def test_a_token_does_what_was_granted_and_no_more(served: Served, store: AccessStore) -> None:
     """The key's participants, the granted scopes of its roles, at the face that was named."""
-    text = await key(store, "ada", roles=("read", "append", "admin"), faces=("core", "admin"))
+    text = await make_key(store, "ada", roles=("read", "append", "admin"), faces=("core", "admin"))
     program = await client_id(served)
     whole = await tokens(served, program, text)
     assert (whole["token_type"], whole["scope"]) == ("Bearer", "append read")
@@ -213,14 +183,14 @@ async def test_a_token_does_what_was_granted_and_no_more(served: Served, store: 
 async def test_a_token_ends_with_its_key_and_its_tenant(served: Served, store: AccessStore) -> None:
     """Access tokens within a second, refresh tokens and codes at once."""
     program = await client_id(served)
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     issued, waiting = await tokens(served, program, text), await code_for(served, program, text)
     assert (await send(served, issued["access_token"])).status_code == 200
     await store.revoke_key(text.split("_")[1])
     assert await refused_soon(served, issued["access_token"]) == "credential_invalid"
     assert (await refresh(served, program, issued["refresh_token"])).json()["error"] == "invalid_grant"
     assert (await exchange(served, program, waiting)).json()["error"] == "invalid_grant"
-    other = await key(store, "ada", tenant="other")
+    other = await make_key(store, "ada", tenant="other")
     issued = await tokens(served, program, other)
     assert (await send(served, issued["access_token"])).status_code == 200
     await store.suspend_tenant("other")
@@ -231,7 +201,7 @@ async def test_a_token_ends_with_its_key_and_its_tenant(served: Served, store: A
 async def test_a_code_is_good_once(served: Served, store: AccessStore) -> None:
     """Shown twice, it ends the tokens that it gave the first time."""
     program = await client_id(served)
-    code = await code_for(served, program, await key(store, "ada"))
+    code = await code_for(served, program, await make_key(store, "ada"))
     issued = (await exchange(served, program, code)).json()
     assert (await send(served, issued["access_token"])).status_code == 200
     again = await exchange(served, program, code)
@@ -260,7 +230,7 @@ async def test_a_code_wants_everything_as_it_was_asked_for(
 ) -> None:
     """PKCE, the redirect address, the resource, the client."""
     program = await client_id(served)
-    code = await code_for(served, program, await key(store, "ada"))
+    code = await code_for(served, program, await make_key(store, "ada"))
     response = await exchange(served, program, code, **changes)
     assert response.status_code in (400, 401)
     assert response.json()["error"] == error
@@ -272,7 +242,7 @@ async def test_a_code_is_its_clients_alone_and_short_lived(
 ) -> None:
     """Another program gets nothing for it, and after a minute nobody does."""
     first, second = await client_id(served), await client_id(served)
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     code = await code_for(served, first, text)
     assert (await exchange(served, second, code)).json()["error"] == "invalid_grant"
     assert (await exchange(served, first, code)).status_code == 200
@@ -293,7 +263,7 @@ async def owner(database: Database, statement: str) -> None:
 
 async def test_a_refresh_token_is_good_once_and_reuse_ends_the_family(served: Served, store: AccessStore) -> None:
     """Whoever shows a used one may be a thief, so nobody keeps anything; other grants stay."""
-    program, text = await client_id(served), await key(store, "ada")
+    program, text = await client_id(served), await make_key(store, "ada")
     first, apart = await tokens(served, program, text), await tokens(served, program, text)
     second = (await refresh(served, program, first["refresh_token"])).json()
     assert len({first["access_token"], second["access_token"], first["refresh_token"], second["refresh_token"]}) == 4
@@ -309,7 +279,7 @@ async def test_a_refresh_token_is_good_once_and_reuse_ends_the_family(served: Se
 
 async def test_of_exchanges_at_once_one_wins_and_the_grant_ends(served: Served, store: AccessStore) -> None:
     """A race is no way to two families of tokens, neither with a code nor with a refresh token."""
-    program, text = await client_id(served), await key(store, "ada")
+    program, text = await client_id(served), await make_key(store, "ada")
     code = await code_for(served, program, text)
     token = (await tokens(served, program, text))["refresh_token"]
     for answers in (
@@ -324,7 +294,7 @@ async def test_of_exchanges_at_once_one_wins_and_the_grant_ends(served: Served, 
 
 async def test_a_revoked_token_takes_its_family_along(served: Served, store: AccessStore) -> None:
     """RFC 7009: by either token, by its own client alone; an unknown one is as good as revoked."""
-    program, text = await client_id(served), await key(store, "ada")
+    program, text = await client_id(served), await make_key(store, "ada")
     for kind in ("access_token", "refresh_token"):
         issued = await tokens(served, program, text)
         form = {"token": issued[kind], "client_id": await client_id(served)}
@@ -340,7 +310,7 @@ async def test_a_revoked_token_takes_its_family_along(served: Served, store: Acc
 
 async def test_other_texts_are_no_access_tokens(served: Served, store: AccessStore, database: Database) -> None:
     """Neither a refresh token nor a code, nor an access token after its hour."""
-    program, text = await client_id(served), await key(store, "ada")
+    program, text = await client_id(served), await make_key(store, "ada")
     code = await code_for(served, program, text)
     issued = (await exchange(served, program, code)).json()
     for shown in (issued["access_token"], issued["refresh_token"], code):
@@ -393,7 +363,7 @@ async def test_nothing_is_sent_to_an_address_that_was_not_registered(
 ) -> None:
     """Not one letter may differ; the person is told instead."""
     fields = request_of(await client_id(served), **changes)
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     for response in (
         await served.client.get("/oauth/authorize", params=fields),
         await served.client.post("/oauth/authorize", data={**fields, "decision": "allow", "key": text}),
@@ -407,16 +377,16 @@ async def test_nothing_is_sent_to_an_address_that_was_not_registered(
 async def test_a_person_can_say_no(served: Served, store: AccessStore) -> None:
     """No key is needed for that, and none is used."""
     fields = request_of(await client_id(served))
-    told = answer(await consent(served, fields, await key(store, "ada"), decision="deny"))
+    told = answer(await consent(served, fields, await make_key(store, "ada"), decision="deny"))
     assert (told["error"], told["state"]) == ("access_denied", fields["state"])
 
 
 async def test_a_key_that_is_not_good_shows_the_page_again(served: Served, store: AccessStore) -> None:
     """With what is wrong; the program learns nothing."""
     fields = request_of(await client_id(served))
-    revoked = await key(store, "ada")
+    revoked = await make_key(store, "ada")
     await store.revoke_key(revoked.split("_")[1])
-    steering = await key(store, roles=("admin",), faces=("admin",))
+    steering = await make_key(store, roles=("admin",), faces=("admin",))
     for text, status in (("", 401), ("nonsense", 401), ("myr_aaaaaaaaaaaa_" + "a" * 32, 401), (revoked, 401)):
         response = await consent(served, fields, text)
         assert (response.status_code, "location" in response.headers) == (status, False)
@@ -433,7 +403,7 @@ async def test_guessing_keys_on_the_page_is_slowed_down(memory: Memory, store: A
         fields = request_of(await client_id(served))
         statuses = [(await consent(served, fields, "nonsense")).status_code for _ in range(5)]
         assert statuses == [401, 401, 401, 429, 429]
-        assert "code" in answer(await consent(served, fields, await key(store, "ada")))
+        assert "code" in answer(await consent(served, fields, await make_key(store, "ada")))
 
 
 async def test_the_page_is_safe_and_can_be_used_by_everybody(served: Served) -> None:
@@ -512,7 +482,7 @@ async def test_registrations_are_bounded_and_granted_ones_stay(
 ) -> None:
     """The oldest that nobody granted anything make room; a flood ends nobody's grant."""
     monkeypatch.setattr("myria.access.grants.MAX_CLIENTS", 3)
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     granted = [await client_id(served)]
     kept = await tokens(served, granted[0], text)
     flood = [await client_id(served) for _ in range(5)]
@@ -583,7 +553,7 @@ class Kept:
 
 async def test_a_real_client_connects_with_nothing_but_the_address(memory: Memory, store: AccessStore) -> None:
     """The MCP SDK's own flow: challenge, metadata, registration, consent, tokens, and a call."""
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     sock = reserve_port("127.0.0.1", 0)
     public_url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     auth = AuthSettings(mode="keys", public_url=public_url, server=True)
@@ -593,9 +563,7 @@ async def test_a_real_client_connects_with_nothing_but_the_address(memory: Memor
 
         async def browse(url: str) -> None:
             kept.asked.append(url)
-            page = await served.client.get(url)
-            form = {**Form(page.text).fields, "key": text, "decision": "allow"}
-            response = await served.client.post("/oauth/authorize", data=form)
+            response = await press(served.client, url, text)
             assert response.status_code == 303, response.text
             back.update(parse_qsl(urlsplit(response.headers["location"]).query))
 
