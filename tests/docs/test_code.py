@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from myria_cli.app import app
 from myria_embedded.account import server_account
 from myria_embedded.find import find_binaries
 from tests.docs.test_pages import NAMES, blocks, text_of
@@ -108,6 +111,31 @@ def test_a_memory_moves_as_the_page_on_backups_says(
             exported = run('myria export --dsn "$DSN"', tmp_path, DSN=dsn)
             assert [json.loads(text)["payload"] for text in exported.splitlines()] == [line["payload"]]
     databases.drop(restored)
+
+
+def test_the_page_on_access_is_true_command_by_command(
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each command that it prints runs in its place, with the ids that the commands before it gave."""
+    monkeypatch.setenv("MYRIA_POSTGRES_DSN", database.dsn)
+    monkeypatch.chdir(tmp_path)
+    scripts = list(blocks(text_of("docs/access.md"), "sh"))
+    lines = [line for script in scripts for line in script.splitlines()]
+    made: dict[str, str] = {}
+    for line in lines:
+        program, *words = shlex.split(line, comments=True)
+        assert program == "myria"
+        if words[0] == "up":
+            continue  # tests/cli starts it
+        wanted = made["web-host" if "rotate" in words else "ada"] if "KEY_ID" in words else ""
+        named = [wanted if word == "KEY_ID" else word for word in words]
+        is_made = words[:2] == ["key", "create"]
+        result = CliRunner().invoke(app, [*named, "--json"] if is_made else named)
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+        if is_made:
+            made[words[2]] = json.loads(result.stdout)["key_id"]
+    assert (tmp_path / "team-a.jsonl").exists()
+    assert set(made) == {"ada", "web-host", "ops"}
 
 
 def _nodes(node: dict[str, object]) -> list[dict[str, object]]:
