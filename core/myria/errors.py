@@ -34,6 +34,7 @@
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   ├── TenantExists              tenant_exists
     │   ├── TenantDeleting            tenant_deleting
+    │   ├── StorageQuotaExceeded      storage_quota_exceeded
     │   └── ToolNotEnabled            tool_not_enabled
     ├── AccessError                   who calls may not do this
     │   ├── CredentialMissing         credential_missing
@@ -324,6 +325,12 @@ class TenantDeleting(ConflictError):
     """The tenant is being deleted: nothing is written for it any more, and only `myria tenant delete` goes on."""
 
     code = "tenant_deleting"
+
+
+class StorageQuotaExceeded(ConflictError):
+    """The tenant stores as many bytes as it may; an administrator gives it more, or removes something."""
+
+    code = "storage_quota_exceeded"
 
 
 class AccessError(MyriaError):

@@ -40,7 +40,7 @@ class Memory:
         )
         self.retrieval = Retrieval(self.database, settings)
         self.registry = Registry(self.database, settings)
-        self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s)
+        self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False
 
     async def __aenter__(self) -> Memory:
@@ -71,15 +71,15 @@ class Memory:
         self._schema_checked = True
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
-        """Append events atomically, within the tenant's quota; see `Ingest.append_events`.
+        """Append events atomically, within the tenant's quotas; see `Ingest.append_events`.
 
         Raises:
-            QuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
+            QuotaExceeded, StorageQuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
         """
         await self._check_schema_once()
-        await self.quotas.append(tenant, len(events))
-        self.retrieval.turns.count_other()
-        return await self.ingest.append_events(tenant, events)
+        async with self.quotas.append(tenant, len(events), sum(len(event.payload_json) for event in events)):
+            self.retrieval.turns.count_other()
+            return await self.ingest.append_events(tenant, events)
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
         """Answer raw events, best first; see `Retrieval.query_event_nodes`."""

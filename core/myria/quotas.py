@@ -1,7 +1,9 @@
-"""What a tenant may use of one serving process: events appended per second, by the settings or by its own row.
+"""What a tenant may append: events per second and bytes of payloads, by the settings or by its own row.
 
 A tenant's row is read once in `FRESH_S`, by the first append that finds what is known too old, so that a quota costs an
-append nothing. A quota of a tenant is of each process: with N processes behind a Service it may append N times as much.
+append nothing. The rate is of each process: with N processes behind a Service a tenant may append N times as much. The
+bytes are of all together, and each process adds its own to what it last read: N of them may pass the limit by what they
+admit within `FRESH_S`.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from myria.access.limits import BURST_S, TokenBucket
-from myria.errors import QuotaExceeded
+from myria.errors import QuotaExceeded, StorageQuotaExceeded
 from myria.store.database import Database
 from myria.store.queries import sql
 
@@ -26,8 +29,18 @@ MAX_REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class _Use:
+    """What one tenant may use, and uses.
+
+    Sizes are bytes: `stored` as last read, `added` what was admitted here since, `under_way` what of that, or of
+    before, is not known to be committed.
+    """
+
     read_at: float
     bucket: TokenBucket | None = None
+    most: int | None = None
+    stored: int = 0
+    added: int = 0
+    under_way: int = 0
 
 
 class TenantQuotas:
@@ -36,50 +49,78 @@ class TenantQuotas:
     Args:
         database: where the rows of tenants are.
         events_per_s: of a tenant whose row says nothing; None for any number.
+        bytes_stored: of a tenant whose row says nothing; None for any number.
         ticks: a steady clock, in seconds.
     """
 
     def __init__(
-        self, database: Database, events_per_s: float | None, *, ticks: Callable[[], float] = time.monotonic
+        self,
+        database: Database,
+        events_per_s: float | None,
+        bytes_stored: int | None = None,
+        *,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._events_per_s = events_per_s
+        self._bytes_stored = bytes_stored
         self._ticks = ticks
         self._uses: OrderedDict[str, _Use] = OrderedDict()
 
-    async def append(self, tenant: str, events: int) -> None:
-        """Count events that are about to be appended.
+    @asynccontextmanager
+    async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[None]:
+        """Count events that are appended in the block; `size` is that of their payloads in bytes.
 
         More events than two seconds allow pass when nothing was appended for two seconds, and are waited out after.
 
         Raises:
             QuotaExceeded: they are too many for now; none was counted. The detail `retry_after_s` says when they pass.
+            StorageQuotaExceeded: they would take more room than the tenant has; none was counted.
             DatabaseUnavailable: nobody can tell now.
         """
         use = self._uses.get(tenant)
         if use is None or self._ticks() - use.read_at >= FRESH_S:
             use = await self._read(tenant)
-        if use.bucket is None:
-            return
-        wait_s = use.bucket.take(events, self._ticks())
-        if wait_s:
-            raise QuotaExceeded(
-                f"the tenant may append {use.bucket.rate:g} events per second; wait, and send them again",
-                quota="events_per_s",
-                limit=use.bucket.rate,
-                retry_after_s=max(1, math.ceil(wait_s)),
+        if use.most is not None and use.stored + use.added + size > use.most and use.added:
+            # What was admitted here may have been a repetition, or have failed.
+            use = await self._read(tenant)
+        if use.most is not None and use.stored + use.added + size > use.most:
+            raise StorageQuotaExceeded(
+                f"the tenant stores {use.stored + use.added:,} bytes and may store {use.most:,}; nothing was appended: "
+                f"an administrator gives it more by `myria tenant set {tenant} bytes_stored=...`",
+                quota="bytes_stored",
+                limit=use.most,
+                used=use.stored + use.added,
             )
+        if use.bucket is not None:
+            wait_s = use.bucket.take(events, self._ticks())
+            if wait_s:
+                raise QuotaExceeded(
+                    f"the tenant may append {use.bucket.rate:g} events per second; wait, and send them again",
+                    quota="events_per_s",
+                    limit=use.bucket.rate,
+                    retry_after_s=max(1, math.ceil(wait_s)),
+                )
+        use.added += size
+        use.under_way += size
+        try:
+            yield
+        finally:
+            use.under_way -= size
 
     async def _read(self, tenant: str) -> _Use:
         async with self._database.read(tenant) as connection:
-            own: float | None = await connection.fetchval(sql("access.events_per_s"), tenant)
+            row = await connection.fetchrow(sql("access.quotas"), tenant)
         now = self._ticks()
         use = self._uses.setdefault(tenant, _Use(now))
         self._uses.move_to_end(tenant)
         if len(self._uses) > MAX_REMEMBERED:
             self._uses.popitem(last=False)
         use.read_at = now
-        rate = own if own is not None else self._events_per_s
+        rate, most, use.stored = (row["events_per_s"], row["bytes_stored"], row["stored"]) if row else (None, None, 0)
+        rate = self._events_per_s if rate is None else rate
+        use.most = self._bytes_stored if most is None else most
+        use.added = use.under_way
         if rate is None:
             use.bucket = None
         elif use.bucket is None or use.bucket.rate != rate:

@@ -176,6 +176,9 @@ class AuthSettings(Section):
     tenant_events_per_s: Annotated[float | None, Field(gt=0, le=10_000_000)] = None
     """Events per second that a tenant may append, where it has no number of its own (`myria tenant set`); two seconds'
     worth may come at once. Each process counts for itself. Beyond it: `quota_exceeded`. Unset: any."""
+    tenant_bytes_stored: Annotated[int | None, Field(ge=1, le=1 << 60)] = None
+    """Bytes of payloads that a tenant may store, where it has no number of its own (`myria tenant set`); what is
+    derived from them comes on top. Beyond it: `storage_quota_exceeded`. Unset: any."""
     failures_per_minute: Annotated[float | None, Field(gt=0, le=1_000_000)] = 60.0
     """Refused credentials of one address, or with one key's id, after which further bad ones are answered 429 instead
     of 401, until a minute has passed. A good credential is never refused for them. Unset: any number."""
@@ -612,6 +615,9 @@ class LlmSettings(Section):
     """Most bytes of one reply that are read."""
     tool_bytes: Annotated[int, Field(ge=256, le=1024 * 1024)] = 8 * 1024
     """Most bytes that one tool call shows."""
+    tenant_tokens_per_day: Annotated[int | None, Field(ge=0, le=1 << 50)] = None
+    """Tokens, input and output together, that a tenant's builds and walks may use on one day in UTC, where it has no
+    number of its own (`myria tenant set`); then the deterministic plan or answer is given. Unset: any."""
     input_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
     """Price of a million input tokens in US dollars, where the provider does not report costs."""
     output_usd_per_million: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0

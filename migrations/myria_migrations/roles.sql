@@ -64,3 +64,5 @@ GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
 -- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
 REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;
+-- What a tenant stores is counted by triggers alone.
+REVOKE EXECUTE ON FUNCTION myria.count_stored FROM myria_server, myria_builder, myria_operator;

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from myria.access.store import AccessStore
 from myria.building import Outcome
 from myria.contract.queries import ReferencesQuery
 from myria.memory import Memory
 from myria.settings import Settings
+from myria.store.database import Database as Pool
 from tests.llm.conftest import Configuring, Starting
 from tests.llm.oracle import Oracle
 from tests.llm.provider import Answer, Asked, calling
@@ -145,3 +147,32 @@ async def test_a_well_behaved_provider_degrades_nothing(
     assert built.counts["llm_units_planned"] == built.counts["units_planned"]
     assert any(data["pages"] > 1 for data, _ in oracle.plans)
     await sound(database, deep=True)
+
+
+async def test_a_tenants_tokens_of_a_day_end_walks_and_builds(
+    database: Database, provide: Starting, configured: Configuring
+) -> None:
+    """Once they are used up the provider is asked nothing more, whoever asks; another tenant's calls go on."""
+    await append(database.server_dsn, conversation(60, seed=2))
+    await append(database.server_dsn, conversation(60, seed=2), tenant="other")
+    provider = provide(lambda asked: calling(asked, ("choose", {"stop": True})))
+    llm = configured(provider)
+    settings = replace(Settings(), llm=llm)
+    async with Pool(database.operator_dsn) as control, Memory(database.server_dsn, settings) as memory:
+        store = AccessStore(control)
+        first = await memory.query_references(TENANT, QUERY)
+        assert memory.retrieval.walker is not None
+        await memory.retrieval.walker.settle()
+        used = (await store.tenant(TENANT))["use"]["model_tokens_per_day"]
+        assert first["walk"]["tokens"] == used > 0
+        await store.set_quotas(TENANT, {"model_tokens_per_day": used})
+        asked = len(provider.asked)
+        walked = await memory.query_references(TENANT, QUERY)
+        assert walked["degraded_reason"] == "budget_tenant"
+        assert walked["root"] == (await memory.query_references(TENANT, replace(QUERY, mode="deterministic")))["root"]
+        built = await builds.build(database, configured=with_model(llm))
+        assert built.outcome is Outcome.SUCCEEDED
+        assert "budget_tenant" in await builds.value(database, "SELECT degraded_reason FROM myria.build_tasks")
+        assert len(provider.asked) == asked
+        assert (await memory.query_references("other", QUERY))["walk"]["calls"] == 1
+    await sound(database)

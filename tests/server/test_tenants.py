@@ -93,7 +93,7 @@ async def test_a_build_of_one_tenant_is_nothing_to_another(database: Database, c
 async def test_a_tenant_beyond_its_quota_stops_nobody_else(control: Pool, guarded: Served) -> None:
     """Its append is refused with a code that says when to come again, nothing is stored, and others append on."""
     ours, theirs = await key(control, "ours"), await key(control, "theirs")
-    await AccessStore(control).set_events_per_s("ours", 0.001)
+    await AccessStore(control).set_quotas("ours", {"events_per_s": 0.001})
     new = {name: value for name, value in event("e1").items() if name != "participants"}
     assert "event_id" in await tool(guarded, ours, "append_event", {**new, "source_event_key": "1"})
     error = (await tool(guarded, ours, "append_event", {**new, "source_event_key": "2"}))["error"]

@@ -23,6 +23,7 @@ from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
 from myria.deletion import TenantDeletion
 from myria.errors import InternalError, InvalidArgument
 from myria.registry import Registry
+from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -79,7 +80,7 @@ def _register_tenant(app: typer.Typer) -> None:
             tenant = await store.tenant(name)
         _show_tenant(options, tenant, None)
 
-    @command(app, "set", panel=PANEL, examples="myria tenant set team-a events_per_s=200")
+    @command(app, "set", panel=PANEL, examples="myria tenant set team-a events_per_s=200 bytes_stored=20GiB")
     async def set_(
         options: Options,
         name: TenantName,
@@ -87,15 +88,17 @@ def _register_tenant(app: typer.Typer) -> None:
             list[str],
             typer.Argument(
                 metavar="KEY=VALUE...",
-                help="events_per_s: events it may append per second to each process, or `default` for the settings'.",
+                help="events_per_s: events it may append per second to each process. bytes_stored: bytes of payloads "
+                "(`20GiB`). model_tokens_per_day: tokens of language models. concurrent_builds: 0 or 1. `default` for "
+                "what the settings say.",
             ),
         ],
     ) -> None:
         """Say how much a tenant may use, where that differs from the settings. Holds within five seconds."""
-        rate = _quota(values)
+        quotas = _quotas(values)
         async with access_store(options) as store:
-            tenant = await store.set_events_per_s(name, rate)
-        _show_tenant(options, tenant, f"tenant {name} may append {_rate_text(rate)}")
+            tenant = await store.set_quotas(name, quotas)
+        _show_tenant(options, tenant, f"set of tenant {name}: {', '.join(quotas)}")
 
     @command(app, "suspend", panel=PANEL, examples='myria tenant suspend team-a --reason "unpaid"')
     async def suspend(
@@ -337,26 +340,40 @@ def _check_confirmed(name: str, confirm: str | None) -> None:
         )
 
 
-def _quota(values: list[str]) -> float | None:
-    """Return the events per second of `events_per_s=...`, None for those of the settings.
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def _quotas(values: list[str]) -> dict[str, float | None]:
+    """Return the amounts of `QUOTA=AMOUNT...` by quota, None for those of the settings.
 
     Raises:
-        InvalidArgument: another quota, or not a number.
+        InvalidArgument: not an amount.
     """
-    rate: float | None = None
+    quotas: dict[str, float | None] = {}
     for text in values:
         key, _, value = text.partition("=")
-        if key != "events_per_s":
-            raise InvalidArgument(f"there is no quota {key!r}; there is events_per_s", field="key")
+        factor = _UNITS.get(value[-3:]) if key == "bytes_stored" else None
         try:
-            rate = None if value == "default" else float(value)
+            amount = float(value if factor is None else value[:-3])
+            quotas[key] = amount if factor is None else amount * factor
         except ValueError as error:
-            raise InvalidArgument("events_per_s must be a number, or `default`", field="events_per_s") from error
-    return rate
+            if value != "default":
+                raise InvalidArgument(
+                    f"{key} must be given as {key}=NUMBER, or {key}=default", field=key or "key"
+                ) from error
+            quotas[key] = None
+    return quotas
 
 
-def _rate_text(rate: float | None) -> str:
-    return "as many events as auth.tenant_events_per_s says" if rate is None else f"{rate:g} events per second"
+def _limits(settings: Settings, tenant: dict[str, Any]) -> dict[str, Any]:
+    """Return what holds for a tenant: its own quotas, else those of the settings; None for no limit."""
+    of_settings = {
+        "events_per_s": settings.auth.tenant_events_per_s,
+        "bytes_stored": settings.auth.tenant_bytes_stored,
+        "concurrent_builds": 1,
+        "model_tokens_per_day": settings.llm.tenant_tokens_per_day,
+    }
+    return {quota: most if tenant[quota] is None else tenant[quota] for quota, most in of_settings.items()}
 
 
 def _export_file(name: str) -> Path:
@@ -401,10 +418,16 @@ def _show_key(options: Options, details: KeyDetails, sentence: str | None) -> No
 
 
 def _show_tenant(options: Options, tenant: dict[str, Any], sentence: str | None) -> None:
+    limits = _limits(options.settings(), tenant)
     if options.json:
-        console.write_json(tenant)
+        console.write_json({**tenant, "limits": limits})
         return
-    _table(tenant)
+    use = tenant["use"]
+    shown = {name: value for name, value in tenant.items() if name not in {*limits, "use"}}
+    for quota, most in limits.items():
+        text = "any" if most is None else f"{most:,}"
+        shown[quota] = f"{use[quota]:,} of {text}" if quota in use else text
+    _table(shown)
     if sentence is not None:
         console.say(sentence)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,13 @@ Json = dict[str, Any]
 
 MAX_NAME = 100
 MAX_DESCRIPTION = 500
-MAX_EVENTS_PER_S = 10_000_000
+QUOTAS = {
+    "events_per_s": (0.0, 10_000_000),
+    "bytes_stored": (1, 1 << 60),
+    "concurrent_builds": (0, 1),
+    "model_tokens_per_day": (0, 1 << 50),
+}
+"""What a tenant may be held to, with the least and the most of it; of events per second the least is excluded."""
 MAX_LIFETIME_S = 100 * 365 * 86_400.0
 DEFAULT_FACES: tuple[Face, ...] = tuple(face for face in FACES if face != "admin")
 
@@ -162,19 +168,19 @@ class AccessStore:
             remains=remains,
         )
 
-    async def set_events_per_s(self, name: str, rate: float | None) -> Json:
-        """Set how many events per second a tenant may append to each process; None for what the settings say.
+    async def set_quotas(self, name: str, quotas: Mapping[str, float | None]) -> Json:
+        """Set some of a tenant's quotas (`QUOTAS`); None stands for what the settings say.
 
         Raises:
-            InvalidArgument: not a rate.
+            InvalidArgument: an unknown quota, or not an amount that it can have; nothing was changed.
             TenantNotFound: there is none of this name.
         """
-        if rate is not None and not 0 < rate <= MAX_EVENTS_PER_S:
-            raise InvalidArgument(f"events_per_s must lie above 0, up to {MAX_EVENTS_PER_S:,}", field="events_per_s")
+        values = {quota: _amount(quota, value) for quota, value in quotas.items()}
         async with self._database.write(checked_tenant(name)) as connection:
-            if await connection.fetchrow(sql("access.set_events_per_s"), name, rate) is None:
+            amounts = [values.get(quota) for quota in QUOTAS]
+            if await connection.fetchrow(sql("access.set_quotas"), name, list(values), *amounts) is None:
                 raise _no_tenant(name)
-            await self._note(connection, name, "tenant.set", name, events_per_s=rate)
+            await self._note(connection, name, "tenant.set", name, **values)
         return await self.tenant(name)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
@@ -343,6 +349,26 @@ async def _insert(connection: Connection, new: NewKey, made: MadeKey, *, actor: 
         raise _no_tenant(new.tenant) from error
 
 
+def _amount(quota: str, value: float | None) -> float | int | None:
+    """Return what a quota is set to.
+
+    Raises:
+        InvalidArgument: there is no such quota, or it cannot have this amount.
+    """
+    if quota not in QUOTAS:
+        raise InvalidArgument(f"there is no quota {quota!r}; there are {', '.join(QUOTAS)}", field="key")
+    if value is None:
+        return None
+    least, most = QUOTAS[quota]
+    if quota == "events_per_s":
+        if not least < value <= most:
+            raise InvalidArgument(f"events_per_s must lie above 0, up to {most:,}", field=quota)
+        return float(value)
+    if not least <= value <= most or value != int(value):
+        raise InvalidArgument(f"{quota} must be a whole number from {least:,} to {most:,}", field=quota)
+    return int(value)
+
+
 def _check_text(text: str, field: str, limit: int) -> None:
     check_storable(text, field)
     if not 1 <= len(text.strip()) <= limit:
@@ -372,7 +398,12 @@ def _tenant(row: asyncpg.Record) -> Json:
         "created_at": to_rfc3339(to_microseconds(row["created_at"])),
         "suspended_at": None if suspended_at is None else to_rfc3339(to_microseconds(suspended_at)),
         "suspended_reason": row["suspended_reason"],
-        "events_per_s": row["events_per_s"],
+        **{quota: row[quota] for quota in QUOTAS},
+        "use": {
+            "bytes_stored": row["stored"],
+            "concurrent_builds": row["builds"],
+            "model_tokens_per_day": row["model_tokens"],
+        },
         "active_keys": row["keys"],
         "active_snapshot": row["snapshot_id"],
     }

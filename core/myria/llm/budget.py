@@ -44,6 +44,11 @@ class Meter:
         self.tokens = 0
         self.bytes = 0
         self.cost = 0
+        self._most_of_tenant: int | None = None
+
+    def allow(self, tokens_left: int | None) -> None:
+        """Say how many more tokens the tenant may use today, None for any number."""
+        self._most_of_tenant = None if tokens_left is None else self.tokens + tokens_left
 
     @property
     def remaining_s(self) -> float:
@@ -64,11 +69,13 @@ class Meter:
         """Count a request that is about to be sent.
 
         Raises:
-            ModelFailed: budget_time, budget_calls, budget_cost, budget_tokens or budget_bytes.
+            ModelFailed: budget_tenant, budget_time, budget_calls, budget_cost, budget_tokens or budget_bytes.
         """
         used_up = self.used_up()
         if used_up is not None:
             raise used_up
+        if self._most_of_tenant is not None and self.tokens + estimated_tokens > self._most_of_tenant:
+            raise failed(Kind.BUDGET_TENANT, f"a call of {estimated_tokens} tokens would exceed the tenant's of today")
         if self.tokens + estimated_tokens > self.limits.tokens:
             raise failed(Kind.BUDGET_TOKENS, f"a call of {estimated_tokens} tokens would exceed {self.limits.tokens}")
         self.calls += 1
@@ -76,6 +83,8 @@ class Meter:
     def used_up(self) -> ModelFailed | None:
         """Return why not even the smallest request may be sent, None when one may."""
         limits = self.limits
+        if self._most_of_tenant is not None and self.tokens >= self._most_of_tenant:
+            return failed(Kind.BUDGET_TENANT, "the tenant's tokens of today are used up")
         if self.remaining_s <= 0:
             return failed(Kind.BUDGET_TIME, f"{limits.seconds:g} seconds are used up")
         if self.calls >= limits.calls:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from myria import errors
+from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
@@ -203,6 +204,7 @@ class UnitPlanner:
     async def _asked(
         self, model: LanguageModel, meter: Meter, unit: bytes, events: Sequence[PlanEvent]
     ) -> UnitShape | None:
+        meter.allow(await tokens_left(self._database, self._job.tenant, model.settings.tenant_tokens_per_day))
         used_up = meter.used_up()
         if used_up is None and model.provider.resting:
             used_up = failed(Kind.RESTING, "the provider is left alone")

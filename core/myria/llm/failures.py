@@ -41,6 +41,7 @@ class Kind(StrEnum):
     BUDGET_BYTES = "budget_bytes"
     BUDGET_TIME = "budget_time"
     BUDGET_COST = "budget_cost"
+    BUDGET_TENANT = "budget_tenant"
     INTERNAL = "internal"
 
 

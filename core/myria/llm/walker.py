@@ -17,6 +17,7 @@ from pydantic import Field
 
 from myria import errors
 from myria.ids import new_id
+from myria.llm.allowance import tokens_left
 from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Conversation, ModelTool
@@ -146,6 +147,9 @@ class Walker:
         return walked
 
     async def _walk(self, start: Start, walked: Walked, origin: Origin, *, meter: Meter, recorder: Recorder) -> None:
+        meter.allow(await tokens_left(self._database, start.tenant, self.model.settings.tenant_tokens_per_day))
+        if (used_up := meter.used_up()) is not None:
+            raise used_up
         shown = Shown()
         inspector = Inspector(
             self._database, start.tenant, start.mask, shown, most_bytes=self.model.settings.tool_bytes

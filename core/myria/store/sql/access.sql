@@ -30,9 +30,13 @@ ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = EXCLUDED.last_used_
 INSERT INTO myria.tenants (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING created_at;
 
 -- name: tenants
--- Tenants by name, with how much each holds as far as its builds know.
+-- Tenants by name, with what each may use where its row says so, and what it uses.
 SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason, t.deleting_at, t.removal_began_at,
-       t.events_per_s,
+       t.events_per_s, t.bytes_stored, t.concurrent_builds, t.model_tokens_per_day,
+       (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z WHERE z.tenant_id = t.tenant_id) AS stored,
+       (SELECT count(*) FROM myria.builds b WHERE b.tenant_id = t.tenant_id AND b.finished_at IS NULL) AS builds,
+       coalesce((SELECT u.tokens FROM myria.model_uses u
+                 WHERE u.tenant_id = t.tenant_id AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date), 0) AS model_tokens,
        (SELECT count(*) FROM myria.keys k WHERE k.tenant_id = t.tenant_id AND k.revoked_at IS NULL
            AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())) AS keys,
        a.snapshot_id
@@ -40,11 +44,27 @@ FROM myria.tenants t LEFT JOIN myria.active_snapshots a ON a.tenant_id = t.tenan
 WHERE $1::text IS NULL OR t.tenant_id = $1
 ORDER BY t.tenant_id;
 
--- name: events_per_s
-SELECT events_per_s FROM myria.tenants WHERE tenant_id = $1;
+-- name: quotas
+-- What one tenant may use where its row says so, and how many bytes it stores.
+SELECT t.events_per_s, t.bytes_stored,
+       (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z WHERE z.tenant_id = $1) AS stored
+FROM (SELECT) one LEFT JOIN myria.tenants t ON t.tenant_id = $1;
 
--- name: set_events_per_s
-UPDATE myria.tenants SET events_per_s = $2 WHERE tenant_id = $1 RETURNING tenant_id;
+-- name: model_tokens
+-- Tokens of models that a tenant has used today (UTC), and how many it may where its row says so.
+SELECT t.model_tokens_per_day AS most,
+       coalesce((SELECT u.tokens FROM myria.model_uses u
+                 WHERE u.tenant_id = $1 AND u.day = (clock_timestamp() AT TIME ZONE 'UTC')::date), 0) AS used
+FROM (SELECT) one LEFT JOIN myria.tenants t ON t.tenant_id = $1;
+
+-- name: set_quotas
+-- The quotas named in $2 become what the other arguments say.
+UPDATE myria.tenants
+SET events_per_s = CASE WHEN 'events_per_s' = ANY ($2::text[]) THEN $3 ELSE events_per_s END,
+    bytes_stored = CASE WHEN 'bytes_stored' = ANY ($2::text[]) THEN $4 ELSE bytes_stored END,
+    concurrent_builds = CASE WHEN 'concurrent_builds' = ANY ($2::text[]) THEN $5 ELSE concurrent_builds END,
+    model_tokens_per_day = CASE WHEN 'model_tokens_per_day' = ANY ($2::text[]) THEN $6 ELSE model_tokens_per_day END
+WHERE tenant_id = $1 RETURNING tenant_id;
 
 -- name: suspend_tenant
 UPDATE myria.tenants SET suspended_at = coalesce(suspended_at, clock_timestamp()), suspended_reason = $2

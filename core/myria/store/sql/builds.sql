@@ -26,7 +26,8 @@ SELECT request_id, build_id FROM myria.rebuild_requests WHERE tenant_id = $1 AND
 SELECT request_id, trigger, is_full, hold, reason
 FROM myria.rebuild_requests
 WHERE tenant_id = $1 AND build_id IS NULL AND closed_at IS NULL AND NOT suspended
-  AND NOT EXISTS (SELECT FROM myria.tenants t WHERE t.tenant_id = $1 AND t.deleting_at IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM myria.tenants t WHERE t.tenant_id = $1
+                  AND (t.deleting_at IS NOT NULL OR t.suspended_at IS NOT NULL OR t.concurrent_builds = 0))
   AND (trigger = 'manual' AND cause_key NOT LIKE 'schedule:%' OR NOT $2) AND (resource_uid IS NOT NULL OR NOT $3)
 ORDER BY trigger <> 'manual', created_at, request_id
 LIMIT 1

@@ -51,7 +51,7 @@ UNION
 SELECT tenant_id FROM myria.builds WHERE finished_at IS NULL;
 
 -- name: tenants_paused
-SELECT tenant_id FROM myria.tenants WHERE auto_paused_at IS NOT NULL
+SELECT tenant_id FROM myria.tenants WHERE auto_paused_at IS NOT NULL OR suspended_at IS NOT NULL OR concurrent_builds = 0
 UNION
 SELECT tenant_id FROM myria.snapshots WHERE status = 'held';
 
@@ -67,6 +67,7 @@ SELECT a.tenant_id, 'req_' || replace(gen_random_uuid()::text, '-', ''), $1, 'ma
 FROM myria.active_snapshots a
 JOIN myria.tenants t ON t.tenant_id = a.tenant_id
 WHERE t.created_at <= $2 AND t.auto_paused_at IS NULL AND t.deleting_at IS NULL
+  AND t.suspended_at IS NULL AND t.concurrent_builds IS DISTINCT FROM 0
   AND NOT EXISTS (SELECT FROM myria.snapshots h
                   WHERE h.tenant_id = a.tenant_id AND h.status = 'held' AND h.parent_snapshot_id = a.snapshot_id)
 ON CONFLICT (tenant_id, cause_key) DO NOTHING
@@ -76,7 +77,9 @@ RETURNING tenant_id;
 -- Everything the triggers of one tenant depend on, but its tail.
 SELECT coalesce(s.cutoff, 0) AS cutoff, a.moved_at,
        coalesce(t.attempted_cutoff, 0) AS attempted_cutoff,
-       t.auto_paused_at IS NOT NULL OR t.deleting_at IS NOT NULL AS paused, coalesce(t.retry_at > clock_timestamp(), false) AS backing_off,
+       t.auto_paused_at IS NOT NULL OR t.deleting_at IS NOT NULL OR t.suspended_at IS NOT NULL
+           OR coalesce(t.concurrent_builds = 0, false) AS paused,
+       coalesce(t.retry_at > clock_timestamp(), false) AS backing_off,
        extract(epoch FROM t.retry_at - clock_timestamp())::double precision AS retry_in_s,
        newest.build_id AS newest_build_id, newest.status AS newest_status, newest.cutoff AS newest_cutoff,
        newest.created_at AS newest_created_at,
