@@ -45,6 +45,9 @@ UNUSED = {
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "parse_events": "tests read a whole batch by it",
+    "Withdrawals": "the commands of the tools that withdraw",
+    "restore": "the commands of the tools that withdraw",
+    "withdraw": "the commands of the tools that withdraw",
     "send_400_response": "uvicorn calls it",
     "unfenced": "tests play the model's part and read its prompts",
 }

@@ -8,6 +8,7 @@
     │   ├── InvalidTimestamp          invalid_timestamp
     │   ├── InvalidText               invalid_text
     │   ├── InvalidPayload            invalid_payload
+    │   ├── ReservedType              reserved_type
     │   ├── PayloadTooLarge           payload_too_large
     │   ├── PayloadTooDeep            payload_too_deep
     │   ├── BatchTooLarge             batch_too_large
@@ -31,6 +32,7 @@
     │   ├── NoPreviousSnapshot        no_previous_snapshot
     │   ├── EventIdConflict           event_id_conflict
     │   ├── SourceEventKeyTaken       source_event_key_taken
+    │   ├── AlreadySuperseded         already_superseded
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   ├── TenantExists              tenant_exists
     │   ├── TenantDeleting            tenant_deleting
@@ -158,6 +160,12 @@ class InvalidPayload(InputError):
     """A payload must be a JSON object of finite numbers and storable text."""
 
     code = "invalid_payload"
+
+
+class ReservedType(InputError):
+    """Event types that begin with `myria.` are Myria's own; use another."""
+
+    code = "reserved_type"
 
 
 class PayloadTooLarge(InputError):
@@ -300,6 +308,12 @@ class SourceEventKeyTaken(ConflictError):
     """An event that these participants may not see has this channel and source_event_key; nothing was stored."""
 
     code = "source_event_key_taken"
+
+
+class AlreadySuperseded(ConflictError):
+    """An event was to be replaced that another has replaced already; nothing was stored. Read it again."""
+
+    code = "already_superseded"
 
 
 class ManualTriggerDisabled(ConflictError):

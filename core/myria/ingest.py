@@ -4,6 +4,7 @@ A commit takes the tenant's append lock shared, allocates sequence numbers in in
 dedupe-key order, and reads what stood already in a statement of its own. One caller's events stay together: they
 commit or fail as one, and a group refused by the database is tried alone, so that it never fails another caller's.
 Events get their event_id before the first attempt, so an attempt whose outcome is unknown is simply made again.
+What is folded from events of some types (`myria.projections`) is folded in the same transaction.
 """
 
 from __future__ import annotations
@@ -26,15 +27,20 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
+from myria.projections import Incoming, Projection, Stored
 from myria.scopes import scope_key
 from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
+from myria.withdrawal.projection import WithdrawalProjection
 
 _log = logging.getLogger(__name__)
 
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
+
+PROJECTIONS: tuple[Projection, ...] = (WithdrawalProjection(),)
+"""Everything that is folded in the append transaction."""
 
 _KNOWN_SCOPES = 100_000
 _RETRIED = (
@@ -85,6 +91,7 @@ class Ingest:
         writers: commits of one tenant under way at once.
         deadline: seconds until an append is answered as failed (and may be retried by its caller).
         on_commit: told the number of events of each commit, for metrics.
+        projections: what is folded from the events of a commit, in its transaction.
     """
 
     def __init__(
@@ -95,8 +102,10 @@ class Ingest:
         writers: int = 2,
         deadline: float = 10.0,
         on_commit: Callable[[int], None] | None = None,
+        projections: Sequence[Projection] = PROJECTIONS,
     ) -> None:
         self._database = database
+        self._projections = {kind: projection for projection in projections for kind in projection.types}
         self._events_per_commit = events_per_commit
         self._writers = writers
         self._deadline = deadline
@@ -270,7 +279,11 @@ class Ingest:
                 await _back_off(attempt, deadline, error)
 
     async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
+        projected = self._projected(rows)
         async with self._database.append(tenant) as connection:
+            for projection, positions in projected:
+                incoming = [_incoming(rows[position]) for position in positions]
+                await projection.prepare(connection, tenant, incoming, importing=importing)
             inserted = await _insert(connection, tenant, rows)
             known: dict[int, asyncpg.Record] = {}
             # An import may name one event_id twice: which of the two was inserted, only their content tells.
@@ -290,8 +303,32 @@ class Ingest:
                 else _new(row, inserted[row.event_id])
                 for position, row in enumerate(rows)
             ]
+            for projection, positions in projected:
+                stored = [
+                    _stored(rows[position], results[position].event_seq)
+                    for position in positions
+                    if position not in known
+                ]
+                if stored:
+                    await projection.fold(connection, tenant, stored)
         self._on_commit(len(rows))
         return results
+
+    def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:
+        """Return the projections that fold some of these rows, and the positions of those."""
+        positions: dict[int, tuple[Projection, list[int]]] = {}
+        for position, row in enumerate(rows):
+            if row.event.type is not None and (projection := self._projections.get(row.event.type)) is not None:
+                positions.setdefault(id(projection), (projection, []))[1].append(position)
+        return list(positions.values())
+
+
+def _incoming(row: _Row) -> Incoming:
+    return Incoming(event=row.event, event_id=row.event_id, scope_id=row.scope_id)
+
+
+def _stored(row: _Row, event_seq: int) -> Stored:
+    return Stored(event=row.event, event_id=row.event_id, scope_id=row.scope_id, event_seq=event_seq)
 
 
 def _dedupe_key(event: NewEvent) -> bytes | None:

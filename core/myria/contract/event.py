@@ -22,6 +22,7 @@ from myria.contract.fields import (
     check_event_id,
     check_flag,
     check_name,
+    check_type,
     parse_hints,
     parse_timestamp,
     refuse_unknown,
@@ -116,6 +117,8 @@ def parse_event(
         check_name(context_id, "context_id", MAX_CONTEXT_ID)
     if kind is not None:
         check_name(kind, "type", MAX_TYPE)
+        if not importing:
+            check_type(kind, "type")
     hints, flag, event_id = get("topic_hints"), get("internal"), get("event_id")
     if event_id is not None:
         check_event_id(event_id)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError, UnknownField
+from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError, ReservedType, UnknownField
 from myria.events import TopicHint
 from myria.names import described, unseen_character
 
@@ -17,6 +17,9 @@ MIN_TIMESTAMP = -62_135_596_800_000_000
 
 MAX_TIMESTAMP = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999Z in microseconds since 1970."""
+
+RESERVED_TYPES = "myria."
+"""How the types of events begin that Myria alone appends."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -69,6 +72,19 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str], path: str = "")
     for name in given:
         if name not in known:
             raise unknown_field(name, known, path)
+
+
+def check_type(value: str, field: str) -> str:
+    """Return the type of an event that a caller appends.
+
+    Raises:
+        ReservedType: it is one of Myria's own.
+    """
+    if value.startswith(RESERVED_TYPES):
+        raise ReservedType(
+            f"{field} begins with {RESERVED_TYPES!r}, as only types of Myria's own do; use another", field=field
+        )
+    return value
 
 
 def parse_timestamp(value: Any, field: str = "timestamp") -> int:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
 from myria.access.principal import Principal
-from myria.contract.fields import check_name, check_text, parse_hints, parse_timestamp, unknown_field
+from myria.contract.fields import check_name, check_text, check_type, parse_hints, parse_timestamp, unknown_field
 from myria.contract.limits import (
     DEFAULT_LIMIT,
     DEFAULT_NODES,
@@ -63,6 +63,10 @@ def _name_text(limit: int) -> _Checked:
 
 def _nullable_name(limit: int) -> _Checked:
     return lambda value, info: None if value is None else check_name(value, _name(info), limit)
+
+
+def _own_type(value: Any, info: ValidationInfo) -> Any:
+    return None if value is None else check_type(check_name(value, _name(info), MAX_TYPE), _name(info))
 
 
 def _filled_schema(limit: int) -> WithJsonSchema:
@@ -214,7 +218,7 @@ class EventInput(Input):
     context_id: Annotated[
         str | None, BeforeValidator(_nullable_name(MAX_CONTEXT_ID)), _filled_schema(MAX_CONTEXT_ID)
     ] = Field(default=None, description="A hint: which conversation or thread")
-    type: Annotated[str | None, BeforeValidator(_nullable_name(MAX_TYPE)), _filled_schema(MAX_TYPE)] = Field(
+    type: Annotated[str | None, BeforeValidator(_own_type), _filled_schema(MAX_TYPE)] = Field(
         default=None, description="A hint: message, tool_result, task_update, topic_marker, ..."
     )
     topic_hints: Annotated[

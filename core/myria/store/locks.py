@@ -7,10 +7,17 @@ from functools import lru_cache
 from typing import Literal
 
 Purpose = Literal["append", "publish", "build"]
+ScopePurpose = Literal["withdraw"]
 
 
 @lru_cache(maxsize=65536)
 def lock_key(purpose: Purpose, tenant: str) -> int:
     """Return the signed 64-bit advisory lock key of a tenant for a purpose."""
     raw = hashlib.sha256(f"myria.{purpose}:{tenant}".encode()).digest()[:8]
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def scope_lock_key(purpose: ScopePurpose, tenant: str, scope_id: int) -> int:
+    """Return the signed 64-bit advisory lock key of one scope for a purpose."""
+    raw = hashlib.sha256(f"myria.{purpose}:{tenant}:{scope_id}".encode()).digest()[:8]
     return int.from_bytes(raw, "big", signed=True)

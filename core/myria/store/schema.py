@@ -137,6 +137,7 @@ async def adopt(dsn: str) -> int | None:
                 last = await connection.fetchval(sql("schema.last_foreign_event"))
                 if last is not None:
                     changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
+                    await connection.execute(sql("schema.adopt_withdrawals"))
                 for name in (
                     "schema.adopt_snapshots",
                     "schema.adopt_builds",

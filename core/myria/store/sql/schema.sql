@@ -58,6 +58,10 @@ FROM (
 ) t
 WHERE e.tenant_id = t.tenant_id AND e.event_seq <= $1;
 
+-- name: adopt_withdrawals
+UPDATE myria.withdrawn w SET xid = e.xid
+FROM myria.events e WHERE e.tenant_id = w.tenant_id AND e.event_seq = w.by_event_seq AND w.xid <> e.xid;
+
 -- name: adopt_snapshots
 UPDATE myria.snapshots s SET tail_xid = least(
     (SELECT min(e.xid) FROM myria.events e WHERE e.tenant_id = s.tenant_id AND e.event_seq > s.cutoff),

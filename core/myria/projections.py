@@ -1,0 +1,63 @@
+"""What is folded from events in the transaction that appends them, so that a write is read at once.
+
+A projection says which reserved types of events it folds (they begin with `myria.`, and no caller may append them). It
+is called once per commit for all events of its types, whoever appended them, imports included. So its state is a
+function of the log alone, and `myria verify` can compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from myria.contract.event import NewEvent
+from myria.store.database import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """An event on its way into the log: what it is, and the id and scope that it gets."""
+
+    event: NewEvent
+    event_id: str
+    scope_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored(Incoming):
+    """An event that this commit has put into the log, and its number. What was there before is not among them."""
+
+    event_seq: int
+
+
+class Projection(Protocol):
+    """State that is folded from events of some types, in the append transaction."""
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of events that it folds."""
+        ...
+
+    async def prepare(
+        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        """Lock and check what must stand, before the events of a commit get their numbers.
+
+        It may be called again for the same events: an attempt whose outcome is unknown is made again, and one that
+        is refused is divided.
+
+        Args:
+            events: those of its types, in input order.
+
+        Raises:
+            ConflictError: the state forbids one of them; its caller alone is refused.
+        """
+        ...
+
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+        """Fold the events of its types that the commit stored: never called with none.
+
+        Use one statement for all: each is a round trip that every caller of the commit waits for.
+        """
+        ...

@@ -1,0 +1,32 @@
+-- name: lock_scopes
+-- Withdrawals of one scope follow each other: their numbers are given out, and their state is read, under these locks.
+SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
+
+-- name: resolve
+-- Events that a caller names, whose they are, and what withdrawals say of them.
+SELECT e.event_id, e.event_seq, e.scope_id, e.occurred_at, e.channel, e.type, e.internal, s.participants,
+       newest.reason, successor.event_id AS successor_id, encode(successor.dedupe_key, 'hex') AS successor_key,
+       successor_scope.participants AS successor_participants
+FROM unnest($2::text[]) AS named
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_id = named
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
+LEFT JOIN LATERAL (
+    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest ON true
+LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event_seq = newest.superseded_by
+LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND successor_scope.scope_id = successor.scope_id;
+
+-- name: stored_keys
+-- Which of these dedupe keys the log has.
+SELECT e.dedupe_key FROM myria.events e WHERE e.tenant_id = $1 AND e.dedupe_key = ANY ($2::bytea[]);
+
+-- name: fold
+-- The events were stored by the statement before.
+INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason, superseded_by)
+SELECT f.tenant_id, f.scope_id, f.event_seq, f.by_event_seq, f.reason, f.superseded_by
+FROM myria.withdrawals_of_log f
+WHERE f.tenant_id = $1 AND f.by_event_seq = ANY ($2::bigint[])
+ORDER BY f.event_seq, f.by_event_seq
+ON CONFLICT DO NOTHING;
