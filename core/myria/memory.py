@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from myria import errors
@@ -11,6 +12,8 @@ from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.ingest import Ingest
 from myria.quotas import TenantQuotas
+from myria.redacting import redacted_events
+from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
 from myria.retrieval.service import Retrieval
 from myria.settings import Settings
@@ -26,8 +29,17 @@ class Memory:
     `database_unavailable` until it can.
     """
 
-    def __init__(self, dsn: str, settings: Settings, *, on_commit: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        settings: Settings,
+        *,
+        on_commit: Callable[[int], None] | None = None,
+        on_redacted: Callable[[str, int], None] | None = None,
+    ) -> None:
         self.settings = settings
+        self._redactor = PayloadRedactor(settings.redaction.kinds, settings.redaction.phone_regions)
+        self._on_redacted = on_redacted or (lambda _kind, _count: None)
         self.database = Database(dsn, pool_options(settings))
         # Readers cannot take these: a slow question must not make appends wait.
         self.appending = Database(dsn, pool_options(settings, size=settings.postgres.append_pool_size))
@@ -71,15 +83,23 @@ class Memory:
         self._schema_checked = True
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
-        """Append events atomically, within the tenant's quotas; see `Ingest.append_events`.
+        """Append events atomically, within the tenant's quotas, redacted; see `Ingest.append_events`.
 
         Raises:
             QuotaExceeded, StorageQuotaExceeded: the tenant appended as much as it may; see `TenantQuotas.append`.
+            PayloadTooLarge: redaction makes a payload longer than may be; see `redacted_events`.
         """
         await self._check_schema_once()
         async with self.quotas.append(tenant, len(events), sum(len(event.payload_json) for event in events)):
             self.retrieval.turns.count_other()
-            return await self.ingest.append_events(tenant, events)
+            limit = self.settings.ingest.payload_bytes
+            events, redacted = await redacted_events(events, self._redactor, payload_bytes=limit)
+            results = await self.ingest.append_events(tenant, events)
+        for position, counts in redacted.items():
+            results[position] = replace(results[position], redacted=counts)
+            for kind, count in counts.items():
+                self._on_redacted(kind, count)
+        return results
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
         """Answer raw events, best first; see `Retrieval.query_event_nodes`."""

@@ -29,6 +29,7 @@ from myria._configuration import Section, Setting, field_schemas, in_words, near
 from myria._yaml import read_yaml
 from myria.errors import ConfigurationError
 from myria.planning.settings import PlannerSettings
+from myria.redaction.kinds import Kind
 
 _DAY_S = 86_400.0
 
@@ -274,6 +275,31 @@ class IngestSettings(Section):
     """Most events of concurrent appends that share one commit. 1 gives every append its own."""
     group_commit_writers: Annotated[int, Field(ge=1, le=64)] = 2
     """Commits in flight at once per process: the second fills while the first waits for the disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactionSettings(Section):
+    """What is taken out of payloads before they are stored. It is gone for good: `[REDACTED_...]` stands in its
+    place."""
+
+    section_name: ClassVar[str] = "redaction"
+
+    kinds: tuple[Kind, ...] = ("secret", "password", "card")
+    """`secret` (API keys, tokens, private keys), `password` (the value of a field or a word with such a name), `card`
+    (numbers of payment cards), `email` and `phone`. Empty: nothing. A memory of people's lives wants their addresses,
+    so those two are not among the defaults."""
+    phone_regions: tuple[str, ...] = ("KR", "US")
+    """Countries (two letters each) whose telephone numbers are known without a country's code; those that begin with +
+    are always."""
+
+    def rules(self) -> None:
+        """A region is two capital letters."""
+        for region in self.phone_regions:
+            if not re.fullmatch("[A-Z]{2}", region):
+                raise ConfigurationError(
+                    f"redaction.phone_regions: {region!r} is no country of two capital letters, such as KR.",
+                    field="redaction.phone_regions",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -662,6 +688,7 @@ class Settings(Section):
     auth: AuthSettings = Field(default_factory=AuthSettings)
     postgres: PostgresSettings = Field(default_factory=PostgresSettings)
     ingest: IngestSettings = Field(default_factory=IngestSettings)
+    redaction: RedactionSettings = Field(default_factory=RedactionSettings)
     builder: BuilderSettings = Field(default_factory=BuilderSettings)
     planner: PlannerSection = Field(default_factory=PlannerSection)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)

@@ -25,6 +25,8 @@ from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
 from myria.ingest import Ingest
 from myria.jsontext import decode
+from myria.redacting import redacted_event
+from myria.redaction.redactor import PayloadRedactor
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database, connect, translated
 from myria.store.queries import sql
@@ -53,13 +55,15 @@ class RefusedLine:
 
 @dataclass(slots=True, kw_only=True)
 class ImportCount:
-    """What became of the lines read so far. `bytes_read` serves a progress bar."""
+    """What became of the lines read so far. `redacted` are lines of which something was taken out; `bytes_read` serves
+    a progress bar."""
 
     lines: int = 0
     imported: int = 0
     already_there: int = 0
     refused: int = 0
     blank: int = 0
+    redacted: int = 0
     bytes_read: int = 0
 
     def to_json(self) -> dict[str, int]:
@@ -70,6 +74,7 @@ class ImportCount:
             "already_there": self.already_there,
             "refused": self.refused,
             "blank": self.blank,
+            "redacted": self.redacted,
         }
 
 
@@ -91,6 +96,7 @@ async def import_lines(
     limits: Limits,
     *,
     ignore: Collection[str] = (),
+    redactor: PayloadRedactor | None = None,
     on_refused: Callable[[RefusedLine], None],
     on_progress: Callable[[ImportCount], None] = lambda _: None,
 ) -> ImportCount:
@@ -102,6 +108,8 @@ async def import_lines(
     Args:
         lines: one JSON object each; as `read_lines` gives them.
         ignore: fields beside the contract's that are dropped; any other unknown field refuses its line.
+        redactor: what is taken out of lines without an event_id. One with an event_id was stored by a Myria before, and
+            is stored as it is: an import gives back what an export took.
         on_refused: told about each line that was not imported.
 
     Raises:
@@ -125,6 +133,9 @@ async def import_lines(
             continue
         try:
             event = _parse(text, limits, ignore)
+            if redactor is not None and event.event_id is None:
+                event, taken = redacted_event(event, redactor, payload_bytes=limits.payload_bytes)
+                count.redacted += bool(taken)
         except errors.MyriaError as error:
             refuse(count.lines, error)
             continue

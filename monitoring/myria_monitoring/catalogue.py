@@ -63,6 +63,7 @@ METRICS: tuple[Described, ...] = (
     ),
     _gauge("serving", "myria_requests_in_flight", "Tool calls being worked on"),
     _histogram("serving", "myria_append_batch_events", "Events that shared one commit"),
+    _counter("serving", "myria_redactions_total", "What was taken out of payloads before they were stored", "kind"),
     _counter(
         "serving",
         "myria_answers_degraded_total",

@@ -17,6 +17,7 @@ from prometheus_client.core import Metric
 from myria.access.journal import Dropped
 from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
+from myria.redaction.kinds import KINDS
 from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
 from myria_server.readiness import Readiness
 
@@ -36,7 +37,8 @@ _BESIDE_S = 2.5
 class ServerMetrics:
     """Everything one server process measures.
 
-    The domain reports through `commit_done` (give it to the memory as its hook), `watch_cache` and `watch_pool`.
+    The domain reports through `commit_done` and `redacted` (give them to the memory as its hooks), `watch_cache` and
+    `watch_pool`.
     `beside` returns the text of another process that is to be scraped here as well.
     """
 
@@ -50,6 +52,7 @@ class ServerMetrics:
             if "degraded" in tool.answer.model_fields
             for reason in (*DEGRADED_REASONS, OTHER)
         }
+        self.redactions: dict[tuple[str, ...], float] = {(kind,): 0 for kind in KINDS}
         self.durations: dict[tuple[str, ...], Tally] = {}
         self.commits = Tally(BATCH_EVENTS)
         self.in_flight = 0
@@ -80,6 +83,10 @@ class ServerMetrics:
         """Count an answer that said that it is degraded."""
         key = (tool, reason if reason in DEGRADED_REASONS else OTHER)
         self.degraded[key] = self.degraded.get(key, 0) + 1
+
+    def redacted(self, kind: str, count: int) -> None:
+        """Count what was taken out of payloads before they were stored."""
+        self.redactions[kind,] += count
 
     def commit_done(self, events: int) -> None:
         """Count one commit of appended events."""
@@ -118,6 +125,7 @@ class ServerMetrics:
         yield counter("myria_audit_dropped_total", self.dropped)
         yield gauge("myria_requests_in_flight", self.in_flight)
         yield histogram("myria_append_batch_events", {(): self.commits})
+        yield counter("myria_redactions_total", self.redactions)
         yield counter("myria_answers_degraded_total", self.degraded)
         yield from self._cache_families()
         if self._pools:

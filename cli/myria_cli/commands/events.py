@@ -22,6 +22,7 @@ from myria.contract.fields import parse_timestamp
 from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
+from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import canonical_participants
 from myria.settings import Settings
 from myria.store import schema
@@ -159,6 +160,10 @@ myria export --data-dir OLD | myria import - --data-dir NEW
                 f"{count.imported:,} imported, {count.already_there:,} already there, {count.refused:,} refused "
                 f"of {count.lines - count.blank:,} lines"
             )
+            if count.redacted:
+                console.say(
+                    f"of {count.redacted:,} lines something was taken out that must not be kept (redaction.kinds)"
+                )
         return SOME_REFUSED if count.refused else 0
 
     @command(
@@ -218,6 +223,7 @@ async def _import(
                 transfer.read_lines(source.readline, transfer.longest_line(limits)),
                 limits,
                 ignore=ignore,
+                redactor=PayloadRedactor(settings.redaction.kinds, settings.redaction.phone_regions),
                 on_refused=refused,
                 on_progress=lambda count: progress.advance(
                     count.bytes_read, what=f"{count.imported:,} events imported"

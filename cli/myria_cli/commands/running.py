@@ -202,7 +202,9 @@ myria serve --stdio
             if settings.postgres.migrate_on_start and place.embedded is None and not with_parent:
                 await schema.migrate_if_pending(place.owner)
             metrics = ServerMetrics()
-            memory = await stack.enter_async_context(Memory(place.serving, settings, on_commit=metrics.commit_done))
+            memory = await stack.enter_async_context(
+                Memory(place.serving, settings, on_commit=metrics.commit_done, on_redacted=metrics.redacted)
+            )
             metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
             for name, pool in memory.pools.items():
                 metrics.watch_pool(name, pool.figures)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -12,7 +13,8 @@ class AppendResult:
 
     `deduplicated`: (channel, source_event_key) was there before, and these are the first event's id and number;
     `payload_differs`: and its payload, participants or timestamp are not what was sent now. Only those who may see the
-    first event are answered so; others are refused (`SourceEventKeyTaken`).
+    first event are answered so; others are refused (`SourceEventKeyTaken`). `redacted`: how much of each kind was taken
+    out of the payload before it was stored, or compared.
     """
 
     event_id: str
@@ -20,13 +22,17 @@ class AppendResult:
     participants: tuple[str, ...]
     deduplicated: bool = False
     payload_differs: bool = False
+    redacted: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer of append_event."""
-        return {
+        answer: dict[str, Any] = {
             "event_id": self.event_id,
             "event_seq": self.event_seq,
             "participants": list(self.participants),
             "deduplicated": self.deduplicated,
             "payload_differs": self.payload_differs,
         }
+        if self.redacted:
+            answer["redacted"] = dict(self.redacted)
+        return answer

@@ -31,6 +31,9 @@ class Appended(Answer):
     participants: list[str]
     deduplicated: bool = Field(description="This channel and source_event_key was stored before")
     payload_differs: bool = Field(description="And its payload, participants or timestamp differ from these")
+    redacted: dict[str, int] = Field(
+        default={}, description="How much of each kind was taken out of the payload; left out where nothing was"
+    )
 
 
 class AppendedBatch(Answer):

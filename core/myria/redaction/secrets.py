@@ -1,0 +1,154 @@
+"""API keys and tokens in text: the rules of gitleaks (`secret_rules.json`, written by scripts/renew_secret_rules.py).
+
+They are applied as gitleaks does: a rule is tried where one of its keywords stands, and a find counts when it is as
+random as the rule asks and nothing allows it. A find whose shape alone proves it counts always, also where it is some
+documentation's example: nothing is lost by not remembering that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import orjson
+
+from myria.redaction.expressions import compiled, literal
+
+Span = tuple[int, int]
+
+_ANYWHERE = frozenset({"access", "api", "auth", "credential", "creds", "key", "passwd", "password", "secret", "token"})
+"""Keywords that ordinary sentences hold: what they name must follow for a first look to care."""
+
+_ASSIGNED = r"[ \t\w.-]{0,20}[\s'\"\\]{0,7}[=:>,|?]"
+_SHORT = 3
+_RUN = {"sc_": 5, "ext_": 5}
+"""How many characters of a token follow a short keyword in every find of its rules, where not fourteen."""
+
+_OWN = (
+    # seed contracts: OpenAI and Google, whatever follows the prefix
+    (r"\b(sk-[A-Za-z0-9_-]{20,})", "sk-"),
+    (r"(AIza[0-9A-Za-z_-]{35})", "AIza"),
+    # this project's keys, tokens and codes
+    (r"\b((?:myr_[a-z0-9]{6,32}_|my[acf]_)[A-Za-z0-9]{20,})", "my"),
+    (r"(?i)\bbearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", "bearer"),
+    (r"(?i)\bauthorization['\"]?[ \t]*:[ \t]*['\"]?basic[ \t]+([A-Za-z0-9+/=]{8,})", "basic"),
+)
+
+FIRST_LOOK_OWN = (
+    r"sk-[\w-]{20}|AIza[\w-]{35}|my(?:r_[a-z0-9]{6,32}|[acf])_[a-z0-9]{20}|bearer[ \t]+[\w.~+/=-]{16}"
+    r"|basic[ \t]+[a-z0-9+/=]{8}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    regex: str
+    keywords: tuple[bytes, ...]
+    group: int = 0
+    entropy: float = 0.0
+    allowed: tuple[_Allowed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    target: str
+    regexes: tuple[str, ...]
+    stopwords: tuple[bytes, ...]
+
+
+def first_look_for_secrets() -> str:
+    """Return an expression that matches, in any case of letters, whatever holds a find."""
+    keywords = sorted({keyword.decode() for rule in _rules()[0] for keyword in rule.keywords})
+    long = [literal(word) for word in keywords if len(word) > _SHORT and word not in _ANYWHERE | _RUN.keys()]
+    short = [
+        f"{literal(word)}[\\w=+~-]{{{_RUN.get(word, 14)}}}"
+        for word in keywords
+        if word not in _ANYWHERE and (len(word) <= _SHORT or word in _RUN)
+    ]
+    words = "|".join(sorted(_ANYWHERE & set(keywords)))
+    return "|".join([*long, *short, f"(?:{words}){_ASSIGNED}", FIRST_LOOK_OWN])
+
+
+def find_secrets(text: bytes) -> list[Span]:
+    """Return where keys and tokens stand in UTF-8 text, as byte offsets."""
+    rules, everywhere = _rules()
+    lowered = text.lower()
+    spans = []
+    for rule in rules:
+        if not any(keyword in lowered for keyword in rule.keywords):
+            continue
+        for match in _expression(rule.regex).finditer(text):
+            span = _secret(match, rule)
+            if span[0] == span[1]:
+                continue
+            secret = text[slice(*span)]
+            if rule.entropy and _entropy(secret) <= rule.entropy:
+                continue
+            if any(
+                _allows(item, text, match, secret) for item in (*rule.allowed, *(everywhere if rule.entropy else ()))
+            ):
+                continue
+            spans.append(span)
+    return spans
+
+
+def _secret(match: Any, rule: _Rule) -> Span:
+    if rule.group:
+        span: Span = match.span(rule.group)
+        return span
+    for group in range(1, len(match.groups()) + 1):
+        if match.group(group):
+            inner: Span = match.span(group)
+            return inner
+    whole: Span = match.span()
+    return whole
+
+
+def _allows(item: _Allowed, text: bytes, match: Any, secret: bytes) -> bool:
+    target = secret
+    if item.target == "match":
+        target = match.group()
+    elif item.target == "line":
+        begin = text.rfind(b"\n", 0, match.start()) + 1
+        end = text.find(b"\n", match.end())
+        target = text[begin : len(text) if end < 0 else end]
+    if any(_expression(regex).search(target) for regex in item.regexes):
+        return True
+    lowered = secret.lower()
+    return any(word in lowered for word in item.stopwords)
+
+
+def _entropy(secret: bytes) -> float:
+    """Return Shannon's entropy of the bytes, in bits per byte."""
+    size = len(secret)
+    return -sum(count / size * math.log2(count / size) for count in Counter(secret).values())
+
+
+@cache
+def _expression(regex: str) -> Any:
+    return compiled(regex)
+
+
+@cache
+def _rules() -> tuple[tuple[_Rule, ...], tuple[_Allowed, ...]]:
+    kept = orjson.loads(resources.files("myria.redaction").joinpath("secret_rules.json").read_bytes())
+    own = (_Rule(regex, (keyword.lower().encode(),)) for regex, keyword in _OWN)
+    theirs = (
+        _Rule(
+            rule["regex"],
+            tuple(keyword.encode() for keyword in rule["keywords"]),
+            rule["group"],
+            rule["entropy"],
+            tuple(_allowed(item) for item in rule["allowed"]),
+        )
+        for rule in kept["rules"]
+    )
+    return (*own, *theirs), (_allowed(kept["allowed"]),)
+
+
+def _allowed(item: Any) -> _Allowed:
+    return _Allowed(item["target"], tuple(item["regexes"]), tuple(word.encode() for word in item["stopwords"]))
