@@ -29,6 +29,13 @@ BODY_BYTES = 16 * 1024
 """Bytes of a form, or of a registration."""
 
 _MAX_FIELDS = 30
+_MEANINGLESS_SCOPES = frozenset({"openid", "profile", "email", "address", "phone", "offline_access"})
+"""Scopes of OpenID Connect, which some clients ask of every server.
+
+To refuse them would keep these clients out. RFC 6749, section 3.3, lets a server leave scopes out; its answer says
+which were granted.
+"""
+
 _KEPT = (
     "response_type",
     "client_id",
@@ -174,7 +181,7 @@ class AuthorizationServer:
         if client is None:
             raise _Refused("invalid_client", "The program that sent you here is not registered, or no longer.")
         uri = fields.get("redirect_uri", "")
-        if uri not in client.redirect_uris:
+        if client.registered(uri) is None:
             raise _Refused("invalid_request", "The program wants its answer at an address that it did not register.")
         return _Asked(client=client, redirect_uri=uri, fields={k: fields[k] for k in _KEPT if k in fields})
 
@@ -186,7 +193,7 @@ class AuthorizationServer:
         if fields.get("code_challenge_method") != "S256" or not is_challenge(fields.get("code_challenge", "")):
             raise _Refused("invalid_request", "PKCE with code_challenge_method S256 is needed")
         face = self._face(fields.get("resource")) or "core"
-        wanted = fields.get("scope", "").split()
+        wanted = _scopes(fields.get("scope", ""))
         if not set(wanted) <= set(SCOPES[face]):
             raise _Refused("invalid_scope", f"this resource has the scopes {' '.join(SCOPES[face])}")
         return face, tuple(scope for scope in SCOPES[face] if not wanted or scope in wanted)
@@ -274,7 +281,7 @@ class AuthorizationServer:
                     face=face,
                 )
             elif kind == "refresh_token":
-                scopes = fields["scope"].split() if "scope" in fields else None
+                scopes = _scopes(fields.get("scope", "")) or None
                 issued = await self._grants.refresh(_needed(fields, "refresh_token"), client, face=face, scopes=scopes)
             else:
                 raise _Refused("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
@@ -310,6 +317,11 @@ class AuthorizationServer:
         if client is None:
             raise _Refused("invalid_client", "this client is not registered, or no longer", 401)
         return client
+
+
+def _scopes(text: str) -> list[str]:
+    """Return the scopes that a client names, without those that mean nothing here."""
+    return [scope for scope in text.split() if scope not in _MEANINGLESS_SCOPES]
 
 
 def _needed(fields: Mapping[str, str], name: str) -> str:

@@ -14,12 +14,18 @@ from myria.access.grants import Client
 
 _STYLE = """
 :root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
-body{max-width:34rem;margin:2rem auto;padding:0 1rem}
+body{max-width:34rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
+h1{font-size:1.5rem;line-height:1.25}
 input,button{font:inherit;padding:.5rem .75rem;min-height:2.75rem;box-sizing:border-box}
+input,button{border:1px solid;border-radius:.375rem}
 input{width:100%}
-button{margin:1rem .5rem 0 0}
-:focus-visible{outline:3px solid Highlight;outline-offset:2px}
-[role=alert]{border:2px solid;padding:.5rem .75rem}
+label{font-weight:600}
+#about{margin:0 0 .5rem}
+.answers{display:flex;flex-wrap:wrap;gap:.75rem;margin:1.25rem 0}
+button{flex:1 1 8rem}
+.allow{background:#2563d9;border-color:#2563d9;color:#fff;font-weight:600}
+:focus-visible{outline:3px solid CanvasText;outline-offset:2px}
+[role=alert]{border:2px solid #d03b3b;border-radius:.375rem;padding:.5rem .75rem}
 """
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
@@ -52,7 +58,10 @@ def consent_page(
     )
     listed = "".join(f"<li>{escape(_MEANINGS[scope])}</li>" for scope in scopes)
     alert = "" if problem is None else f'<p role="alert" id="problem">{escape(problem)}</p>'
-    described = "about" if problem is None else "problem about"
+    # Whoever hears or tabs through the page begins at its beginning, but for mending a mistake.
+    state = ' aria-describedby="about"'
+    if problem is not None:
+        state = ' aria-describedby="problem about" aria-invalid="true" autofocus'
     body = f"""<h1>Allow {escape(client.name)} to use your memory?</h1>
 {alert}<p>A program that calls itself <strong>{escape(client.name)}</strong> asks to use
 <strong>{escape(resource)}</strong> with a key of yours. It would be able to:</p>
@@ -61,12 +70,13 @@ def consent_page(
 this yourself. It never sees the key, and can do nothing after the key is revoked.</p>
 <form method="post" action="authorize">{hidden}
 <label for="key">Your key</label>
-<input id="key" name="key" type="password" autocomplete="current-password" spellcheck="false" autofocus
- aria-describedby="{described}">
 <p id="about">It reads myr_..., and is sent to this server alone.</p>
-<button name="decision" value="allow">Allow</button><button name="decision" value="deny">Deny</button>
+<input id="key" name="key" type="password" autocomplete="current-password" spellcheck="false"{state}>
+<p class="answers"><button class="allow" name="decision" value="allow">Allow</button>
+<button name="decision" value="deny">Deny</button></p>
 </form>"""
-    return _page(f"Allow {client.name}?", body, status=status, sends_to=uri)
+    title = f"Allow {client.name}?"
+    return _page(title if problem is None else f"Problem: {title}", body, status=status)
 
 
 def refusal_page(problem: str, *, status: int = 400) -> HTMLResponse:
@@ -81,18 +91,10 @@ def place_of(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:"
 
 
-def _page(title: str, body: str, *, status: int, sends_to: str | None = None) -> HTMLResponse:
-    # Browsers hold the redirect that answers a form to form-action too. A policy cannot name an IPv6 address.
-    places = "'self'"
-    if sends_to is not None:
-        place = place_of(sends_to)
-        places += " http:" if "[" in place else f" {place}" if urlsplit(sends_to).scheme in ("http", "https") else ""
-        if urlsplit(sends_to).scheme not in ("http", "https"):
-            places += f" {urlsplit(sends_to).scheme}:"
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action {places}; "
-        "frame-ancestors 'none'; base-uri 'none'"
-    )
+def _page(title: str, body: str, *, status: int) -> HTMLResponse:
+    # No form-action: browsers hold every redirect that follows a form to it, also those of the client's own site, which
+    # nobody knows here. The page has one form, and everything in it is escaped.
+    policy = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'; base-uri 'none'"
     page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'

@@ -59,8 +59,9 @@ class ProtectedResource:
         }
 
     def routes(self) -> list[Route]:
-        """Return a document for each face, open to everybody."""
-        return [_document(WELL_KNOWN + path, orjson.dumps(self.describe(face))) for face, path in PATH_OF.items()]
+        """Return a document for each face, open to everybody; without a path, that of the core face."""
+        at_paths = [_document(WELL_KNOWN + path, orjson.dumps(self.describe(face))) for face, path in PATH_OF.items()]
+        return [*at_paths, _document(WELL_KNOWN, orjson.dumps(self.describe("core")))]
 
 
 def _document(path: str, body: bytes) -> Route:

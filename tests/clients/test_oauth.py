@@ -56,7 +56,7 @@ async def test_the_typescript_client_connects_with_nothing_but_the_address(
         assert asked.params["code_challenge_method"] == "S256"
         sent_back = await press(browser, str(asked), await make_key(store, "ada"))
         assert sent_back.status_code == 303, sent_back.text
-        assert (await browser.get(sent_back.headers["location"])).status_code == 200
+        assert (await browser.get(sent_back.headers["location"])).status_code == 302
         assert "expire" in await program.hear()
         # The next token is issued later, and so is good when this one just ended.
         clock["now"] = await last_end(database)

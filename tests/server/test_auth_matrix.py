@@ -35,7 +35,7 @@ Headers = list[tuple[str, str]]
 Asked = tuple[str, str, Any, dict[str, str]]
 """A request of the table: method, path, body (bytes as they are, anything else as JSON) and headers."""
 
-OPEN = {"/livez", "/healthz", "/readyz", "/metrics"} | {WELL_KNOWN + path for path in PATH_OF.values()}
+OPEN = {"/livez", "/healthz", "/readyz", "/metrics", WELL_KNOWN} | {WELL_KNOWN + path for path in PATH_OF.values()}
 """The routes that ask for no credential: probes, figures without content, and who issues tokens."""
 
 ARGUMENTS: dict[str, Any] = {

@@ -47,7 +47,10 @@ SCOPES: Mapping[Face, tuple[Role, ...]] = {"core": ("append", "read"), "admin": 
 """What may be granted at each face."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_NAMED_SCHEMES = frozenset({"cursor", "vscode", "vscode-insiders"})
+_NAMED_SCHEMES = frozenset(
+    {"claude", "cursor", "jetbrains", "vscode", "vscode-insiders", "vscodium", "windsurf", "zed"}
+)
+_LOOPBACK_URI = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?([/?].*)?")
 _URI = re.compile(r"[A-Za-z0-9._~:/?@!$&()*+=%\[\]-]+")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
@@ -61,6 +64,18 @@ class Client:
     client_id: str
     name: str
     redirect_uris: tuple[str, ...]
+
+    def registered(self, uri: str) -> str | None:
+        """Return the registered address that an address is, or None.
+
+        They are equal letter by letter. On loopback alone the port is left out of it: a program that runs on a person's
+        machine takes whichever is free (RFC 8252, section 7.3; OAuth 2.1, section 8.4.2).
+        """
+        if uri in self.redirect_uris:
+            return uri
+        if not is_redirect_uri(uri) or (place := _without_port(uri)) is None:
+            return None
+        return next((known for known in self.redirect_uris if _without_port(known) == place), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +106,12 @@ def is_redirect_uri(uri: str) -> bool:
     if parts.scheme == "http":
         return host in _LOOPBACK
     return "." in parts.scheme or (parts.scheme in _NAMED_SCHEMES and bool(host))
+
+
+def _without_port(uri: str) -> tuple[str, str] | None:
+    """Return host and path of an address on loopback; None for another one."""
+    match = _LOOPBACK_URI.fullmatch(uri)
+    return None if match is None else (match[1], match[2] or "/")
 
 
 def is_challenge(text: str) -> bool:
@@ -158,7 +179,7 @@ class Grants:
                 client.client_id,
                 face,
                 list(scopes),
-                redirect_uri,
+                client.registered(redirect_uri),
                 challenge,
                 token_digest(code),
                 CODE_S,
@@ -170,8 +191,9 @@ class Grants:
         self, code: str, client: Client, *, redirect_uri: str, verifier: str, face: Face | None
     ) -> Issued | None:
         """Return tokens for a code; None where it is not good. A second time ends its grant."""
+        uri = client.registered(redirect_uri) or redirect_uri
         return await self._exchange(
-            code, client, refreshing=False, uri=redirect_uri, challenge=challenge_of(verifier) or "", face=face
+            code, client, refreshing=False, uri=uri, challenge=challenge_of(verifier) or "", face=face
         )
 
     async def refresh(

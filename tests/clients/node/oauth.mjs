@@ -16,8 +16,14 @@ const sdk = generation === "1"
 const answers = [];
 const waiting = [];
 const catcher = createServer((request, response) => {
-  const { searchParams } = new URL(request.url, "http://127.0.0.1");
-  response.setHeader("connection", "close").end("You can close this page.");
+  const { pathname, searchParams } = new URL(request.url, "http://127.0.0.1");
+  response.setHeader("connection", "close");
+  if (pathname !== "/callback") {
+    response.setHeader("content-type", "text/html").end("<title>Done</title><p>You can close this page.</p>");
+    return;
+  }
+  // On to another origin, as hosted assistants do (https://claude.ai/api/mcp/auth_callback leads to claude://).
+  response.writeHead(302, { location: `http://localhost:${catcher.address().port}/done?${searchParams}` }).end();
   waiting.length ? waiting.shift()(searchParams) : answers.push(searchParams);
 });
 await new Promise((listening) => catcher.listen(0, "127.0.0.1", listening));
