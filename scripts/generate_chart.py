@@ -19,10 +19,13 @@ from typing import Any
 import yaml
 
 from myria._configuration import Section, field_schemas
+from myria.access.issuers import Issuer
 from myria.settings import SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "myria"
+
+_WORDS = frozenset({"title", "description", "default", "properties"})
 
 CRD_HEAD = """\
 {{- /* Generated from crds/myriarebuild.yaml by `make docs`; edit that file instead. */}}
@@ -102,7 +105,7 @@ def crd_template() -> str:
 
 
 def schema() -> str:
-    """Return values.schema.json with its part `settings` written anew."""
+    """Return values.schema.json with its parts `settings` and `auth.issuers` written anew."""
     document = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     document["properties"]["settings"] = {
         "description": "Myria's own settings, as in docs/settings.md",
@@ -110,7 +113,25 @@ def schema() -> str:
         "additionalProperties": False,
         "properties": {name: section_schema(section) for name, section in SECTIONS.items()},
     }
+    issuer = Issuer.model_json_schema(ref_template="#/$defs/issuer{model}")
+    definitions = {f"issuer{name}": part for name, part in issuer.pop("$defs").items()}
+    document["$defs"] = {
+        **{name: part for name, part in document["$defs"].items() if not name.startswith("issuer")},
+        **_without_words(definitions),
+    }
+    document["properties"]["auth"]["properties"]["issuers"]["items"] = _without_words(issuer)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_words(schema: Any) -> Any:
+    """Return a schema without its titles and descriptions, and without defaults, which the program fills in."""
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        kept = {key: _without_words(part) for key, part in schema.items() if key not in _WORDS}
+        if properties is not None:
+            kept["properties"] = {name: _without_words(part) for name, part in properties.items()}
+        return kept
+    return [_without_words(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def section_schema(section: type[Section]) -> dict[str, Any]:

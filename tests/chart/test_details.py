@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import cel
 import pytest
 import yaml
 
-from myria.settings import Settings
+from myria.access.issuers import load_issuers
+from myria.memory import Memory
+from myria.settings import AuthSettings, Settings
 from myria_operator.jobs import COMPONENT_LABELS
+from myria_server.app import build_app
 from tests.chart.rendering import CHART, NAMESPACE, SETS, Json, Pod, render, rendered, values_of
 
 VARIABLE = "MYRIA_POSTGRES_DSN"
@@ -564,28 +568,97 @@ def test_callers_need_keys_unless_the_values_say_otherwise() -> None:
     assert keys_read(rendered("unauthenticated").pod("test")) == set()
 
 
-def test_tokens_of_other_issuers_can_be_taken() -> None:
-    """Every reader of the settings knows the mode that they need, and clients outside find where to get a token."""
-    auth = {"issuers_file": "/etc/issuers/issuers.yaml", "public_url": "https://memory.example.org"}
-    outside = {"ingress": {"enabled": True, "hosts": [{"host": "memory.example.org"}]}}
-    route = {"httpRoute": {"enabled": True, "hostnames": ["memory.example.org"], "parentRefs": [{"name": "gateway"}]}}
-    given = render({"settings": {"auth": auth}, **outside, **route, "operator": {"enabled": True}})
-    for pod in given.pods():
-        for container in pod.containers:
-            variables = environment_of(container)
-            assert variables["MYRIA_AUTH_MODE"] == "keys"
-            read = {key: one for key, one in variables.items() if key.startswith("MYRIA_")} | {
-                f"MYRIA_AUTH_{key.upper()}": one for key, one in auth.items()
-            }
-            del read["MYRIA_CONFIG"]
-            assert Settings.load(None, environ=read).auth.issuers_file == auth["issuers_file"]
-    paths = ["/mcp", "/.well-known/oauth-protected-resource"]
+def test_tokens_of_its_own_and_of_other_issuers_can_be_taken(tmp_path: Path) -> None:
+    """Serving pods read the issuers from their file, and clients outside find where to get a token, and get one."""
+    given = rendered("tokens")
+    server = given.pod("server")
+    variables = environment(server, "server")
+    (held,) = [one["data"]["issuers.yaml"] for one in given.of("ConfigMap") if "issuers.yaml" in one["data"]]
+    mounts = {one["mountPath"]: one["name"] for one in server.container("server")["volumeMounts"]}
+    assert mounts[variables["MYRIA_AUTH_ISSUERS_FILE"].rpartition("/")[0]] == "issuers"
+    (tmp_path / "issuers.yaml").write_text(held)
+    (issuer,) = load_issuers(str(tmp_path / "issuers.yaml"))
+    assert (issuer.name, issuer.issuer) == ("login", "https://login.example.org/realms/a")
+    read = {key: one for key, one in environment_of(server.container("server")).items() if key.startswith("MYRIA_")}
+    auth = Settings.load(None, environ=read).auth
+    assert (auth.public_url, auth.server, auth.mode) == ("https://memory.example.org", True, "keys")
+    assert "memory.example.org" in json.loads(variables["MYRIA_MCP_ALLOWED_HOSTS"])
+    paths = ["/mcp", "/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth"]
     (ingress,) = given.of("Ingress")
     assert [one["path"] for one in ingress["spec"]["rules"][0]["http"]["paths"]] == paths
     (routed,) = given.of("HTTPRoute")
     assert [one["path"]["value"] for one in routed["spec"]["rules"][0]["matches"]] == paths
-    (plain,) = render(outside).of("Ingress")
-    assert [one["path"] for one in plain["spec"]["rules"][0]["http"]["paths"]] == ["/mcp"]
+    plain = rendered("default").pod("server")
+    assert not [name for name in environment(plain, "server") if name.startswith("MYRIA_AUTH_") and "MODE" not in name]
+    ingress = {"ingress": {"enabled": True, "hosts": [{"host": "memory.example.org"}]}}
+    (plain_ingress,) = render(ingress).of("Ingress")
+    assert [one["path"] for one in plain_ingress["spec"]["rules"][0]["http"]["paths"]] == ["/mcp"]
+    notes = given.notes
+    assert "https://memory.example.org/mcp alone" in " ".join(notes.split())
+
+
+def test_every_path_that_is_open_to_clients_is_led_to_the_service() -> None:
+    """What the server answers outside the cluster, but for probes and figures, lies below one of the default paths."""
+    (ingress,) = rendered("tokens").of("Ingress")
+    led = [one["path"] for one in ingress["spec"]["rules"][0]["http"]["paths"]]
+    settings = Settings(auth=AuthSettings(mode="keys", public_url="https://memory.example.org", server=True))
+    app = build_app(Memory("postgresql://a:b@c/d", settings), settings)
+    inside = {"/livez", "/healthz", "/readyz", "/metrics"}
+    paths = {path.rstrip("/") for path in app._paths} | {
+        str(getattr(route, "path", "")) for route in app._beside.routes
+    }
+    for path in paths - inside:
+        assert any(path == prefix or path.startswith(prefix + "/") for prefix in led), path
+
+
+def test_a_changed_issuer_restarts_the_serving_pods_alone() -> None:
+    """They read the file once, at their start."""
+    (issuer,) = values_of("tokens")["auth"]["issuers"]
+    auth = {"publicUrl": "https://memory.example.org"}
+    sets = [render({"auth": {**auth, "issuers": [{**issuer, "leeway_s": leeway}]}}).pods() for leeway in (10, 20)]
+    before, after = [{pod.component: pod.metadata.get("annotations") for pod in pods} for pods in sets]
+    assert [component for component in before if before[component] != after[component]] == ["server"]
+
+
+def test_with_a_certificate_everything_speaks_https() -> None:
+    """Probes, the Service, scrapes of serving pods and `helm test`, which alone is given the authority and no key."""
+    given = rendered("tokens")
+    server = given.pod("server")
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert server.container("server")[probe]["httpGet"]["scheme"] == "HTTPS"
+        assert "scheme" not in rendered("default").pod("server").container("server")[probe]["httpGet"]
+    read = {key: one for key, one in environment_of(server.container("server")).items() if key.startswith("MYRIA_")}
+    assert Settings.load(None, environ=read).mcp.scheme == "https"
+    services = {one["metadata"]["name"]: one for one in given.of("Service")}
+    assert services["memory-myria"]["spec"]["ports"][0]["appProtocol"] == "https"
+    schemes = {
+        monitor["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]: endpoint.get("scheme")
+        for monitor in given.of("ServiceMonitor")
+        for endpoint in monitor["spec"]["endpoints"]
+    }
+    assert schemes == {"server": "https", "operator": None}
+    test = given.pod("test")
+    command = test.containers[0]["command"]
+    assert command[command.index("--url") + 1] == f"https://memory-myria.{NAMESPACE}:8321/mcp"
+    assert environment_of(test.containers[0])["SSL_CERT_FILE"] == "/etc/myria/authority/ca.crt"
+    (volume,) = [one for one in test.spec["volumes"] if one["name"] == "authority"]
+    assert volume["secret"] == {"secretName": "memory-certificate", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    for pod in given.pods():
+        holds_key = "tls" in [one["name"] for one in pod.spec["volumes"]]
+        assert holds_key == (pod.component == "server")
+    assert "https://memory-myria" in given.notes
+
+
+def test_a_policy_lets_serving_pods_fetch_the_keys_of_issuers() -> None:
+    """Only where ports are named; without them the notes warn."""
+    policies = {one["metadata"]["name"]: one["spec"] for one in rendered("tokens").of("NetworkPolicy")}
+    assert {"ports": [{"protocol": "TCP", "port": 443}]} in policies["memory-myria-server"]["egress"]
+    assert {"ports": [{"protocol": "TCP", "port": 443}]} not in policies["memory-myria-test"]["egress"]
+    warning = "keeps serving pods from the keys of auth.issuers"
+    assert warning not in rendered("tokens").notes
+    values = values_of("tokens")
+    del values["networkPolicy"]["issuers"]
+    assert warning in render(values).notes
 
 
 def test_the_first_key_is_made_by_who_can_only_make_secrets() -> None:

@@ -16,6 +16,12 @@
 {{- if and $auth.existingSecret $auth.adminKey.secretName -}}
 {{- $said = append $said "auth.existingSecret and auth.adminKey.secretName both say where the first key is: give one of them" -}}
 {{- end -}}
+{{- if and $open (or $auth.server $auth.issuers) -}}
+{{- $said = append $said "auth.server and auth.issuers prove who calls, but auth.mode is none and asks for no proof: set auth.mode to keys, or leave them out" -}}
+{{- end -}}
+{{- if and (or $auth.server $auth.issuers) (not $auth.publicUrl) -}}
+{{- $said = append $said "auth.server and auth.issuers need auth.publicUrl: tokens are issued for the address at which clients reach the Service" -}}
+{{- end -}}
 {{- if and (not $v.rbac.create) (include "myria.makesKey" .) -}}
 {{- $said = append $said "auth.mode keys makes the first key's Secret in the cluster and needs a Role for that: set rbac.create to true, bring a key of your own with auth.existingSecret, or set auth.adminKey.create to false" -}}
 {{- end -}}
@@ -61,7 +67,7 @@
 {{- if and $v.operator.enabled (eq (int $v.operator.probePort) (int $v.operator.metricsPort)) -}}
 {{- $said = append $said (printf "operator.probePort and operator.metricsPort are both %d: choose two ports" (int $v.operator.probePort)) -}}
 {{- end -}}
-{{- $owned := dict "auth.mode" "auth.mode" "mcp.host" "server.host" "mcp.port" "server.containerPort" "mcp.allowed_hosts" "server.allowedHosts" "postgres.dsn" "postgres.secret or postgres.dsn" "operator.namespace" "the release's namespace" "operator.pod_template" "builder" "operator.deployment" "operator.stopBuildsOnUninstall" "operator.probe_port" "operator.probePort" "operator.metrics_port" "operator.metricsPort" "migrate.wait_s" "migrations.waitSeconds" -}}
+{{- $owned := dict "auth.mode" "auth.mode" "auth.public_url" "auth.publicUrl" "auth.server" "auth.server" "auth.issuers_file" "auth.issuers" "mcp.tls_certificate" "server.tls" "mcp.tls_key" "server.tls" "mcp.host" "server.host" "mcp.port" "server.containerPort" "mcp.allowed_hosts" "server.allowedHosts" "postgres.dsn" "postgres.secret or postgres.dsn" "operator.namespace" "the release's namespace" "operator.pod_template" "builder" "operator.deployment" "operator.stopBuildsOnUninstall" "operator.probe_port" "operator.probePort" "operator.metrics_port" "operator.metricsPort" "migrate.wait_s" "migrations.waitSeconds" -}}
 {{- range $key, $instead := $owned -}}
 {{- $parts := splitList "." $key -}}
 {{- $section := index $v.settings (first $parts) -}}

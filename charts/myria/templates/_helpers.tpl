@@ -147,13 +147,24 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 {{- $first := merge (dict) (default (dict) $auth.adminKey) (dict "secretName" "" "secretKey" "key" "participants" (list "admin")) -}}
 {{- /* `merge` takes false for absent. */}}
 {{- if not (hasKey $first "create") }}{{ $_ := set $first "create" true }}{{ end -}}
-{{- dict "mode" (default "keys" $auth.mode) "existingSecret" (default "" $auth.existingSecret) "adminKey" $first | toYaml -}}
+{{- $public := default "" $auth.publicUrl | trimSuffix "/" -}}
+{{- dict "mode" (default "keys" $auth.mode) "existingSecret" (default "" $auth.existingSecret) "adminKey" $first "publicUrl" $public "server" (default false $auth.server) "issuers" (default (list) $auth.issuers) | toYaml -}}
+{{- end -}}
+
+{{/* The Secret with the certificate of serving pods, and how their addresses begin; without a Secret it is "". */}}
+{{- define "myria.tlsSecret" -}}
+{{- default "" (default (dict) .Values.server.tls).secretName -}}
+{{- end -}}
+{{- define "myria.scheme" -}}
+{{- ternary "https" "http" (not (empty (include "myria.tlsSecret" .))) -}}
 {{- end -}}
 
 {{/* Paths that clients outside call: of MCP, and of what tells them where to get a token. A JSON array. */}}
 {{- define "myria.publicPaths" -}}
+{{- $auth := include "myria.auth" . | fromYaml -}}
 {{- $paths := list "/mcp" -}}
-{{- if (default (dict) .Values.settings.auth).public_url -}}{{- $paths = append $paths "/.well-known/oauth-protected-resource" -}}{{- end -}}
+{{- if or $auth.server $auth.issuers -}}{{- $paths = append $paths "/.well-known/oauth-protected-resource" -}}{{- end -}}
+{{- if $auth.server -}}{{- $paths = concat $paths (list "/.well-known/oauth-authorization-server" "/oauth") -}}{{- end -}}
 {{- $paths | toJson -}}
 {{- end -}}
 
@@ -227,6 +238,9 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 {{- end -}}
 {{- if .Values.httpRoute.enabled -}}
 {{- range .Values.httpRoute.hostnames -}}{{- $names = append $names . -}}{{- end -}}
+{{- end -}}
+{{- with (include "myria.auth" . | fromYaml).publicUrl -}}
+{{- $names = append $names (regexReplaceAll "^https?://(\\[[^\\]]*\\]|[^:/]*).*$" . "${1}") -}}
 {{- end -}}
 {{- concat $names .Values.server.allowedHosts | uniq | toJson -}}
 {{- end -}}
