@@ -16,7 +16,7 @@ CREATE TABLE myria.withdrawn (
     CHECK (by_event_seq > event_seq)
 );
 CREATE INDEX withdrawn_by ON myria.withdrawn (tenant_id, by_event_seq) INCLUDE (scope_id, event_seq);
-CREATE INDEX withdrawn_scope ON myria.withdrawn (tenant_id, scope_id, event_seq);
+CREATE INDEX withdrawn_scope ON myria.withdrawn (tenant_id, scope_id, by_event_seq) INCLUDE (event_seq);
 COMMENT ON TABLE myria.withdrawn IS 'What withdrawals say of events, folded from the log in the append transaction: one row per withdrawal and event, only ever added. An event is withdrawn if its newest row says anything but restored.';
 COMMENT ON COLUMN myria.withdrawn.superseded_by IS 'The event that replaced it, where there is one.';
 COMMENT ON COLUMN myria.withdrawn.xid IS 'The appending transaction, as in events.';
@@ -49,17 +49,6 @@ JOIN myria.events e ON e.tenant_id = w.tenant_id AND e.event_id = named.event_id
 WHERE w.type = 'myria.withdrawal' AND w.channel = 'myria' AND w.internal
   AND w.payload->>'reason' IN ('superseded', 'forgotten', 'expired', 'restored');
 COMMENT ON VIEW myria.withdrawals_of_log IS 'The rows of withdrawn as the log gives them.';
-
--- No SET search_path, so that it is inlined; every name is qualified.
-CREATE FUNCTION myria.is_withdrawn(tenant text, event_seq bigint, at_event_seq bigint) RETURNS boolean
-LANGUAGE sql STABLE
-AS $$
-    SELECT coalesce((
-        SELECT w.reason <> 'restored' FROM myria.withdrawn w
-        WHERE w.tenant_id = $1 AND w.event_seq = $2 AND w.by_event_seq <= $3
-        ORDER BY w.by_event_seq DESC LIMIT 1), false)
-$$;
-COMMENT ON FUNCTION myria.is_withdrawn IS 'Whether an event was withdrawn when the log ended at an event_seq.';
 
 ALTER TABLE myria.snapshots ADD COLUMN knows_withdrawals boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN myria.snapshots.knows_withdrawals IS 'Whether its trees leave out what was withdrawn up to its cutoff: false where a builder before 0017 made it.';

@@ -25,13 +25,16 @@ async def incremental(
     known: Sequence[PlanEvent],
     new: Sequence[PlanEvent],
     rules: PlannerSettings,
+    *,
+    gone: Sequence[PlanEvent] = (),
 ) -> tuple[Outline | None, list[Node], MemoryEvents]:
-    """Bring a tree over `known` up to `known` + `new`; return the root and the nodes written."""
+    """Bring a tree over `known` up to `known` + `new` - `gone`; return the root and the nodes written."""
     events = MemoryEvents([*known, *new])
     removed: set[UnitKey] = set()
     written: list[Node] = []
     units: list[Unit] = []
-    async for changes in changed_units([event.position for event in new], events, rules):
+    positions, leaving = [event.position for event in new], [event.position for event in gone]
+    async for changes in changed_units(positions, events, rules, gone=leaving):
         assert removed.isdisjoint(changes.removed)
         removed.update(changes.removed)
         for unit in changes.added:
@@ -76,6 +79,26 @@ async def test_any_split_and_any_order_of_arrival(
         seqs = sorted(ref.event_seq for node in reached for ref in node.refs)
         assert seqs == list(range(len(order)))
         assert root.anchor_seq == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(scopes(60, gaps=GAPS), st.sampled_from([SETTINGS, DENSE]), st.data())
+async def test_events_may_go_and_come_back(
+    events: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
+) -> None:
+    """Builds that bring any events in, back, and take any out, down to none, each end with the root of a full build."""
+    tree, root = MemoryTree(), None
+    present: list[PlanEvent] = []
+    numbers = st.sets(st.sampled_from(range(len(events)))) if events else st.just(set[int]())
+    for _ in range(data.draw(st.integers(1, 4))):
+        chosen = data.draw(numbers | st.just(set(range(len(events)))) | st.just(set[int]()))
+        wanted = [event for at, event in enumerate(events) if at in chosen]
+        known = set(present)
+        new = [event for event in wanted if event not in known]
+        gone = [event for event in present if event not in set(wanted)]
+        root, _, _ = await incremental(tree, root, present, new, rules, gone=gone)
+        present = wanted
+        assert (root.rendering_id if root else None) == await full(wanted, rules)
 
 
 @settings(max_examples=60, deadline=None)
@@ -179,6 +202,22 @@ async def test_a_great_import_streams() -> None:
     assert sum(len(unit) for step in steps for unit in step.added) >= 2_990
 
 
+@pytest.mark.parametrize("count", [600, 12_000])
+async def test_one_withdrawn_event_opens_one_path(count: int) -> None:
+    """An event that goes costs the nodes on its path and their children, however long the scope."""
+    events = long_scope(count)
+    root, nodes = await plan_scope(SCOPE, events, SETTINGS)
+    tree = MemoryTree(nodes)
+    gone = events[count // 2]
+    top, written, read = await incremental(tree, root, events, [], SETTINGS, gone=[gone])
+    assert top is not None
+    assert top.rendering_id == await full([event for event in events if event is not gone], SETTINGS)
+    assert len(written) < 20
+    assert tree.opened < 100
+    assert tree.calls < 90
+    assert read.read < 300
+
+
 async def test_an_unchanged_rebuild_writes_no_group() -> None:
     """Replacing a unit by itself gives the old root and no new node."""
     events = long_scope(600)
@@ -195,21 +234,26 @@ async def test_an_unchanged_rebuild_writes_no_group() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([SETTINGS, DENSE]))
 async def test_changed_units_turn_the_old_units_into_the_new(seed: int, rules: PlannerSettings) -> None:
-    """Late events anywhere in a long scope: old units less the removed, with the added, are the new units."""
+    """Late and withdrawn events anywhere: old units less the removed, with the added, are the new units."""
     chance = random.Random(seed)
     steps = chance.choices(GAPS, weights=[4, 4, 4, chance.choice([1, 30]), chance.choice([1, 30]), 1, 1, 0], k=400)
     events = [
         PlanEvent(event_seq=seq, event_id=f"evt_{seed}_{seq}", key=key_of(f"evt_{seed}_{seq}"), timestamp=at)
         for seq, at in enumerate(accumulate(steps))
     ]
-    late = set(chance.sample(range(400), chance.choice([1, 1, 2, 5, 40])))
-    late |= {seq for first in list(late)[:2] for seq in range(first, min(400, first + chance.choice([1, 3, 80])))}
+    changed = set(chance.sample(range(400), chance.choice([1, 1, 2, 5, 40])))
+    changed |= {seq for first in list(changed)[:2] for seq in range(first, min(400, first + chance.choice([1, 3, 80])))}
+    share_gone = chance.choice([0, 0.5, 1])
+    gone = {seq for seq in sorted(changed) if chance.random() < share_gone}
+    late = changed - gone
     old = {unit[0].position: unit for unit in split_units([e for e in events if e.event_seq not in late], rules)}
+    wanted = list(split_units([e for e in events if e.event_seq not in gone], rules))
     keys = {(unit[0].timestamp, unit[0].key): position for position, unit in old.items()}
     reader = MemoryEvents(events)
     added: list[tuple[PlanEvent, ...]] = []
-    async for step in changed_units([events[seq].position for seq in late], reader, rules):
+    leaving = [events[seq].position for seq in gone]
+    async for step in changed_units([events[seq].position for seq in late], reader, rules, gone=leaving):
         for key in step.removed:
             del old[keys.pop(key)]
         added.extend(step.added)
-    assert sorted([*old.values(), *added], key=lambda unit: unit[0].position) == list(split_units(events, rules))
+    assert sorted([*old.values(), *added], key=lambda unit: unit[0].position) == wanted

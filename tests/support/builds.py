@@ -90,7 +90,7 @@ async def roots(dsns: Dsns, snapshot_id: str | None = None, *, tenant: str = TEN
         found: Trees = {}
         for scope in await connection.fetch("SELECT scope_id, participants FROM myria.scopes"):
             row = await connection.fetchrow(sql("trees.scope_root"), tenant, scope["scope_id"], snapshot_id)
-            if row is not None:
+            if row is not None and row["root_rendering_id"] is not None:
                 found[tuple(scope["participants"])] = row["root_rendering_id"].hex()
     return found
 
@@ -123,17 +123,11 @@ async def planned(dsns: Dsns, cutoff: int, *, tenant: str = TENANT, configured: 
     async with Database(dsns.dsn) as database, database.read(tenant) as connection:
         found: Trees = {}
         for scope in await connection.fetch("SELECT scope_id, participants FROM myria.scopes"):
-            rows = await connection.fetch(
-                "SELECT * FROM myria.events WHERE scope_id = $1 AND event_seq <= $2 AND NOT internal "
-                "ORDER BY occurred_at, event_seq",
-                scope["scope_id"],
-                cutoff,
-            )
+            rows = await connection.fetch(sql("verify.scope_events"), tenant, scope["scope_id"], cutoff, True)
             participants = tuple(scope["participants"])
-            events = EventRows(participants)
-            root, _ = await plan_scope(
-                participants, [events.event(row) for row in rows], configured.planner.for_planner()
-            )
+            rows_of = EventRows(participants)
+            events = [event for row in rows if (event := rows_of.event(row)) is not None]
+            root, _ = await plan_scope(participants, events, configured.planner.for_planner())
             if root is not None:
                 found[participants] = root.rendering_id.hex()
     return found

@@ -9,12 +9,14 @@ import asyncpg
 import pytest
 
 from myria.building import run_build
+from myria.ingest import Ingest
 from myria.planning.settings import PlannerSettings
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.triggers import ControlLoop
 from myria.verify import CHECKS, DEEP, Report, verify
+from myria.withdrawal.commands import Withdrawals
 from tests.support import postgres
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Databases
@@ -62,7 +64,10 @@ def built(databases: Databases) -> Iterator[str]:
         await build(database.dsn)
         await append(database.dsn, conversation(30, seed=3, start=2_000_000))
         await build(database.dsn)
-        await append(database.dsn, conversation(10, seed=4, start=4_000_000))
+        results = await append(database.dsn, conversation(10, seed=4, start=4_000_000))
+        async with Database(database.dsn) as pool:
+            withdrawals = Withdrawals(pool, Ingest(pool).append_events)
+            await withdrawals.withdraw(TENANT, [results[3].event_id], "forgotten", may_see=lambda _: True)
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -140,6 +145,12 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "UPDATE myria.events SET source_event_key = 'k', dedupe_key = sha256('x') WHERE event_seq = 7",
         "log",
     ),
+    "a withdrawal that was not folded": ("DELETE FROM myria.withdrawn", "withdrawals"),
+    "a withdrawal that the log does not know": (
+        "INSERT INTO myria.withdrawn VALUES ('default', 1, 5, 6, 'forgotten')",
+        "withdrawals",
+    ),
+    "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (
         "DELETE FROM myria.events WHERE event_seq = (SELECT event_seqs[1] FROM myria.nodes WHERE node_id = "

@@ -126,6 +126,8 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         parent = await connection.fetchrow(sql("snapshots.active"), tenant)
         cutoff = max(mark.cutoff, parent["cutoff"]) if parent is not None else mark.cutoff
         is_full = build.is_full or parent is None or parent["planner_settings"] != fingerprint
+        if parent is not None and not is_full and not parent["knows_withdrawals"]:
+            is_full = await connection.fetchval(sql("builds.any_withdrawn"), tenant, parent["cutoff"])
         if (
             parent is not None
             and not (is_full or build.is_forced)

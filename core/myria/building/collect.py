@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import asyncpg
 
@@ -147,11 +148,12 @@ async def _sweep_roots(database: Database, tenant: str, collected: Collected) ->
 async def _sweep_scope(database: Database, tenant: str, scope_id: int, collected: Collected) -> None:
     async with database.read(tenant) as connection:
         rows = await connection.fetch(sql("collect.roots"), tenant, [scope_id])
-    live = frozenset(row["root_rendering_id"] for row in rows if row["live"])
+    live = _roots(row for row in rows if row["live"])
     sweep = _Sweep(database, tenant, scope_id, live, collected)
     for row in rows:
         if not row["live"]:
-            await sweep.remove_under(row["root_rendering_id"])
+            if row["root_rendering_id"] is not None:
+                await sweep.remove_under(row["root_rendering_id"])
             async with sweep.guarded() as connection:
                 blocks = await connection.fetchval(sql("collect.delete_root"), tenant, scope_id, row["number"])
                 if blocks is None:
@@ -178,7 +180,7 @@ async def _sweep_leftovers(database: Database, tenant: str, build_id: str, colle
             async with database.read(tenant) as connection:
                 rows = await connection.fetch(sql("collect.roots"), tenant, [scope_id])
             # Dead root rows are left to the sweep of roots: only that sweep removes what they read.
-            live = frozenset(row["root_rendering_id"] for row in rows)
+            live = _roots(rows)
             sweep = _Sweep(database, tenant, scope_id, live, collected)
             try:
                 if task["root_rendering_id"] is not None:
@@ -201,6 +203,11 @@ async def _remove(
         collected.rows["builds"] += 1
 
 
+def _roots(rows: Iterable[Any]) -> frozenset[bytes]:
+    """Return the roots of rows of `collect.roots`; a scope whose events were all withdrawn has a row without one."""
+    return frozenset(row["root_rendering_id"] for row in rows if row["root_rendering_id"] is not None)
+
+
 class _Guarded:
     """A transaction that owns the build lock and has found its scope as the walk found it."""
 
@@ -216,7 +223,7 @@ class _Guarded:
             if await connection.fetchval(sql("collect.being_built"), sweep.tenant, sweep.scope_id):
                 raise _BusyError
             rows = await connection.fetch(sql("collect.roots"), sweep.tenant, [sweep.scope_id])
-            if not {row["root_rendering_id"] for row in rows if row["live"]} <= sweep.live:
+            if not _roots(row for row in rows if row["live"]) <= sweep.live:
                 raise _BusyError
         except BaseException as error:
             await self._context.__aexit__(type(error), error, error.__traceback__)

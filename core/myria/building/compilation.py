@@ -43,14 +43,41 @@ class Compiled:
     root: bytes | None
     blocks: list[bytes]
     changed: bool
-    """False when the parent's row says the same already."""
+    """False when the parent's row says the same already, or there is none and nothing to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OldTree:
-    root: bytes
+    """The tree of a scope in the parent; `root` is None where all that it had was withdrawn."""
+
+    root: bytes | None
     blocks: list[bytes]
     events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """What an update in place must bring in and take out, as positions (timestamp, event_seq)."""
+
+    coming: list[tuple[int, int]]
+    going: list[tuple[int, int]]
+
+    def __len__(self) -> int:
+        return len(self.coming) + len(self.going)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """The parent's tree, and the new root: None where no event is left, or where `unchanged` is true."""
+
+    old: _OldTree | None
+    root: Outline | None
+    unchanged: bool = False
+
+    @property
+    def old_root(self) -> bytes | None:
+        """The parent's root."""
+        return None if self.old is None else self.old.root
 
 
 class UnitShaper(Protocol):
@@ -86,11 +113,13 @@ async def compile_scope(
     started = time.monotonic()
     if task.eligible is not None:
         counts["events_eligible"] = task.eligible
-    old, root = await work.run()
+    planned = await work.run()
+    old, root = planned.old, planned.root
+    if planned.unchanged:
+        return Compiled(root=planned.old_root, blocks=old.blocks if old is not None else [], changed=False)
     if root is None:
-        return Compiled(
-            root=old.root if old is not None else None, blocks=old.blocks if old is not None else [], changed=False
-        )
+        counts["scopes"], counts["scopes_changed"] = 1, int(planned.old_root is not None)
+        return Compiled(root=None, blocks=[], changed=planned.old_root is not None)
     await work.flush()
     await work.validate_groups()
     blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
@@ -111,11 +140,11 @@ async def replay_scope(
     """
     writer = _NoWriter(database, build.tenant, task.scope_id)
     work = _Work(database, build, task, settings, Counter(), shaper=shaper, writer=writer)
-    old, root = await work.run()
-    if root is None:
-        return old.root if old is not None else None
+    planned = await work.run()
+    if planned.root is None:
+        return planned.old_root if planned.unchanged else None
     await work.validate_groups()
-    return root.rendering_id
+    return planned.root.rendering_id
 
 
 class _NoWriter(TreeWriter):
@@ -157,16 +186,17 @@ class _Work:
         self._to_place: set[int] = set()
         self._docs = PlannedDocs()
 
-    async def run(self) -> tuple[_OldTree | None, Outline | None]:
-        """Plan what must be planned; return the parent's tree, and the new root, None where nothing changes."""
+    async def run(self) -> _Planned:
+        """Plan what must be planned."""
         old = await self.old_tree()
         if self._shaper is not None:
             self._shaper.start_from(old.root if old is not None else None)
-        new = await self.new_events(old) if old is not None and not self._build.is_full else None
-        if old is not None and new is not None:
-            return old, await self.update(old, new) if new else None
-        root = await self.plan()
-        return (old if root is not None else None), root
+        changes = await self.changes(old) if old is not None and not self._build.is_full else None
+        if old is not None and changes is not None:
+            if not changes:
+                return _Planned(old=old, root=None, unchanged=True)
+            return _Planned(old=old, root=await self.update(old, changes))
+        return _Planned(old=old, root=await self.plan())
 
     async def old_tree(self) -> _OldTree | None:
         """Return the tree the scope has in the parent snapshot."""
@@ -178,11 +208,13 @@ class _Work:
             )
         if row is None:
             return None
+        if row["root_rendering_id"] is None:
+            return _OldTree(root=None, blocks=[], events=0)
         (root,) = await self._tree.nodes([row["root_rendering_id"]])
         return _OldTree(root=root.rendering_id, blocks=list(row["blocks"]), events=root.events)
 
-    async def new_events(self, old: _OldTree) -> list[tuple[int, int]] | None:
-        """Return the (timestamp, event_seq) of each event the parent does not cover; None when all must be planned."""
+    async def changes(self, old: _OldTree) -> _Changes | None:
+        """Return what the parent's tree must gain and lose; None when all must be planned."""
         parent = self._build.parent
         if parent is None:
             return None
@@ -191,31 +223,49 @@ class _Work:
         if self._task.eligible is None or self._task.eligible > most:
             return None
         async with self._database.read(self._build.tenant) as connection:
-            rows = await connection.fetch(sql("trees.new_events"), *bounds)
-        if len(rows) != self._task.eligible:
+            rows = await connection.fetch(sql("trees.changes"), *bounds)
+        if sum(row["is_new"] for row in rows) != self._task.eligible:
             # The bound on transaction ids holds within one database cluster; this log was restored into another.
             return None
-        return [(to_microseconds(row["occurred_at"]), row["event_seq"]) for row in rows]
+        positions = [(to_microseconds(row["occurred_at"]), row["event_seq"]) for row in rows]
+        changes = _Changes(
+            coming=[
+                position
+                for position, row in zip(positions, rows, strict=True)
+                if row["is_there"] and not row["was_there"]
+            ],
+            going=[
+                position
+                for position, row in zip(positions, rows, strict=True)
+                if row["was_there"] and not row["is_there"]
+            ],
+        )
+        return changes if len(changes) <= most else None
 
-    async def update(self, old: _OldTree, new: Sequence[tuple[int, int]]) -> Outline | None:
-        """Plan the units that the new events change and the paths above them."""
+    async def update(self, old: _OldTree, changes: _Changes) -> Outline | None:
+        """Plan the units that events change that come or go, and the paths above them."""
         removed: set[UnitKey] = set()
-        self._to_place = {event_seq for _, event_seq in new}
+        self._to_place = {event_seq for _, event_seq in changes.coming}
+        if self._build.parent is not None:
+            self._events.parent_cutoff = self._build.parent.cutoff
         with self._timed("ms_units"):
-            async for changes in changed_units(new, self._events, self._settings):
-                removed.update(changes.removed)
-                for unit in changes.added:
+            async for step in changed_units(changes.coming, self._events, self._settings, gone=changes.going):
+                removed.update(step.removed)
+                for unit in step.added:
                     await self._plan_unit(unit)
                     self._counts["units_planned"] += 1
         root = await self._assemble(old.root, removed)
         if self._to_place:
             raise _invalid("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
-        if root is None or root.events != old.events + len(new):
+        left = old.events + len(changes.coming) - len(changes.going)
+        if (root.events if root is not None else 0) != left:
             raise _invalid(
                 "each_event_exactly_once",
-                f"the tree holds {root.events if root else 0} events, not {old.events} old and {len(new)} new ones",
+                f"the tree holds {root.events if root else 0} events, not {left}: {old.events} old ones, "
+                f"{len(changes.coming)} that come and {len(changes.going)} that go",
             )
-        self._counts["events_new"] = len(new)
+        self._counts["events_new"] = len(changes.coming)
+        self._counts["events_withdrawn"] = len(changes.going)
         return root
 
     async def plan(self) -> Outline | None:

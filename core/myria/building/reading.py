@@ -38,13 +38,19 @@ class EventRows:
         """Start where `place` events of this microsecond come before the next row."""
         self._timestamp, self._place = timestamp, place
 
-    def event(self, row: asyncpg.Record) -> PlanEvent:
-        """Return the next row of `trees.events_*` or `verify.scope_events` as the planner sees it."""
-        payload = orjson.loads(row["payload"])
+    def event(self, row: asyncpg.Record) -> PlanEvent | None:
+        """Return the next row of `trees.events_*` or `verify.scope_events` as the planner sees it.
+
+        None for a withdrawn one, which counts among those of its microsecond all the same: a withdrawal makes no
+        other event another.
+        """
         timestamp = to_microseconds(row["occurred_at"])
         if timestamp != self._timestamp:
             self._timestamp, self._place = timestamp, 0
         place, self._place = self._place, self._place + 1
+        if not row["is_there"]:
+            return None
+        payload = orjson.loads(row["payload"])
         return PlanEvent(
             event_seq=row["event_seq"],
             event_id=row["event_id"],
@@ -67,14 +73,16 @@ class EventRows:
 
 
 class ScopeEvents:
-    """The events of one scope that a build takes: not internal, at or below its cutoff. `read` counts them.
+    """The events of one scope that a build takes: not internal, at or below its cutoff, not withdrawn by then.
 
-    Implements `myria.planning.model.EventReader`.
+    `read` counts the rows. `parent_cutoff` makes those visible too that the parent's tree holds, so that a build in
+    place sees which ones go. Implements `myria.planning.model.EventReader`.
     """
 
     def __init__(
         self, database: Database, tenant: str, scope_id: int, cutoff: int, *, participants: Participants
     ) -> None:
+        self.parent_cutoff = 0
         self._database = database
         self._tenant = tenant
         self._scope_id = scope_id
@@ -84,13 +92,13 @@ class ScopeEvents:
 
     async def before(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly before (timestamp, event_seq), in ascending order."""
-        rows = await self._page("trees.events_before", position, limit)
+        rows, is_end = await self._page("trees.events_before", position, limit)
         rows.reverse()
-        return await self._planned(rows, is_first=len(rows) < limit)
+        return await self._planned(rows, is_first=is_end)
 
     async def after(self, position: tuple[int, int], limit: int) -> list[PlanEvent]:
         """Return the nearest `limit` events strictly after (timestamp, event_seq), in ascending order."""
-        rows = await self._page("trees.events_after", position, limit)
+        rows, _ = await self._page("trees.events_after", position, limit)
         is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
         return await self._planned(rows, is_first=is_later)
 
@@ -130,12 +138,15 @@ class ScopeEvents:
                     sql("trees.place"), self._tenant, self._scope_id, occurred_at, event_seq
                 )
             events.start_at(to_microseconds(occurred_at), place)
-        return [events.event(row) for row in rows]
+        return [event for row in rows if (event := events.event(row)) is not None]
 
-    async def _page(self, statement: str, position: tuple[int, int], limit: int) -> list[Any]:
+    async def _page(self, statement: str, position: tuple[int, int], limit: int) -> tuple[list[Any], bool]:
+        """Return rows with `limit` events that are there, or all there are; and whether nothing is beyond them."""
         timestamp, event_seq = position
         rows: list[Any] = []
-        while len(rows) < limit:
+        there = 0
+        while there < limit:
+            wanted = min(limit - there, PAGE_EVENTS)
             async with self._database.read(self._tenant) as connection:
                 page = await connection.fetch(
                     sql(statement),
@@ -144,14 +155,16 @@ class ScopeEvents:
                     to_datetime(timestamp),
                     event_seq,
                     self._cutoff,
-                    min(limit - len(rows), PAGE_EVENTS),
+                    wanted,
+                    self.parent_cutoff,
                 )
             rows.extend(page)
+            there += sum(row["is_there"] for row in page)
             self.read += len(page)
-            if len(page) < PAGE_EVENTS:
-                break
+            if len(page) < wanted:
+                return rows, True
             timestamp, event_seq = to_microseconds(page[-1]["occurred_at"]), page[-1]["event_seq"]
-        return rows
+        return rows, False
 
 
 class ScopeTree:

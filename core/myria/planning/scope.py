@@ -140,32 +140,37 @@ class UnitChanges:
 
 
 async def changed_units(
-    new: Iterable[tuple[int, int]], reader: EventReader, settings: PlannerSettings
+    new: Iterable[tuple[int, int]],
+    reader: EventReader,
+    settings: PlannerSettings,
+    *,
+    gone: Iterable[tuple[int, int]] = (),
 ) -> AsyncIterator[UnitChanges]:
-    """Yield the units that new events change, reading only the units around them.
+    """Yield the units that new and withdrawn events change, reading only the units around them.
 
     Args:
         new: the position (timestamp, event_seq) of every event that the old tree does not cover, in any order.
-        reader: all the events of the scope, old and new.
+        gone: that of every event that the old tree covers and the new one must not.
+        reader: all the events of the scope, old (those that go included) and new.
         settings: the planner's settings, the same as for the old tree.
 
     Yields:
         Steps that together give all removed keys and all added units, each once; memory is bounded by the longest
         unit and the positions of the new events.
     """
-    positions = sorted(new)
-    late = set(positions)
+    late, leaving = set(new), set(gone)
+    positions = sorted(late | leaving)
     at = 0
     while at < len(positions):
         region = await _Region.begin(positions[at], reader, settings)
-        async for changes in region.run(late):
+        async for changes in region.run(late, leaving):
             yield changes
         while at < len(positions) and positions[at] <= region.reached:
             at += 1
 
 
 class _Region:
-    """Neighbouring events split twice, with and without the new ones, until both agree again."""
+    """Neighbouring events split twice, as the old tree has them and as the new one shall, until both agree again."""
 
     def __init__(
         self,
@@ -204,27 +209,28 @@ class _Region:
                 )
             size *= 4
 
-    async def run(self, late: AbstractSet[tuple[int, int]]) -> AsyncIterator[UnitChanges]:
+    async def run(
+        self, late: AbstractSet[tuple[int, int]], leaving: AbstractSet[tuple[int, int]]
+    ) -> AsyncIterator[UnitChanges]:
         """Yield the changes of the region; `reached` is then the last position it has seen."""
-        old_since_new: int | None = None
+        since_change: int | None = None
         size = _FIRST_PAGE
         more = True
         while True:
             for event in self._events:
                 self.reached = event.position
-                new_cut = self._feed(self._new, event, self._new_units)
-                if event.position in late:
-                    old_since_new = 0
-                    old_cut = False
-                else:
-                    old_cut = self._feed(self._old, event, self._old_units)
-                    if old_since_new is not None:
-                        old_since_new += 1
+                is_old, is_new = event.position not in late, event.position not in leaving
+                new_cut = is_new and self._feed(self._new, event, self._new_units)
+                old_cut = is_old and self._feed(self._old, event, self._old_units)
+                if not (is_old and is_new):
+                    since_change = 0
+                elif since_change is not None:
+                    since_change += 1
                 if (new_cut and self._new_units) or old_cut:
                     for changes in self._settled(late):
                         yield changes
-                # Both cut before the same event, whose whole window is old: from there on nothing differs.
-                if new_cut and old_cut and old_since_new is not None and old_since_new > BEFORE + AFTER:
+                # Both cut before the same event, whose whole window is in both: from there on nothing differs.
+                if new_cut and old_cut and since_change is not None and since_change > BEFORE + AFTER:
                     return
             if not more:
                 break
@@ -258,7 +264,7 @@ class _Region:
             new_at = new[0][0].position if new else self._new.open_at
             if old and new and old_at == new_at:
                 was, now = old.popleft(), new.popleft()
-                if len(was) != len(now):
+                if _differ(was, now):
                     removed.append(_key(was))
                     added.append(now)
             elif old and (new_at is None or (old_at is not None and old_at < new_at)):
@@ -275,6 +281,10 @@ def balanced(row: Sequence[T], most: int) -> Iterator[Sequence[T]]:
     groups = -(-len(row) // most)
     for index in range(groups):
         yield row[index * len(row) // groups : (index + 1) * len(row) // groups]
+
+
+def _differ(was: Sequence[PlanEvent], now: Sequence[PlanEvent]) -> bool:
+    return len(was) != len(now) or any(a.event_seq != b.event_seq for a, b in zip(was, now, strict=True))
 
 
 def _key(events: Sequence[PlanEvent]) -> UnitKey:

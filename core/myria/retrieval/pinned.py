@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from myria.masks import Masks
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
 from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, visible_scopes
@@ -32,7 +31,7 @@ class Pinned:
 
     tenant: str
     memory: Memory
-    masks: Masks
+    participants: tuple[str, ...]
     snapshot_id: str | None
     cutoff: int
     tail_xid: int
@@ -62,7 +61,7 @@ async def pin(
     connection: Connection,
     cache: ByteCache,
     tenant: str,
-    masks: Masks,
+    participants: tuple[str, ...],
     cursor: Cursor | None,
     *,
     turn: Turn,
@@ -93,7 +92,7 @@ async def pin(
     return Pinned(
         tenant=tenant,
         memory=memory,
-        masks=masks,
+        participants=participants,
         snapshot_id=snapshot_id,
         cutoff=cutoff or 0,
         tail_xid=tail_xid or 0,
@@ -105,6 +104,6 @@ async def pin(
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
         visible=await visible_scopes(
-            connection, cache, memory, masks, snapshot_id, is_active=snapshot_id == active, turn=turn
+            connection, cache, memory, participants, snapshot_id, is_active=snapshot_id == active, turn=turn
         ),
     )

@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from myria import errors
-from myria.masks import Masks
 from myria.store.database import Connection, Database
 
 HEAVY_SCOPES: Final = 1_000
@@ -41,8 +40,8 @@ LONGEST_REST_S: Final = 0.25
 _KNOWN = 10_000
 
 T = TypeVar("T")
-Asker = tuple[str, Masks]
-"""A tenant, and under which masks somebody asks."""
+Asker = tuple[str, tuple[str, ...]]
+"""A tenant, and who asks."""
 
 
 class HeavyRead(Exception):
@@ -55,16 +54,14 @@ class Turn:
     def __init__(self, *, held: bool) -> None:
         self.held = held
         self.was_heavy = False
-        self._scopes = 0
 
     def weigh(self, *, scopes: int = 0, events: int = 0) -> None:
-        """Announce how much is about to be read; scopes add up.
+        """Announce how much is about to be read.
 
         Raises:
             HeavyRead: it is too much without a turn.
         """
-        self._scopes += scopes
-        if self._scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
+        if scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
             self.was_heavy = True
             if not self.held:
                 raise HeavyRead

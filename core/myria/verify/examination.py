@@ -74,6 +74,7 @@ class StoredSnapshot:
     tail_xid: int
     lineage: Any
     planner_settings: str
+    knows_withdrawals: bool
     was_active: bool
     build_status: str | None
 
@@ -97,6 +98,7 @@ class ExaminedScope:
     root: bytes
     blocks: tuple[bytes, ...]
     cutoff: int
+    knows_withdrawals: bool
 
 
 @dataclass(slots=True)

@@ -48,3 +48,16 @@ async def events(exam: Examination, check: Check) -> None:
         expected = None if key is None else dedupe_key(row["channel"], key)
         if expected != row["dedupe_key"]:
             check.fail(f"{where}: dedupe_key is not the SHA-256 of its channel and source_event_key")
+
+
+async def withdrawals(exam: Examination, check: Check) -> None:
+    """The projection of withdrawals is the fold of the log."""
+    check.examined += await exam.count("verify.count_withdrawn")
+    for row in await exam.connection.fetch(sql("verify.withdrawn"), exam.tenant):
+        where = f"what withdrawal {row['by_event_seq']} says of event {row['event_seq']}"
+        if not row["is_stored"]:
+            check.fail(f"{where} is not in the projection: readers would still show the event")
+        elif not row["is_folded"]:
+            check.fail(f"{where} is in the projection, but not in the log")
+        else:
+            check.fail(f"{where} differs from what the log gives")

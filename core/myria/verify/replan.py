@@ -26,14 +26,21 @@ async def replanned(exam: Examination, check: Check, scope: ExaminedScope, shape
     events = EventRows(scope.participants)
     units: list[Unit] = []
     cursor = exam.connection.cursor(
-        sql("verify.scope_events"), exam.tenant, scope.scope_id, scope.cutoff, prefetch=STREAM_ROWS
+        sql("verify.scope_events"),
+        exam.tenant,
+        scope.scope_id,
+        scope.cutoff,
+        scope.knows_withdrawals,
+        prefetch=STREAM_ROWS,
     )
     read = 0
     async for row in cursor:
         read += 1
         if read % (4 * STREAM_ROWS) == 0:
             exam.progress("replan", read, 0)
-        units.extend(_units(exam, scope, splitter.feed(events.event(row)), plans, shape))
+        event = events.event(row)
+        if event is not None:
+            units.extend(_units(exam, scope, splitter.feed(event), plans, shape))
     units.extend(_units(exam, scope, splitter.finish(), plans, shape))
     root, _ = await assemble(
         None, set(), units, _NothingStored(), participants=scope.participants, settings=exam.settings

@@ -12,6 +12,7 @@ SHOWN_FAILURES = 20
 CHECKS: Mapping[str, str] = {
     "participants": "every scope is canonical, its key recomputes, its members are exactly its participants",
     "log": "every event has a scope, its idempotency key recomputes, its transaction is of this database",
+    "withdrawals": "what withdrawals say of events is what the log gives when it is folded anew",
     "leaf_refs": "every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute",
     "renderings": "every rendering's id recomputes, its children, identity, topic and anchor event exist",
     "snapshots": "every snapshot's state fits its build, and its tail bound hides no event",
@@ -20,7 +21,7 @@ CHECKS: Mapping[str, str] = {
     "staging": "nothing that was not published can be reached",
     "scope_roots": "every root row has its scope and rendering, under a number that something owns",
     "trees": "no child is missing or out of place; counts, spans and internal node_ids recompute",
-    "coverage": "every event up to the cutoff that is not internal is in exactly one leaf of its scope",
+    "coverage": "every event up to the cutoff, neither internal nor withdrawn, is in exactly one leaf of its scope",
     "search_blocks": "the search blocks hold exactly the scope's events, each under its leaf",
     "block_content": "every search block recomputes from its events, byte for byte",
     "replan": "planning every scope anew, by its stored plans where it has some, gives the same root renderings "

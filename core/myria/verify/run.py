@@ -17,6 +17,7 @@ _BOUNDS = TransactionBounds(statement=600.0, idle=600.0, total=86_400.0)
 _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = (
     ("participants", log.participants),
     ("log", log.events),
+    ("withdrawals", log.withdrawals),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

@@ -112,7 +112,9 @@ async def scope_roots(exam: Examination, snapshots: Sequence[StoredSnapshot], ch
         where = f"root of scope {row['scope_id']} in snapshot number {row['number']}"
         if not row["has_scope"]:
             check.fail(f"{where}: there is no such scope")
-        if row["rendering_scope"] is None:
+        if row["root_rendering_id"] is None:
+            pass  # all that the scope had was withdrawn
+        elif row["rendering_scope"] is None:
             check.fail(f"{where}: its rendering {row['root_rendering_id'].hex()} is missing")
         elif row["rendering_scope"] != row["scope_id"]:
             check.fail(f"{where}: its rendering belongs to scope {row['rendering_scope']}")

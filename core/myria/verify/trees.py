@@ -55,7 +55,7 @@ async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: s
 async def _scope_tree(exam: Examination, snapshot: StoredSnapshot, row: Any, examined: set[tuple[bytes, int]]) -> None:
     """Examine one scope's tree in a snapshot, and its search blocks, unless an equal one was."""
     with exam.timed("coverage") as coverage:
-        eligible = await _eligible(exam, row["scope_id"], snapshot.cutoff)
+        eligible = await _eligible(exam, row["scope_id"], snapshot)
     root: bytes | None = row["root_rendering_id"]
     name = f"scope {row['scope_id']} in snapshot {snapshot.snapshot_id}"
     if root is None:
@@ -74,6 +74,7 @@ async def _scope_tree(exam: Examination, snapshot: StoredSnapshot, row: Any, exa
         root=root,
         blocks=tuple(row["blocks"]),
         cutoff=snapshot.cutoff,
+        knows_withdrawals=snapshot.knows_withdrawals,
     )
     with exam.timed("trees") as trees:
         walk = _Walk(exam, scope=scope, check=trees, name=name)
@@ -89,11 +90,16 @@ async def _scope_tree(exam: Examination, snapshot: StoredSnapshot, row: Any, exa
                 await replanned(exam, replan, scope, shape, name)
 
 
-async def _eligible(exam: Examination, scope_id: int, cutoff: int) -> Seqs:
-    """Return the numbers of a scope's events up to a cutoff that are not internal."""
+async def _eligible(exam: Examination, scope_id: int, snapshot: StoredSnapshot) -> Seqs:
+    """Return the numbers of a scope's events that a snapshot must hold."""
     parts = []
     cursor = exam.connection.cursor(
-        sql("verify.eligible_seqs"), exam.tenant, scope_id, cutoff, prefetch=10 * STREAM_ROWS
+        sql("verify.eligible_seqs"),
+        exam.tenant,
+        scope_id,
+        snapshot.cutoff,
+        snapshot.knows_withdrawals,
+        prefetch=10 * STREAM_ROWS,
     )
     part: list[int] = []
     async for row in cursor:

@@ -113,9 +113,15 @@ SELECT EXISTS (SELECT FROM myria.rebuild_requests r
                WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.cause_key LIKE 'schedule:%');
 
 -- name: any_new
--- Whether an event that counts lies in (parent cutoff, cutoff].
+-- Whether an event that counts, or a withdrawal, lies in (parent cutoff, cutoff].
 SELECT EXISTS (SELECT FROM myria.events e
-               WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <= $3 AND NOT e.internal);
+               WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <= $3 AND NOT e.internal)
+    OR EXISTS (SELECT FROM myria.withdrawn w
+               WHERE w.tenant_id = $1 AND w.by_event_seq > $2 AND w.by_event_seq <= $3);
+
+-- name: any_withdrawn
+-- Whether anything was withdrawn up to a number: trees of a builder that knew no withdrawals may hold it.
+SELECT EXISTS (SELECT FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq <= $2);
 
 -- name: changed_scopes
 SELECT coalesce(sum((t.counts->>'scopes_changed')::bigint), 0)::bigint
@@ -129,13 +135,21 @@ UPDATE myria.builds SET snapshot_id = NULL WHERE tenant_id = $1 AND build_id = $
 UPDATE myria.tenants SET attempted_cutoff = greatest(attempted_cutoff, $2) WHERE tenant_id = $1;
 
 -- name: list_dirty_scopes
--- One task per scope with an event that counts in (parent cutoff, cutoff], and how many: an index-only scan of exactly
--- those.
+-- One task per scope with an event that counts or a withdrawal in (parent cutoff, cutoff], and how many such events: an
+-- index-only scan of exactly those.
 INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id, counts)
-SELECT $1, $2, e.scope_id, jsonb_build_object('events_eligible', count(*))
-FROM myria.events e
-WHERE e.tenant_id = $1 AND e.event_seq > $3 AND e.event_seq <= $4 AND NOT e.internal
-GROUP BY e.scope_id
+SELECT $1, $2, dirty.scope_id, jsonb_build_object('events_eligible', sum(dirty.events)::bigint)
+FROM (
+    SELECT e.scope_id, count(*) AS events
+    FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.event_seq > $3 AND e.event_seq <= $4 AND NOT e.internal
+    GROUP BY e.scope_id
+    UNION ALL
+    SELECT DISTINCT w.scope_id, 0
+    FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.by_event_seq > $3 AND w.by_event_seq <= $4
+) dirty
+GROUP BY dirty.scope_id
 ON CONFLICT DO NOTHING;
 
 -- name: list_all_scopes

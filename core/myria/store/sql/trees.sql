@@ -90,35 +90,84 @@ SELECT t.rendering_id, t.parent_id, t.level, t.node_type, CASE WHEN t.node_type 
 FROM tree t
 ORDER BY t.depth, t.rendering_id;
 
--- name: new_events
--- The positions of a scope's events in (parent cutoff, cutoff] that count. The bound on xid only keeps the index scan
--- short: every event past the parent's cutoff was appended by that transaction or a later one.
-SELECT e.event_seq, e.occurred_at
+-- name: changes
+-- What may have changed of a scope between the parent's cutoff and the build's: its new events that count, and older
+-- ones of which a withdrawal in between says something; whether each belongs into the old tree, and into the new one.
+-- The bound on xid only keeps the index scan short: every event past the parent's cutoff was appended by that
+-- transaction or a later one.
+SELECT e.event_seq, e.occurred_at, true AS is_new, false AS was_there,
+       NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false) AS is_there
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.xid >= $3::text::xid8
-  AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal;
+  AND e.event_seq > $4 AND e.event_seq <= $5 AND NOT e.internal
+UNION ALL
+SELECT e.event_seq, e.occurred_at, false,
+       NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $4
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false),
+       NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false)
+FROM (
+    SELECT DISTINCT w.event_seq FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.scope_id = $2 AND w.by_event_seq > $4 AND w.by_event_seq <= $5 AND w.event_seq <= $4
+) named
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = named.event_seq
+WHERE NOT e.internal;
 
 -- name: count_events
-SELECT count(*) FROM myria.events e
-WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal;
+-- The events of a scope that count and are not withdrawn. Few are: they are counted apart.
+SELECT (SELECT count(*) FROM myria.events e
+        WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal)
+     - (SELECT count(*)
+        FROM (
+            SELECT DISTINCT ON (w.event_seq) w.event_seq, w.reason FROM myria.withdrawn w
+            WHERE w.tenant_id = $1 AND w.scope_id = $2 AND w.by_event_seq <= $3
+            ORDER BY w.event_seq, w.by_event_seq DESC
+        ) newest
+        JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.event_seq
+        WHERE newest.reason <> 'restored' AND NOT e.internal);
 
 -- name: events_after
--- The next page of a scope's events that count, in the order of (timestamp, event_seq).
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id, e.payload, e.topic_hints
-FROM myria.events e
-WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) > ($3, $4)
-  AND e.event_seq <= $5 AND NOT e.internal
-ORDER BY e.occurred_at, e.event_seq
-LIMIT $6;
+-- The next page of a scope's events that count, in the order of (timestamp, event_seq). What belongs neither into the new
+-- tree nor into the old one ($7 is the parent's cutoff, 0 where there is none) keeps its place, and nothing else of it.
+SELECT page.event_seq, page.event_id, page.occurred_at, page.channel, page.dedupe_key, page.type, page.context_id,
+       CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints, page.is_there
+FROM (
+    SELECT e.*, NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false)
+                OR e.event_seq <= $7 AND NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $7
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false) AS is_there
+    FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) > ($3, $4)
+      AND e.event_seq <= $5 AND NOT e.internal
+    ORDER BY e.occurred_at, e.event_seq
+    LIMIT $6
+) page
+ORDER BY page.occurred_at, page.event_seq;
 
 -- name: events_before
 -- The page before a position, nearest first.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id, e.payload, e.topic_hints
-FROM myria.events e
-WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) < ($3, $4)
-  AND e.event_seq <= $5 AND NOT e.internal
-ORDER BY e.occurred_at DESC, e.event_seq DESC
-LIMIT $6;
+SELECT page.event_seq, page.event_id, page.occurred_at, page.channel, page.dedupe_key, page.type, page.context_id,
+       CASE WHEN page.is_there THEN page.payload END AS payload, page.topic_hints, page.is_there
+FROM (
+    SELECT e.*, NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false)
+                OR e.event_seq <= $7 AND NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $7
+                     ORDER BY w.by_event_seq DESC LIMIT 1), false) AS is_there
+    FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = $2 AND (e.occurred_at, e.event_seq) < ($3, $4)
+      AND e.event_seq <= $5 AND NOT e.internal
+    ORDER BY e.occurred_at DESC, e.event_seq DESC
+    LIMIT $6
+) page
+ORDER BY page.occurred_at DESC, page.event_seq DESC;
 
 -- name: place
 -- How many events of a scope that count were appended before this one, of the same microsecond.

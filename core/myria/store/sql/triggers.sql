@@ -3,9 +3,11 @@
 SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal;
 
 -- name: reaches
--- Whether at least $3 events past a number count.
-SELECT count(*) >= $3 FROM (
-    SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal LIMIT $3) few;
+-- Whether at least $3 events past a number count, withdrawals among them.
+SELECT (SELECT count(*) FROM (
+            SELECT FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal LIMIT $3) few)
+     + (SELECT count(*) FROM (
+            SELECT FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > $2 LIMIT $3) few) >= $3;
 
 -- name: outgrows
 -- Whether at least as many events that count lie past a number as up to it; both are counted up to $3.
@@ -19,11 +21,22 @@ SELECT (SELECT events FROM tail) >= (
         LIMIT (SELECT events + 1 FROM tail)) few);
 
 -- name: last_tail_event
--- The last event past a number that counts, and for how many seconds of the database's clock it has been the last.
-SELECT e.event_seq, e.ingested_at, extract(epoch FROM clock_timestamp() - e.ingested_at)::double precision AS quiet_s
-FROM myria.events e
-WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal
-ORDER BY e.event_seq DESC
+-- The last event past a number that counts, or withdrawal, and for how many seconds of the database's clock it has been
+-- the last.
+SELECT newest.event_seq, newest.ingested_at,
+       extract(epoch FROM clock_timestamp() - newest.ingested_at)::double precision AS quiet_s
+FROM (
+    (SELECT e.event_seq, e.ingested_at FROM myria.events e
+     WHERE e.tenant_id = $1 AND e.event_seq > $2 AND NOT e.internal
+     ORDER BY e.event_seq DESC LIMIT 1)
+    UNION ALL
+    (SELECT e.event_seq, e.ingested_at
+     FROM (SELECT w.by_event_seq FROM myria.withdrawn w
+           WHERE w.tenant_id = $1 AND w.by_event_seq > $2
+           ORDER BY w.by_event_seq DESC LIMIT 1) last
+     JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = last.by_event_seq)
+) newest
+ORDER BY newest.event_seq DESC
 LIMIT 1;
 
 -- name: count_waiting

@@ -75,7 +75,7 @@ SELECT count(*) FROM myria.renderings WHERE tenant_id = $1;
 
 -- name: snapshots
 SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.status, s.cutoff, s.tail_xid::text::bigint AS tail_xid,
-       s.lineage, s.planner_settings, s.activated_at IS NOT NULL AS was_active, b.status AS build_status
+       s.lineage, s.planner_settings, s.knows_withdrawals, s.activated_at IS NOT NULL AS was_active, b.status AS build_status
 FROM myria.snapshots s
 LEFT JOIN myria.builds b ON b.tenant_id = $1 AND b.build_id = s.build_id
 WHERE s.tenant_id = $1
@@ -119,10 +119,14 @@ ORDER BY c.scope_id
 LIMIT $4;
 
 -- name: eligible_seqs
--- What a snapshot must hold of a scope: its events up to the cutoff that are not internal, in the order of the scope.
-SELECT event_seq FROM myria.events
-WHERE tenant_id = $1 AND scope_id = $2 AND event_seq <= $3 AND NOT internal
-ORDER BY occurred_at, event_seq;
+-- What a snapshot must hold of a scope: its events up to the cutoff that are neither internal nor were withdrawn at the
+-- cutoff ($4: whether its builder knew withdrawals), in the order of the scope.
+SELECT e.event_seq FROM myria.events e
+WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
+  AND NOT ($4 AND coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                            WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
+                            ORDER BY w.by_event_seq DESC LIMIT 1), false))
+ORDER BY e.occurred_at, e.event_seq;
 
 -- name: structure
 -- Renderings by id, as the tree's structure needs them.
@@ -168,8 +172,11 @@ ORDER BY analyzer_version = $3 DESC
 LIMIT 1;
 
 -- name: scope_events
--- A scope's events as the planner takes them.
-SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id,
+-- A scope's events as the planner takes them. Withdrawn ones keep their place among others of their microsecond.
+SELECT NOT ($4 AND coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                             WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $3
+                             ORDER BY w.by_event_seq DESC LIMIT 1), false)) AS is_there,
+       e.event_seq, e.event_id, e.occurred_at, e.channel, e.dedupe_key, e.type, e.context_id,
        e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.event_seq <= $3 AND NOT e.internal
@@ -198,3 +205,18 @@ WHERE r.tenant_id = $1 AND NOT EXISTS (SELECT FROM reached WHERE reached.renderi
 -- name: has_plans
 -- Since when the tenant has stored plans of a language model, if it has.
 SELECT llm_planned_at FROM myria.tenants WHERE tenant_id = $1;
+
+-- name: withdrawn
+-- Where the projection of withdrawals is not what the log gives.
+SELECT coalesce(stored.event_seq, folded.event_seq) AS event_seq,
+       coalesce(stored.by_event_seq, folded.by_event_seq) AS by_event_seq,
+       stored.event_seq IS NOT NULL AS is_stored, folded.event_seq IS NOT NULL AS is_folded
+FROM (SELECT w.* FROM myria.withdrawn w WHERE w.tenant_id = $1) stored
+FULL JOIN (SELECT f.* FROM myria.withdrawals_of_log f WHERE f.tenant_id = $1) folded
+    ON folded.event_seq = stored.event_seq AND folded.by_event_seq = stored.by_event_seq
+WHERE stored.event_seq IS NULL OR folded.event_seq IS NULL OR folded.scope_id <> stored.scope_id
+   OR folded.reason <> stored.reason OR folded.superseded_by IS DISTINCT FROM stored.superseded_by
+ORDER BY 1, 2;
+
+-- name: count_withdrawn
+SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1;
