@@ -26,12 +26,12 @@ import orjson
 
 from myria.events import dedupe_key, searchable_text, speaker_of
 from myria.index import BlockNode, BlockView, Corpus, Doc, LooseBlock, build, decode
+from myria.masks import Mask
 from myria.planning.model import Node, PlanEvent
 from myria.planning.scope import plan_scope
 from myria.planning.settings import PlannerSettings
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
-from myria.scopes import visible
 
 CUTS = (5, 10, 20)
 ADVERSARIAL = 5
@@ -90,7 +90,7 @@ def load(folder: Path, *, in_tail: bool = False) -> Memory:
 
 def scores(memory: Memory, question: GoldQuestion) -> tuple[float, ...]:
     """Return R@5, R@10, R@20 and the reciprocal rank of one question."""
-    seen = [corpus for corpus in memory.corpora if visible(question.participants, corpus.participants)]
+    seen = [corpus for corpus in memory.corpora if Mask(question.participants).sees(corpus.participants)]
     hits = rank(Question(text=question.text), seen, limit=max(CUTS)).hits
     is_gold = [hit.event_seq in question.gold for hit in hits]
     first = is_gold.index(True) + 1 if True in is_gold else 0

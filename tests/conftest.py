@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -24,6 +25,10 @@ from tests.support.processes import Guardian, Spawner
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# What is imported and collected stays until the end: garbage collections that look through it again and again took a
+# fifth of all CPU. Collected once, it is exempted (`pytest_collection_finish`).
+gc.disable()
+
 # No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
 # that fails must fail again. In CI the parent is Hypothesis' own profile for it.
 settings.register_profile(
@@ -37,6 +42,13 @@ def pytest_xdist_auto_num_workers() -> int:
     """Run three processes on two cores: many tests wait for servers, controllers and time-outs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     return cores + (cores + 1) // 2
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections look at what the tests make alone."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

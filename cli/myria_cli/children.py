@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Waits before a child is started again; it starts over once a child has lived for a minute."""
@@ -25,6 +26,9 @@ LIVED_S = 3.0
 """Seconds after which a child counts as started: when it dies later, the wait is at most that of `LIVED_DELAY`."""
 
 LIVED_DELAY = 3
+
+LOW_PRIORITY = 10
+"""Niceness of a child that others need not wait for."""
 
 LAST_GRACE_S = 15.0
 """Seconds an abandoned child gets to stop by itself."""
@@ -98,6 +102,12 @@ class Child:
         if self._process is None:
             return 0
         return await self._process.wait()
+
+    def lower_priority(self) -> None:
+        """Let the process have what the processors have left over."""
+        if self.pid is not None:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self.pid, LOW_PRIORITY)
 
     async def stop(self, patience_s: float) -> None:
         """End the process: SIGTERM, and SIGKILL after `patience_s` seconds."""

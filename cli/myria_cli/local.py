@@ -107,7 +107,7 @@ async def household(
         port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
         beside = f"http://127.0.0.1:{port}/metrics"
         server = _server(options, place, sock, beside, verbose=verbose, auth=settings.auth.mode)
-        control = ControlLoop(database, settings, launch=_Launcher(options, place, verbose=verbose))
+        control = ControlLoop(database, settings, launch=_Launcher(options, settings, place, verbose=verbose))
         try:
             if place.embedded is not None:
                 begin(place.embedded.supervise(), "postgres")
@@ -136,7 +136,7 @@ async def built_beside(options: Options, settings: Settings, place: Place) -> As
 
     async def build(data_dir: Path) -> None:
         async with Database(place.control, pool_options(settings, size=4)) as database, _attendance(data_dir):
-            await ControlLoop(database, settings, launch=_Launcher(options, place, verbose=False)).run()
+            await ControlLoop(database, settings, launch=_Launcher(options, settings, place, verbose=False)).run()
 
     if place.embedded is None:
         yield
@@ -182,10 +182,14 @@ def url_of(sock: socket.socket, mcp: McpSettings) -> str:
 
 
 class _Launcher:
-    """Starts builders; a call returns when its builder has ended, and a cancelled call ends it."""
+    """Starts builders; a call returns when its builder has ended, and a cancelled call ends it.
 
-    def __init__(self, options: Options, place: Place, *, verbose: bool) -> None:
+    A builder that works for longer than its turn leaves the processors to others that want them.
+    """
+
+    def __init__(self, options: Options, settings: Settings, place: Place, *, verbose: bool) -> None:
         self._options = options
+        self._turn_s = settings.builder.turn_s
         self._place = place
         self._verbose = verbose
 
@@ -198,9 +202,11 @@ class _Launcher:
             output=2,  # standard output may belong to a client (stdio)
         )
         await child.start()
+        overrun = asyncio.get_running_loop().call_later(self._turn_s, child.lower_priority)
         try:
             return await child.wait()
         finally:
+            overrun.cancel()
             await asyncio.shield(child.stop(BUILDER_PATIENCE_S))
 
 

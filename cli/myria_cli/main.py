@@ -6,6 +6,7 @@ import os
 import signal
 from types import FrameType
 
+from myria.program import QuickEnd, importing
 from myria_cli.signals import STOPPED_BY_INTERRUPT
 
 
@@ -13,10 +14,16 @@ def main() -> None:
     """Run the command line of this process."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    from myria_cli.app import app  # noqa: PLC0415 - a second of imports, in which Ctrl-C may come
+    end = QuickEnd()
+    with importing():
+        from myria_cli.app import app  # noqa: PLC0415 - half a second of imports, in which Ctrl-C may come
 
     # A command that has anything to clean up installs its own handler before it begins (`options.run`).
-    app(prog_name="myria")
+    try:
+        app(prog_name="myria")
+    except SystemExit as exited:
+        end.status = exited.code if isinstance(exited.code, int) else None
+        raise
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -71,6 +71,7 @@
     │   ├── BuildInvalid              build_invalid
     │   ├── BuildSuperseded           build_superseded
     │   ├── BuildInterrupted          build_interrupted
+    │   ├── BuildTimedOut             build_timed_out
     │   ├── LogBusy                   log_busy
     │   └── LeaseLost                 lease_lost
     └── InternalError                 internal_error
@@ -557,6 +558,12 @@ class BuildInterrupted(BuildError):
     """
 
     code = "build_interrupted"
+
+
+class BuildTimedOut(BuildError):
+    """The build worked for longer than it may, and was ended; raise the limit if it was not hanging."""
+
+    code = "build_timed_out"
 
 
 class LogBusy(BuildError):

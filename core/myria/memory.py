@@ -11,6 +11,7 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.ingest import Ingest
+from myria.masks import Masks
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
 from myria.redaction.redactor import PayloadRedactor
@@ -112,16 +113,16 @@ class Memory:
         return await self.retrieval.query_references(tenant, query)
 
     async def get_event(
-        self, tenant: str, event_id: str, participants: tuple[str, ...], *, include_internal: bool = False
+        self, tenant: str, event_id: str, masks: Masks, *, include_internal: bool = False
     ) -> dict[str, Any]:
         """Answer one event; see `Retrieval.get_event`."""
         await self._check_schema_once()
-        return await self.retrieval.get_event(tenant, event_id, participants, include_internal=include_internal)
+        return await self.retrieval.get_event(tenant, event_id, masks, include_internal=include_internal)
 
-    async def get_topic(self, tenant: str, topic_id: str, participants: tuple[str, ...]) -> dict[str, Any]:
+    async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> dict[str, Any]:
         """Answer one topic; see `Retrieval.get_topic`."""
         await self._check_schema_once()
-        return await self.retrieval.get_topic(tenant, topic_id, participants)
+        return await self.retrieval.get_topic(tenant, topic_id, masks)
 
     async def get_active_snapshot(self, tenant: str) -> dict[str, Any]:
         """Answer the active snapshot's metadata, or null."""

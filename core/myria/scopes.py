@@ -1,4 +1,4 @@
-"""Scopes: one exact participant set within a tenant, and the rule of who sees it."""
+"""Scopes: one exact participant set within a tenant. Who sees which is the rule of `myria.masks`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,6 @@ def canonical_participants(names: Any, *, field: str = "participants") -> tuple[
 def scope_key(participants: Iterable[str]) -> bytes:
     """Return the 32-byte identity of a canonical participant set."""
     return hashlib.sha256(b"myria.scope.v1\n" + canonical_json(list(participants))).digest()
-
-
-def visible(query: Iterable[str], scope: Iterable[str]) -> bool:
-    """Tell whether a query by `query` may see a scope: query is a non-empty subset of it."""
-    asking = set(query)
-    return bool(asking) and asking <= set(scope)
 
 
 def _canonical_name(name: Any, field: str) -> str:

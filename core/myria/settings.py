@@ -342,6 +342,13 @@ class BuilderSettings(Section):
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     """Time after which a silent worker's task may be taken over, in seconds. It is renewed every third of
     it."""
+    turn_s: Annotated[float, Field(ge=0.01, le=86_400)] = 20.0
+    """Time after which a build gives way to others that wait, in seconds. On one machine its builder stops, and goes on
+    with what is left when it has its turn again; that turn is longer, up to eight times. On Kubernetes it goes on
+    beside them (operator.overtime_builds)."""
+    timeout_s: Annotated[float, Field(ge=0.1, le=31_536_000)] = 3600.0
+    """Time for which a build may work on one machine, in seconds; then it fails, and the tenant backs off. On
+    Kubernetes operator.deadline_s counts."""
     max_task_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
     """Times a task may be taken up before its build fails; counts killed workers too."""
     backoff_base_s: Annotated[float, Field(ge=0.1, le=3600)] = 5.0
@@ -515,7 +522,11 @@ class OperatorSettings(Section):
     pod_template: str = "/etc/myria/pod-template.yaml"
     """File with the PodTemplate from which every build's pod is made; examples/kubernetes has one."""
     max_builds: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Builds at work at once, over all tenants; further ones wait in the order in which they were asked for."""
+    """Builds at work at once, over all tenants; further ones wait in the order in which they were asked for. Tenants
+    whose last build failed come after the others, and never have the last slot."""
+    overtime_builds: Annotated[int, Field(ge=0, le=1000)] = 2
+    """Builds beyond that many which may go on while others begin: those that have worked for longer than builder.turn_s
+    hold no slot, as long as they are no more than these."""
     default_parallelism: Annotated[int, Field(ge=1, le=64)] = 1
     """Pods per build where the resource does not say; never more than there are changed scopes."""
     deadline_s: Annotated[int, Field(ge=10, le=604_800)] = 3600

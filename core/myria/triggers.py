@@ -27,6 +27,7 @@ from myria.building.collect import collect_garbage, tenants_with_garbage
 from myria.building.finish import end_without_result, free_numbers
 from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
+from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
 from myria.registry import Registry
 from myria.schedule import last_due
@@ -61,17 +62,25 @@ _SWEEP_SLICE = 40
 _LOOKS_AT_ONCE = 4
 """Tenants that are looked at side by side: most of a look is waiting for an answer."""
 
+_ENDED_WELL = frozenset(outcome.exit_status for outcome in Outcome if outcome is not Outcome.FAILED)
+"""Exit statuses of builders after which a tenant's next build waits for nobody's sake."""
+
 _RELAUNCH_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LONGEST_OUTAGE_WAIT_S = 5.0
 
 
 @dataclass(slots=True)
 class _Launched:
-    """A build's builders so far: the one at work, how many died since the last progress, when the last one began."""
+    """A build's builders so far.
+
+    The one at work or waiting for its slot; how many died since the last progress; when the last one was launched; for
+    how many seconds all of them worked.
+    """
 
     task: asyncio.Task[int] | None = None
     died: int = 0
     at: float = 0.0
+    worked_s: float = 0.0
     progress: tuple[str, int] = ("", 0)
 
 
@@ -90,11 +99,11 @@ class ControlLoop:
         database: connects as a role that may name all tenants.
         settings: `builder` says when builds are due, `retention` what is kept.
         launch: runs a builder.
-        max_builders: builders at work at once, over all tenants; further builds wait in the queue.
+        max_builders: builders at work at once, over all tenants; further builds wait for their turn (`BuilderTurns`).
     """
 
     def __init__(self, database: Database, settings: Settings, launch: Launch, *, max_builders: int = 4) -> None:
-        self._slots = asyncio.Semaphore(max_builders)
+        self._turns = BuilderTurns(max_builders, settings.builder.turn_s)
         self._database = database
         self._settings = settings
         self._launch = launch
@@ -334,19 +343,24 @@ class ControlLoop:
         launched.at = time.monotonic()
         launched.died += 1
         self._served[tenant] = next(self._turn)
-        launched.task = asyncio.create_task(self._run_builder(tenant, build_id))
+        launched.task = asyncio.create_task(self._run_builder(tenant, build_id, launched))
 
-    async def _run_builder(self, tenant: str, build_id: str) -> int:
+    async def _run_builder(self, tenant: str, build_id: str, launched: _Launched) -> int:
+        """Have a builder work in turns until it ends; return its status."""
         logger.info("starting a builder", extra={"action": "builder_started", "tenant": tenant, "build_id": build_id})
+        ended: int | None = None
         status = -1
         try:
-            async with self._slots:
-                status = await self._launch(tenant, build_id)
+            while ended is None:
+                async with self._turns.turn(tenant) as turn:
+                    ended = await self._work(tenant, build_id, turn, launched)
+            status = ended
         except Exception:
             logger.exception(
                 "a builder could not be run",
                 extra={"action": "builder_failed", "tenant": tenant, "build_id": build_id},
             )
+        self._turns.ended(tenant, well=status in _ENDED_WELL)
         logger.info(
             "a builder ended with status %d",
             status,
@@ -355,6 +369,39 @@ class ControlLoop:
         self._look_again(tenant, 0.0)
         self._wake.set()
         return status
+
+    async def _work(self, tenant: str, build_id: str, turn: BuilderTurn, launched: _Launched) -> int | None:
+        """Run a builder until it ends; return its status, None where its turn was over before.
+
+        A build whose builders have worked for `builder.timeout_s` fails.
+        """
+        began = time.monotonic()
+        left_s = self._settings.builder.timeout_s - launched.worked_s
+        working = asyncio.ensure_future(self._launch(tenant, build_id))
+        over = asyncio.create_task(turn.over.wait())
+        try:
+            await asyncio.wait({working, over}, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            is_late = not turn.over.is_set()
+        finally:
+            over.cancel()
+            working.cancel()
+            await asyncio.gather(working, over, return_exceptions=True)
+            launched.worked_s += time.monotonic() - began
+        if is_late:
+            timeout_s = self._settings.builder.timeout_s
+            error = errors.BuildTimedOut(
+                f"the build was ended after {timeout_s:g} s of work (builder.timeout_s)", timeout_s=timeout_s
+            )
+            outcome = await end_without_result(
+                self._database, tenant, build_id, Outcome.FAILED, error=error, settings=self._settings.builder
+            )
+            return outcome.exit_status
+        logger.info(
+            "a builder gives way to others", extra={"action": "builder_waits", "tenant": tenant, "build_id": build_id}
+        )
+        return None
 
     async def _progress(self, tenant: str, build: asyncpg.Record) -> tuple[str, int]:
         async with self._database.read(tenant) as connection:

@@ -168,6 +168,7 @@ class Situation:
 
     `unfinished_resource`: the resource that owns the tenant's unfinished build, or None. `ahead`: the number of the
     installation's unfinished builds that come before this one's; `ahead_names`: the owners of the first of them.
+    `failed_last`: the tenant's last build failed, so that it may not have the last slot.
     """
 
     tenant_known: bool
@@ -180,6 +181,7 @@ class Situation:
     unfinished_resource: str | None = None
     ahead: int = 0
     ahead_names: tuple[str, ...] = ()
+    failed_last: bool = False
     paused: bool = False
     moved_from: str | None = None
     moved_to: str | None = None
@@ -201,6 +203,7 @@ class Situation:
             unfinished_resource=row["unfinished_resource"],
             ahead=row["ahead"],
             ahead_names=tuple(row["ahead_names"] or ()),
+            failed_last=row["failed_last"],
             paused=bool(row["paused"]),
             moved_from=row["moved_from"],
             moved_to=row["moved_to"],

@@ -85,7 +85,13 @@ class Ledger:
     async def look(self, rebuild: Rebuild) -> tuple[Situation, BuildFacts | None]:
         """Return what the database says about a resource and its build, as of one moment."""
         async with self._database.read(ALL_TENANTS) as connection:
-            row = await connection.fetchrow(sql("rebuilds.situation"), rebuild.tenant, rebuild.uid)
+            row = await connection.fetchrow(
+                sql("rebuilds.situation"),
+                rebuild.tenant,
+                rebuild.uid,
+                self._settings.builder.turn_s,
+                self._settings.operator.overtime_builds,
+            )
             if row is None:
                 raise errors.InternalError("a resource's situation gave no row")
             situation = Situation.from_row(row)

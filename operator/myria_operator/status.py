@@ -197,8 +197,13 @@ def wants_job(view: RebuildView) -> bool:
         and view.build.job_uid is None
         and not view.rebuild.wants("suspend")
         and not view.rebuild.wants("abort")
-        and view.situation.ahead < view.max_builds
+        and view.situation.ahead < _slots(view)
     )
+
+
+def _slots(view: RebuildView) -> int:
+    """Return of how many slots the resource's build may have one: the last is for tenants that do not fail."""
+    return max(1, view.max_builds - 1) if view.situation.failed_last else view.max_builds
 
 
 _Parts = tuple[Json, Condition, Condition]
@@ -250,10 +255,11 @@ def _unfinished(view: RebuildView, build: BuildFacts) -> Condition:
     if rebuild.wants("suspend"):
         return _succeeded(UNKNOWN, reasons.SUSPEND_REQUESTED, "stopped until suspend is false; what is done is kept")
     if job is None and build.job_uid is None:
-        if view.situation.ahead >= view.max_builds:
+        slots = _slots(view)
+        if view.situation.ahead >= slots:
             message = (
-                f"waits for one of the installation's {view.max_builds} slots; "
-                f"{view.situation.ahead - view.max_builds + 1} must end before it of {_names(view.situation)}"
+                f"waits for one of the installation's {slots} slots; "
+                f"{view.situation.ahead - slots + 1} must end before it of {_names(view.situation)}"
             )
             return _succeeded(UNKNOWN, reasons.QUEUED, message)
         return _succeeded(UNKNOWN, reasons.PENDING, "its Job is about to be made")

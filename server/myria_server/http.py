@@ -1,17 +1,11 @@
-"""Running the application on a TCP port: reserving the port, serving, and a drain of bounded time.
-
-Without authentication, anything but loopback needs `insecure=True`.
-"""
+"""Running the application on a TCP port that `listening` reserved, and a drain of bounded time."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
-import ipaddress
 import logging
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Generator
@@ -20,10 +14,11 @@ import mcp_types
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError, PortInUse
+from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
+from myria_server.listening import reserve_port
 from myria_server.metrics import ServerMetrics
 from myria_server.refusals import rpc_error
 
@@ -40,49 +35,6 @@ HEADER_BYTES = 64 * 1024
 
 KEEP_ALIVE_S = 75
 _SWEEP_S = 1.0
-
-
-def reserve_port(host: str, port: int, *, insecure: bool = False, guarded: bool = False) -> socket.socket:
-    """Return a bound socket; call this before starting anything that would have to be stopped again.
-
-    Args:
-        port: 0 for any free one (ask the socket which).
-        insecure: allow an address that others can reach, without authentication.
-        guarded: callers prove who they are (auth.mode), so any address will do.
-
-    Raises:
-        PortInUse: somebody listens there.
-        ConfigurationError: not an address of this machine, or not loopback without `insecure` or `guarded`.
-    """
-    try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise ConfigurationError(f"{host} is not a host name or address: {error.strerror}", host=host) from error
-    # `localhost` may resolve to both families: clients that print a dotted address would miss [::1].
-    family, _, _, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
-    if not (insecure or guarded) and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
-        raise ConfigurationError(
-            f"{host} can be reached by others and there is no authentication; ask for keys (`myria up --auth`, or "
-            "auth.mode: keys), listen on 127.0.0.1, or pass --insecure if something in front guards the port",
-            host=host,
-        )
-    # With the protocol named, asyncio switches Nagle's algorithm off: else each answer's second part waits 40 ms.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        # Two processes may bind with SO_REUSEADDR while neither listens: only listening claims the port.
-        sock.listen(2048)
-    except OSError as error:
-        sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUse(
-                f"port {port} on {host} is in use; choose another with --port", host=host, port=port
-            ) from error
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}", host=host, port=port) from error
-    sock.setblocking(False)
-    return sock
 
 
 def check_tls(mcp: McpSettings) -> None:

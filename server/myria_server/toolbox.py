@@ -217,14 +217,14 @@ class Toolbox:
 
         async def get_event(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.EventLookupInput, arguments)
-            participants = principal.asking_as(request.participants)
+            masks = principal.asking(request.participants)
             return await memory.get_event(
-                principal.tenant, request.event_id, participants, include_internal=request.include_internal
+                principal.tenant, request.event_id, masks, include_internal=request.include_internal
             )
 
         async def get_topic(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.TopicLookupInput, arguments)
-            return await memory.get_topic(principal.tenant, request.topic_id, principal.asking_as(request.participants))
+            return await memory.get_topic(principal.tenant, request.topic_id, principal.asking(request.participants))
 
         async def get_active_snapshot(principal: Principal, arguments: Any) -> Json:
             inputs.read(inputs.NothingInput, arguments)

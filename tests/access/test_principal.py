@@ -16,7 +16,7 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
-from myria.scopes import visible
+from myria.masks import Mask
 
 NAMES = ("ada", "bot", "carl", "user:1", "user:2")
 
@@ -165,7 +165,7 @@ def test_nobody_sees_beyond_their_own_mask(
         return
     assert asking
     assert own <= set(asking) <= own | (named or set())
-    if visible(asking, scope):
+    if Mask(asking).sees(scope):
         assert own <= scope
         if may_ask:
             assert any(matches(pattern, name) for pattern in may_ask for name in scope - own)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from myria.events import searchable_text, speaker_of, task_of
-from myria.scopes import canonical_participants, visible
+from myria.masks import Mask
+from myria.scopes import canonical_participants
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TYPES = {"message", "assistant_message", "tool_result", "task_update", "topic_marker", "memory_marker"}
@@ -202,7 +203,7 @@ def test_evidence_exists_and_the_asker_may_see_it(questions: list[Line], by_key:
         assert len(evidence) == len(set(evidence))
         assert bool(evidence) == (question["kind"] != "hidden")
         for key in evidence:
-            assert visible(question["participants"], by_key[key]["participants"]), (question["id"], key)
+            assert Mask(tuple(question["participants"])).sees(by_key[key]["participants"]), (question["id"], key)
             assert "internal" not in by_key[key]
 
 
@@ -213,7 +214,7 @@ def test_hidden_answers_exist_out_of_sight(questions: list[Line], by_key: dict[s
     for question in hidden:
         assert question["forbidden"]
         for key in question["forbidden"]:
-            assert not visible(question["participants"], by_key[key]["participants"])
+            assert not Mask(tuple(question["participants"])).sees(by_key[key]["participants"])
 
 
 def test_multi_hop_evidence_spans_scopes(questions: list[Line], by_key: dict[str, Line]) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from myria.contract.queries import ReferencesQuery
 from myria.errors import InternalError
-from myria.llm.inspection import InspectLeafRefs, Inspector, InspectSubtree, Mask, Shown, ShownTopic
+from myria.llm.inspection import InspectLeafRefs, Inspector, InspectSubtree, ScopesInForce, Shown, ShownTopic
+from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from tests.llm.conftest import Configuring, Starting
@@ -63,12 +64,12 @@ async def test_a_row_outside_the_mask_is_never_shown(database: Database) -> None
             event_seq = await connection.fetchval("SELECT min(event_seq) FROM myria.events")
         assert leaf is not None
         scope = leaf["scope_id"]
-        right = Mask(participants=("ann",), scopes={scope: ("ann", "bob")}, cutoff=2**60)
+        right = ScopesInForce(masks=Masks.containing(("ann",)), scopes={scope: ("ann", "bob")}, cutoff=2**60)
         masks = {
             "right": right,
             "the scope of others": replace(right, scopes={scope: ("ann", "carol")}),
-            "not who asked": replace(right, participants=("carol",)),
-            "not the one scope of a build": replace(right, exact=True),
+            "not who asked": replace(right, masks=Masks.containing(("carol",))),
+            "not the one scope of a build": replace(right, masks=Masks.exactly(("ann",))),
         }
         for name, mask in masks.items():
             shown = Shown()

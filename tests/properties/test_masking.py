@@ -19,6 +19,7 @@ from myria import errors
 from myria.contract.event import parse_event
 from myria.contract.limits import Limits
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.masks import Masks
 from myria.memory import Memory
 from myria.retrieval import gathering, lanes
 from myria.settings import Settings
@@ -189,7 +190,9 @@ async def _one_look_up(
     known = rng.choice(log)
     allowed = mask <= known.participants and (include_internal or not known.internal)
     try:
-        found = await memory.get_event(tenant, known.event_id, tuple(sorted(mask)), include_internal=include_internal)
+        found = await memory.get_event(
+            tenant, known.event_id, Masks.containing(mask), include_internal=include_internal
+        )
     except errors.EventNotFound:
         assert not allowed
     else:
@@ -219,7 +222,7 @@ async def _one_root(
             assert node["kind"] == "root" or frozenset(node["participants"]) == topics[root]
     if root.startswith("top_"):
         try:
-            topic = (await memory.get_topic(tenant, root, tuple(sorted(mask))))["topic"]
+            topic = (await memory.get_topic(tenant, root, Masks.containing(mask)))["topic"]
         except errors.TopicNotFound:
             assert not mask <= topics[root]
         else:

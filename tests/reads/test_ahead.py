@@ -7,6 +7,7 @@ from typing import Any
 
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery
+from myria.masks import Masks
 from myria.memory import Memory
 from tests.reads.asking import ANA_BEN, append, ask, ids_of, pages, texts_of
 from tests.support.building import build_now
@@ -65,7 +66,7 @@ async def test_topics_do_not_age_by_what_is_ahead(memory: Memory, database: Data
     async with memory.database.read(TENANT) as connection:
         topics = await connection.fetch("SELECT topic_id FROM myria.topics WHERE tenant_id = $1", TENANT)
     for row in topics:
-        topic = (await memory.get_topic(TENANT, row["topic_id"], ANA_BEN))["topic"]
+        topic = (await memory.get_topic(TENANT, row["topic_id"], Masks.containing(ANA_BEN)))["topic"]
         states[topic["label"]] = topic["state"]
 
     assert set(states.values()) == {"active"}

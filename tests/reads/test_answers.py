@@ -15,6 +15,7 @@ from myria.contract.event import parse_event
 from myria.contract.limits import Limits
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.events import TopicHint
+from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from tests.reads.asking import ANA_BEN, append, ask, events_of, ids_of, pages, texts_of, walk
@@ -59,7 +60,7 @@ async def test_nothing_in_common_is_an_empty_tree(memory: Memory, database: Data
     ):
         answer = await ask(memory, query)
         assert answer["root"]["children"] == []
-        assert answer["root"]["participants"] == list(query.participants)
+        assert answer["root"]["participants"] == list(query.masks.participants)
         assert (answer["truncated"], answer["next_cursor"]) == (False, None)
 
 
@@ -165,8 +166,8 @@ async def test_internal_events_show_only_when_asked_for(memory: Memory, database
                     assert (one["kind"], one["indexed"]) == ("event", False)
     assert (await memory.get_snapshot_status(TENANT))["tail_events"] == 1
     with pytest.raises(errors.EventNotFound):
-        await memory.get_event(TENANT, results[1].event_id, ANA_BEN)
-    found = await memory.get_event(TENANT, results[1].event_id, ANA_BEN, include_internal=True)
+        await memory.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN))
+    found = await memory.get_event(TENANT, results[1].event_id, Masks.containing(ANA_BEN), include_internal=True)
     answers.EventAnswer.model_validate(found)
     assert (found["event"]["internal"], found["event"]["indexed"]) == (True, False)
 
@@ -312,7 +313,7 @@ async def test_large_events_are_shortened_and_none_is_out_of_reach(
         again = await pages(bounded, query)
         shown = [one for page in found for one in events_of(page)]
         marked = [one for one in shown if one.get("truncated")]
-        whole = await bounded.get_event(TENANT, marked[0]["event_id"], ("ana",))
+        whole = await bounded.get_event(TENANT, marked[0]["event_id"], Masks.containing(("ana",)))
 
     assert found == again
     assert all(len(orjson.dumps(page)) <= 40_000 for page in found)
@@ -366,20 +367,20 @@ async def test_a_topic_tells_its_place(memory: Memory, database: Database) -> No
     await _mixed(memory, database)
     whole = await ask(memory, ReferencesQuery(participants=("ana", "carol"), max_nodes=500))
     (top,) = whole["root"]["children"]
-    record = await memory.get_topic(TENANT, top["topic_id"], ("ana",))
+    record = await memory.get_topic(TENANT, top["topic_id"], Masks.containing(("ana",)))
     answers.TopicAnswer.model_validate(record)
     assert record["topic"]["parent_topic_id"] is None
     assert record["topic"]["state"] == "active"
     seen = 0
     for child_id in record["topic"]["children"]:
-        child = (await memory.get_topic(TENANT, child_id, ("carol",)))["topic"]
+        child = (await memory.get_topic(TENANT, child_id, Masks.containing(("carol",))))["topic"]
         assert child["parent_topic_id"] == top["topic_id"]
         assert child["participants"] == ["ana", "ben", "carol"]
         seen += child["counts"]["events"]
     assert seen == record["topic"]["counts"]["events"] == 60
     for asked in ("top_none", top["topic_id"]):
         with pytest.raises(errors.TopicNotFound):
-            await memory.get_topic(TENANT, asked, ("ana", "stranger"))
+            await memory.get_topic(TENANT, asked, Masks.containing(("ana", "stranger")))
 
 
 async def test_topics_grow_dormant_and_archived_with_the_newest_event(memory: Memory, database: Database) -> None:
@@ -389,7 +390,7 @@ async def test_topics_grow_dormant_and_archived_with_the_newest_event(memory: Me
     topic = (await ask(memory, ReferencesQuery(participants=ANA_BEN)))["root"]["children"][0]["topic_id"]
     for days, state in ((1, "active"), (20, "dormant"), (120, "archived")):
         await append(memory, [event(days * DAY, "later")])
-        record = (await memory.get_topic(TENANT, topic, ANA_BEN))["topic"]
+        record = (await memory.get_topic(TENANT, topic, Masks.containing(ANA_BEN)))["topic"]
         assert (record["state"], record["merged_into"]) == (state, None)
 
 
@@ -408,13 +409,13 @@ async def test_a_merged_topic_says_where_it_went(memory: Memory, database: Datab
     assert topics["a1"] == topics["a2"] != topics["b1"] == topics["b2"]
     await _import(memory, {"late": 25})
     await build_now(database.builder_dsn)
-    gone = (await memory.get_topic(TENANT, topics["b1"], ANA_BEN))["topic"]
+    gone = (await memory.get_topic(TENANT, topics["b1"], Masks.containing(ANA_BEN)))["topic"]
     assert (gone["state"], gone["merged_into"]) == ("archived", topics["a1"])
-    older = (await memory.get_topic(TENANT, topics["a1"], ANA_BEN))["topic"]
+    older = (await memory.get_topic(TENANT, topics["a1"], Masks.containing(ANA_BEN)))["topic"]
     assert (older["state"], older["merged_into"], older["counts"]["events"]) == ("active", None, 5)
-    answers.TopicAnswer.model_validate(await memory.get_topic(TENANT, topics["b1"], ANA_BEN))
+    answers.TopicAnswer.model_validate(await memory.get_topic(TENANT, topics["b1"], Masks.containing(ANA_BEN)))
     with pytest.raises(errors.TopicNotFound):
-        await memory.get_topic(TENANT, topics["b1"], ("carol",))
+        await memory.get_topic(TENANT, topics["b1"], Masks.containing(("carol",)))
 
 
 async def _import(memory: Memory, minutes: dict[str, int]) -> None:

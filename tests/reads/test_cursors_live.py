@@ -11,6 +11,7 @@ import pytest
 
 from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.masks import Masks
 from myria.memory import Memory
 from myria.retrieval import gathering, lanes
 from myria.settings import RetrievalSettings, Settings
@@ -260,7 +261,7 @@ async def test_foreign_cursors_are_refused(memory: Memory, database: Database) -
                 await ask(memory, replace(query, cursor=forged))
     for other in (
         replace(query, query="garden"),
-        replace(query, participants=("ana",)),
+        replace(query, masks=Masks.containing(("ana",))),
         replace(query, include_internal=True),
         replace(query, order="oldest"),
         replace(query, limit=4),

@@ -19,6 +19,7 @@ from myria import errors
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.index import Corpus, Doc, Pack, Timeline, decode, pack, repack
+from myria.masks import Mask, Masks
 from myria.memory import Memory
 from myria.retrieval import gathering, lanes, searching, turns
 from myria.settings import RetrievalSettings, Settings
@@ -121,6 +122,45 @@ async def test_a_warm_read_costs_no_work_per_scope(database: Database, monkeypat
             taken.append((cold["statements"], warm["statements"], topped_up["statements"]))
     assert taken[0][1:] == taken[1][1:]
     assert taken[1][0] <= taken[0][0] + 1  # blocks are read by the page
+
+
+async def test_several_masks_cost_a_statement_each(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once warm, several masks cost one statement more for each at most, whatever the scopes; cold three, and a publish
+    two. Nothing is decoded, packed or analysed twice because two masks see it."""
+    one = Masks.containing((AGENT,))
+    several = Masks.of([Mask((AGENT,)), Mask(("carla",)), Mask(("user 1",)), Mask(("carla", "pool"), exact=True)])
+    taken = []
+    for scopes in (70, 280):
+        tenant = f"t{scopes}"
+        rng = random.Random(scopes)
+        async with Memory(database.server_dsn, Settings()) as memory:
+            for at in range(2):
+                told = [*_events(rng, range(scopes), 2), event(at, "garden", participants=("carla", "pool"))]
+                for start in range(0, len(told), 100):
+                    await memory.append_events(tenant, told[start : start + 100])
+                if at == 0:
+                    await build_now(database.builder_dsn, tenant=tenant)
+        costs: dict[str, list[Counter[str]]] = {}
+        async with (
+            Memory(database.server_dsn, Settings()) as asked_by_one,
+            Memory(database.server_dsn, Settings()) as asked_by_several,
+        ):
+            for step in ("cold", "warm", "new event", "published"):
+                if step == "new event":
+                    await asked_by_one.append_events(tenant, [event(9, "garden", participants=(AGENT, "carla"))])
+                if step == "published":
+                    await build_now(database.builder_dsn, tenant=tenant)
+                for memory, masks in ((asked_by_one, one), (asked_by_several, several)):
+                    with _counted(monkeypatch) as work:
+                        await ask(memory, EventNodesQuery(masks=masks, query="garden piano", limit=5), tenant=tenant)
+                    costs.setdefault(step, []).append(work)
+        for step, more in (("cold", 3), ("warm", 1), ("new event", 2), ("published", 2)):
+            single, union = costs[step]
+            assert union["statements"] <= single["statements"] + more * (len(several) - 1), (step, costs)
+            assert union["analysed"] <= single["analysed"] + 2, (step, costs)
+            assert union["packed"] + union["decoded"] <= single["packed"] + single["decoded"] + 1, (step, costs)
+        taken.append([union["statements"] for step, (_, union) in costs.items() if step in ("warm", "new event")])
+    assert taken[0] == taken[1]
 
 
 async def test_a_publish_costs_what_it_changed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,10 +297,10 @@ async def test_heavy_reads_rest_while_others_are_served(database: Database) -> N
 
         async def beside_a_small_read(connection: Any, turn: turns.Turn) -> None:
             await alone(connection, turn)
-            await shared.read((TENANT, ("user 1",)), small)
+            await shared.read((TENANT, Masks.containing(("user 1",))), small)
 
         for work, rests in ((alone, 0), (beside_an_append, 1), (alone, 0), (beside_a_small_read, 1), (alone, 0)):
-            await shared.read((TENANT, (AGENT,)), work)
+            await shared.read((TENANT, Masks.containing((AGENT,))), work)
             assert shared.resting == rests
 
 

@@ -11,6 +11,7 @@ import pytest
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.index import SEARCH_VERSION, decode
 from myria.index.block import ASKS
+from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from tests.reads.asking import Json, ask, events_of, walk
@@ -46,7 +47,7 @@ async def answers(memory: Memory) -> list[Json]:
     found.append(await ask(memory, replace(REFERENCES, root=topic["node_id"])))
     for answer in found:
         answer["next_cursor"] = None
-    found.append(await memory.get_topic(TENANT, topic["topic_id"], ("ana",)))
+    found.append(await memory.get_topic(TENANT, topic["topic_id"], Masks.containing(("ana",))))
     return found
 
 

@@ -16,7 +16,7 @@ from myria.access.store import AccessStore, NewKey
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
 from myria.store.database import Database as Pool
-from myria_server import serve_stdio
+from myria_server.stdio import serve_stdio
 from tests.server.wire import Served, call, event, headers, serving
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database

@@ -15,7 +15,8 @@ import pytest
 from myria import errors
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
-from myria_server import Departure, reserve_port, serve_http
+from myria_server.http import Departure, serve_http
+from myria_server.listening import reserve_port
 from myria_server.readiness import Readiness
 from tests.server.wire import Served, call, event, headers
 from tests.support.locks import somebody_waits

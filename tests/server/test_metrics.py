@@ -9,7 +9,7 @@ from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_monitoring.catalogue import BY_NAME, METRICS
 from myria_monitoring.exposition import Tally, gauge, text_of
-from myria_server import ServerMetrics
+from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving
 from tests.support.postgres import Database

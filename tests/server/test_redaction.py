@@ -15,7 +15,7 @@ from myria.memory import Memory
 from myria.redaction.kinds import KINDS
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import RedactionSettings, Settings
-from myria_server import ServerMetrics
+from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving
 from tests.support.postgres import Database

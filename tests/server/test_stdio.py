@@ -12,7 +12,7 @@ import pytest
 from myria.contract.tools import TOOLS
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server import serve_stdio
+from myria_server.stdio import serve_stdio
 from tests.server.wire import META, call, event
 
 HELLO = {

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
-from myria_server import serve_http
+from myria_server.http import serve_http
 from tests.server.wire import call, headers, serving
 
 NAME = "myria_query_event_nodes"

@@ -16,7 +16,10 @@ import httpx
 from myria.contract.tools import path_of
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server import HttpServer, ServerMetrics, build_app, reserve_port
+from myria_server.app import build_app
+from myria_server.http import HttpServer
+from myria_server.listening import reserve_port
+from myria_server.metrics import ServerMetrics
 from tests.support.patience import PATIENCE_S
 
 MODERN = "2026-07-28"

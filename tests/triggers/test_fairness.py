@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import orjson
 import pytest
 
 from myria.building import Outcome, run_build
@@ -24,7 +25,11 @@ QUIET = ("m", "q", "z")
 
 
 async def launched_until(
-    database: Database, finished: Callable[[list[str]], bool], launch: Callable[[str, str], Awaitable[int]], slots: int
+    database: Database,
+    finished: Callable[[list[str]], bool],
+    launch: Callable[[str, str], Awaitable[int]],
+    slots: int,
+    settings: Settings = SETTINGS,
 ) -> list[str]:
     """Run a control loop until `finished` says so of the tenants whose builders began; return those in order."""
     order: list[str] = []
@@ -37,7 +42,7 @@ async def launched_until(
         return await launch(tenant, build_id)
 
     async with Pool(database.operator_dsn) as pool:
-        running = asyncio.create_task(ControlLoop(pool, SETTINGS, noted, max_builders=slots).run())
+        running = asyncio.create_task(ControlLoop(pool, settings, noted, max_builders=slots).run())
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
@@ -105,3 +110,70 @@ async def test_who_asks_all_the_time_takes_turns(database: Database) -> None:
         counts = [order[: length + 1].count(tenant) for tenant in tenants]
         # Who is looked at in the same moment may change places.
         assert max(counts) - min(counts) <= 2, order
+
+
+async def test_four_that_hang_do_not_keep_everybody_else_waiting(database: Database) -> None:
+    """All slots are taken by builds that never end: the others are built all the same, each by one builder."""
+    hanging = ("a", "b", "c", "d")
+    await ask(database, *hanging)
+    settings = builds.settings(
+        builder={"inactivity_timeout_s": 0, "max_unindexed_events": 0, "poll_s": 0.05, "turn_s": 0.05}
+    )
+    ended: list[str] = []
+    asked: list[asyncio.Task[None]] = []
+
+    async def launch(tenant: str, build_id: str) -> int:
+        if tenant in hanging:
+            if not asked:
+                asked.append(asyncio.create_task(ask(database, *QUIET)))
+            await asyncio.Event().wait()
+        outcome = await run_build(SETTINGS, database.builder_dsn, tenant, build_id)
+        ended.append(tenant)
+        return outcome.exit_status
+
+    async with Pool(database.operator_dsn) as pool:
+        running = asyncio.create_task(ControlLoop(pool, settings, launch, max_builders=4).run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while len(ended) < len(QUIET):
+                    await asyncio.sleep(0.02)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, *asked, return_exceptions=True)
+    assert sorted(set(ended)) == sorted(QUIET)
+
+
+async def test_a_build_that_never_ends_fails_at_its_deadline_and_backs_off(database: Database) -> None:
+    """Its builder is ended, the error says why, and the tenant's next automatic build waits."""
+    await ask(database, "a")
+    settings = builds.settings(builder={"poll_s": 0.05, "timeout_s": 0.2, "max_unindexed_events": 1})
+    cancelled = asyncio.Event()
+
+    async def launch(tenant: str, build_id: str) -> int:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return 0
+
+    async with Pool(database.operator_dsn) as pool:
+        loop = ControlLoop(pool, settings, launch, max_builders=4)
+        running = asyncio.create_task(loop.run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                row = None
+                while row is None:
+                    await asyncio.sleep(0.02)
+                    async with pool.read("a") as connection:
+                        row = await connection.fetchrow(
+                            "SELECT status, error FROM myria.builds WHERE tenant_id = 'a' AND finished_at IS NOT NULL"
+                        )
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        assert cancelled.is_set()
+        assert row["status"] == "failed"
+        assert orjson.loads(row["error"])["code"] == "build_timed_out"
+        async with pool.read("a") as connection:
+            failures = await connection.fetchval("SELECT consecutive_failures FROM myria.tenants WHERE tenant_id = 'a'")
+        assert failures >= 1

@@ -13,7 +13,7 @@ from myria import errors
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
 from myria.ingest import Ingest
-from myria.scopes import visible
+from myria.masks import Mask
 from myria.store.database import Database as Pool
 from myria.withdrawal.commands import Withdrawals
 from tests.support.postgres import Database
@@ -33,7 +33,7 @@ def event(text: str, *, who: Sequence[str] = ("ann", "bob"), **more: Any) -> New
 
 
 def as_whom(*participants: str) -> Any:
-    return lambda of: visible(participants, tuple(of))
+    return Mask(tuple(participants)).sees
 
 
 class Log:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
@@ -24,6 +25,7 @@ from myria.access.principal import FACES
 from myria.access.secrets import MadeKey
 from myria.errors import InvalidArgument, MyriaError
 from myria.memory import Memory
+from myria.program import importing
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
@@ -36,9 +38,10 @@ from myria_cli.letting_in import first_key
 from myria_cli.local import Household, built_beside, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
+from myria_server.listening import reserve_port
 
 if TYPE_CHECKING:
-    from myria_server import Departure
+    from myria_server.http import Departure
 
 PANEL = "Run"
 
@@ -87,8 +90,7 @@ myria up --dsn postgresql://myria@localhost/myria
         PostgreSQL is embedded and keeps its data in the data folder; with --dsn it is yours, and is migrated. Whatever
         of it dies is started again; Ctrl-C stops all that was started.
         """
-        from myria_server import reserve_port  # noqa: PLC0415 - see the module's docstring
-
+        _expect_server()
         settings = options.settings(mcp__host=host, mcp__port=port, auth__mode="keys" if auth else None)
         guarded = settings.auth.mode == "keys"
         logs.configure(settings.service, "up", settings.log)
@@ -124,8 +126,8 @@ myria demo --once --data-dir ./try --port 9000
 
         A second run finds the sample there already.
         """
-        from myria_cli import sample  # noqa: PLC0415 - see the module's docstring
-        from myria_server import reserve_port  # noqa: PLC0415
+        with importing():
+            from myria_cli import sample  # noqa: PLC0415 - see the module's docstring
 
         settings = options.settings(mcp__host=host, mcp__port=port)
         quiet = settings.service if options.debug else replace(settings.service, log_level="warning")
@@ -186,7 +188,10 @@ myria serve --stdio
         """
         if with_parent:
             stop_with_parent()
-        from myria_server import Departure, ServerMetrics, serve_http, serve_stdio  # noqa: PLC0415 - see the module's docstring
+        with importing():  # see the module's docstring
+            from myria_server.http import Departure, serve_http  # noqa: PLC0415
+            from myria_server.metrics import ServerMetrics  # noqa: PLC0415
+            from myria_server.stdio import serve_stdio  # noqa: PLC0415
 
         settings = options.settings(mcp__host=host, mcp__port=port)
         logs.configure(settings.service, "server", settings.log)
@@ -272,9 +277,18 @@ myria serve --stdio
         return outcome.exit_status
 
 
-def _listen(settings: Settings, descriptor: int | None, *, insecure: bool) -> socket.socket:
-    from myria_server import reserve_port  # noqa: PLC0415 - see the module's docstring
+def _expect_server() -> None:
+    """Raise at once where the child process that serves could not import its libraries.
 
+    Raises:
+        ModuleNotFoundError: one is not installed; `options.run` names the extra that brings it.
+    """
+    for library in ("mcp", "uvicorn"):
+        if find_spec(library) is None:
+            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+
+
+def _listen(settings: Settings, descriptor: int | None, *, insecure: bool) -> socket.socket:
     if descriptor is not None:
         sock = socket.socket(fileno=descriptor)
         sock.setblocking(False)

@@ -20,6 +20,7 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
+from myria.masks import Masks
 from myria.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
@@ -100,6 +101,14 @@ class Principal:
                 field="participants",
             )
         return self._with_own(named, widened=False)
+
+    def asking(self, named: tuple[str, ...] | None) -> Masks:
+        """Return the one mask of a read: see `asking_as`.
+
+        Raises:
+            ParticipantsNotAllowed: as `asking_as`.
+        """
+        return Masks.containing(self.asking_as(named))
 
     def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the participants of an append: all of its own, and those it names.

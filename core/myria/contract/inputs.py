@@ -275,7 +275,7 @@ class _SelectionInput(Input):
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InvalidArgument("since must be earlier than until", field="since")
         given = {name: getattr(self, name) for name in type(self).model_fields}
-        return {**given, "participants": principal.asking_as(self.participants)}
+        return {**given, "participants": None, "masks": principal.asking(self.participants)}
 
 
 class EventNodesInput(_SelectionInput):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Literal
 
 from myria.contract.limits import DEFAULT_LIMIT, DEFAULT_NODES
+from myria.errors import InvalidParticipants
 from myria.events import TopicHint
+from myria.masks import NOBODY, Masks
 
 Order = Literal["relevance", "newest", "oldest"]
 Mode = Literal["auto", "llm", "deterministic"]
@@ -16,14 +18,16 @@ Mode = Literal["auto", "llm", "deterministic"]
 class _Selection:
     """What both queries share.
 
-    `participants` are canonical: who asks. `topic_hints` boost and never filter; `context_id`, `channel`, `types`,
+    `masks` say which scopes it sees; `participants` (canonical) in their place stand for the one mask that contains all
+    of these. `topic_hints` boost and never filter; `context_id`, `channel`, `types`,
     `since` and `until` filter (`since <= timestamp < until`, microseconds since 1970 UTC). `now` is what relative
     dates in `query` count from; None for the newest visible event that is not ahead
     of the database's clock. An empty `query` asks for the most recent.
     `max_tokens` bounds the answer, estimated as characters / 4.
     """
 
-    participants: tuple[str, ...]
+    participants: InitVar[tuple[str, ...] | None] = None
+    masks: Masks = NOBODY
     query: str | None = None
     topic_hints: tuple[TopicHint, ...] = ()
     context_id: str | None = None
@@ -36,6 +40,12 @@ class _Selection:
     order: Order = "relevance"
     now: int | None = None
     cursor: str | None = None
+
+    def __post_init__(self, participants: tuple[str, ...] | None) -> None:
+        if (participants is None) == (self.masks == NOBODY):
+            raise InvalidParticipants("a query names who asks: by participants or by masks, one of them")
+        if participants is not None:
+            object.__setattr__(self, "masks", Masks.containing(participants))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ _MESSAGE_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a call belongs to; `participants` are the mask in force, `scopes` the scopes that it opens."""
+    """What a call belongs to; `participants` are whom the masks in force name, `scopes` the scopes that it opens."""
 
     workflow: Workflow
     participants: tuple[str, ...]

@@ -23,9 +23,10 @@ from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Call, Conversation, ModelTool
 from myria.llm.failures import Kind, failed, kind_of
 from myria.llm.fencing import escaped
-from myria.llm.inspection import TOOLS, Inspector, Mask, Shown, ShownEvent, ShownTopic
+from myria.llm.inspection import TOOLS, Inspector, ScopesInForce, Shown, ShownEvent, ShownTopic
 from myria.llm.model import LanguageModel
 from myria.llm.plans import UnitPlans, broken_rules
+from myria.masks import Masks
 from myria.planning.describe import INTERNAL_SUMMARY_CHARACTERS, LABEL_CHARACTERS, LEAF_SUMMARY_CHARACTERS, legible
 from myria.planning.leaves import leaf_spans
 from myria.planning.model import LEAF, Node, Participants, PlanEvent
@@ -291,8 +292,8 @@ class _Asking:
         self._origin = origin
         self._recorder = recorder
         self._shown = Shown()
-        mask = Mask(
-            participants=job.participants, scopes={job.scope_id: job.participants}, cutoff=job.cutoff, exact=True
+        mask = ScopesInForce(
+            masks=Masks.exactly(job.participants), scopes={job.scope_id: job.participants}, cutoff=job.cutoff
         )
         self.inspector = Inspector(database, job.tenant, mask, self._shown, most_bytes=model.settings.tool_bytes)
         self._names: dict[str, str] = {}

@@ -20,6 +20,7 @@ from myria.events import searchable_text, speaker_of
 from myria.llm.conversation import Arguments, ModelTool
 from myria.llm.failures import Kind, failed
 from myria.llm.fencing import Aliases, escaped
+from myria.masks import Masks
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -84,16 +85,15 @@ TOOLS = (INSPECT_SUBTREE, INSPECT_LEAF_REFS, FETCH_EVENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mask:
-    """What a workflow may see: scopes by number, and who they were opened for. `exact` is a build's one scope.
+class ScopesInForce:
+    """What a workflow may see: scopes by number, and the masks that opened them; a build's is exactly its one scope.
 
     Events past `cutoff` are shown only with `fresh`: those of a walk's tail, which the ranking has seen.
     """
 
-    participants: tuple[str, ...]
+    masks: Masks
     scopes: Mapping[int, tuple[str, ...]]
     cutoff: int
-    exact: bool = False
     fresh: bool = False
 
     def check(self, scope_id: int, participants: Sequence[str]) -> None:
@@ -103,8 +103,7 @@ class Mask:
             InternalError: the row lies outside: a bug, and nothing of it was shown.
         """
         inside = scope_id in self.scopes and tuple(participants) == tuple(self.scopes[scope_id])
-        asking = set(self.participants)
-        if not inside or not (asking == set(participants) if self.exact else asking <= set(participants)):
+        if not inside or not self.masks.sees(participants):
             raise InternalError("a row outside of the mask was about to be shown to a model", scope_id=scope_id)
 
 
@@ -171,7 +170,7 @@ class Inspected:
 class Inspector:
     """The three tools over one mask; `loaded` is the frontier: every topic that was opened."""
 
-    def __init__(self, database: Database, tenant: str, mask: Mask, shown: Shown, *, most_bytes: int) -> None:
+    def __init__(self, database: Database, tenant: str, mask: ScopesInForce, shown: Shown, *, most_bytes: int) -> None:
         self._database = database
         self._tenant = tenant
         self._mask = mask

@@ -22,7 +22,7 @@ from myria.llm.audit import Origin, Recorder
 from myria.llm.budget import Meter
 from myria.llm.conversation import Arguments, Conversation, ModelTool
 from myria.llm.failures import Kind, kind_of
-from myria.llm.inspection import TOOLS, Inspector, Mask, Path, Shown, ShownEvent
+from myria.llm.inspection import TOOLS, Inspector, Path, ScopesInForce, Shown, ShownEvent
 from myria.llm.model import LanguageModel
 from myria.store.database import Database
 
@@ -84,7 +84,7 @@ class Start:
 
     tenant: str
     question: str
-    mask: Mask
+    mask: ScopesInForce
     found: Sequence[WalkCandidate]
     further: Sequence[WalkCandidate]
     topics: Sequence[Path]
@@ -125,7 +125,7 @@ class Walker:
         meter = self.model.walk_meter()
         origin = Origin(
             workflow="walk",
-            participants=start.mask.participants,
+            participants=start.mask.masks.participants,
             scopes=tuple(start.mask.scopes),
             request_id=new_id("req"),
         )

@@ -1,6 +1,6 @@
 """What the visible trees hold: search blocks of large scopes, each by itself, and packs of all the small ones.
 
-Blocks are immutable and cached by content: large ones for everyone who sees them, packs for one participant set. When a
+Blocks are immutable and cached by content: large ones for everyone who sees them, packs for one list of masks. When a
 snapshot changes some scopes, their rows are masked out of the packs, and what they hold now becomes a small pack beside
 them; packs of falling size are merged like the runs of a log-structured merge tree. So the cost of a publish to a
 reader grows with what it changed, and a question costs no work per scope.
@@ -24,7 +24,7 @@ from myria.index.corpus import Mask, ScopeTable
 from myria.index.pack import Pack, pack, repack
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.pinned import Pinned
-from myria.retrieval.scopes import VisibleScope, VisibleScopes
+from myria.retrieval.scopes import VisibleScope, VisibleScopes, are_kept
 from myria.searchable import covered, document
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -87,12 +87,12 @@ class Gatherer:
         visible = pinned.visible
         if len(visible) < SHARED_FROM:
             return Gathered(visible=visible, alone=visible.scopes, table=None, packs=())
-        key = (pinned.memory, "gathered", pinned.participants)
+        key = (pinned.memory, "gathered", pinned.masks)
         known: Gathered | None = self._cache.get(key)
         if known is not None and known.visible is visible:
             return known
         gathered = await self._gathered(connection, pinned.tenant, visible, known)
-        if self._cache.get((pinned.memory, "visible", pinned.participants)) is visible:
+        if are_kept(self._cache, pinned.memory, pinned.masks, visible):
             self._cache.put(key, gathered, gathered.nbytes)
         return gathered
 

@@ -2,7 +2,7 @@
 
 A loose lane only grows: a cached one is topped up with the transactions that were not settled when it was last read,
 and each request masks out what its own snapshot does not see. So each answer is exact, and no request reads the whole
-tail again. Scopes that are packed share one lane per lane and participants; a scope that is searched alone has one lane
+tail again. Scopes that are packed share one lane per list of masks; a scope that is searched alone has one lane
 for all who ask.
 """
 
@@ -87,7 +87,7 @@ class Lanes:
         """Return a lane of all visible scopes that have events in it."""
         shared = None
         if gathered.table is not None:
-            shared = self._begun(pinned, lane, pinned.participants, gathered.table.ids)
+            shared = self._begun(pinned, lane, pinned.masks, gathered.table.ids)
         alone = {
             scope.scope_id: self._begun(pinned, lane, scope.scope_id, np.array([scope.scope_id], dtype=np.int64))
             for scope in gathered.alone
@@ -157,7 +157,7 @@ class Lanes:
 async def _fresh(
     connection: Connection, pinned: Pinned, lane: Lane, shared: _Filling | None, alone: dict[int, _Filling]
 ) -> Sequence[asyncpg.Record]:
-    """Return the rows of a lane that may be new to what is held of it, in one statement."""
+    """Return the rows of a lane that may be new to what is held of it, in a statement for each mask at most."""
     visible = pinned.visible
     if lane == "tail" and len(visible) > FEW_SCOPES:
         most = _EVENTS_PER_LOOKUP * len(visible)
@@ -166,10 +166,7 @@ async def _fresh(
             length = await connection.fetchval(sql("events.tail_length"), pinned.tenant, pinned.cutoff, most + 1)
         if length <= most:
             bound, joined = _common_bound(pinned, shared, alone)
-            participants = list(pinned.participants)
-            return await connection.fetch(
-                sql("events.short_tail"), pinned.tenant, pinned.cutoff, participants, bound, joined.tolist()
-            )
+            return await _short_tail(connection, pinned, bound, joined.tolist())
     first = pinned.tail_xid if lane == "tail" else 0
     bounds = np.full(len(visible), first, dtype=np.int64)
     for filling in ([] if shared is None else [shared]) + list(alone.values()):
@@ -178,6 +175,23 @@ async def _fresh(
             bounds[visible.ids.searchsorted(known)] = filling.held.settled
     arguments = (pinned.tenant, visible.ids.tolist(), bounds.tolist(), *((pinned.cutoff,) if lane == "tail" else ()))
     return await connection.fetch(sql(_STATEMENTS[lane]), *arguments)
+
+
+async def _short_tail(
+    connection: Connection, pinned: Pinned, bound: int, joined: list[int]
+) -> Sequence[asyncpg.Record]:
+    """Return the rows of the tenant's tail that each mask sees; one that several see stands there more than once."""
+    rows: list[asyncpg.Record] = []
+    for mask in pinned.masks:
+        if not mask.exact:
+            rows += await connection.fetch(
+                sql("events.short_tail"), pinned.tenant, pinned.cutoff, list(mask.participants), bound, joined
+            )
+    exact = pinned.visible.exact.tolist()
+    if exact:
+        bounds = [pinned.tail_xid if scope_id in joined else bound for scope_id in exact]
+        rows += await connection.fetch(sql("events.tail"), pinned.tenant, exact, bounds, pinned.cutoff)
+    return rows
 
 
 def _common_bound(pinned: Pinned, shared: _Filling | None, alone: dict[int, _Filling]) -> tuple[int, Ints]:
@@ -213,6 +227,7 @@ async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[D
     for row in rows:
         if row["event_seq"] in present:
             continue
+        present.add(row["event_seq"])
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
         if len(docs) % _ANALYSED_AT_ONCE == 0:
             await asyncio.sleep(0)

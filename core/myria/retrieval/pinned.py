@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from myria.masks import Masks
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
 from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, visible_scopes
@@ -31,7 +32,7 @@ class Pinned:
 
     tenant: str
     memory: Memory
-    participants: tuple[str, ...]
+    masks: Masks
     snapshot_id: str | None
     cutoff: int
     tail_xid: int
@@ -61,7 +62,7 @@ async def pin(
     connection: Connection,
     cache: ByteCache,
     tenant: str,
-    participants: tuple[str, ...],
+    masks: Masks,
     cursor: Cursor | None,
     *,
     turn: Turn,
@@ -92,7 +93,7 @@ async def pin(
     return Pinned(
         tenant=tenant,
         memory=memory,
-        participants=participants,
+        masks=masks,
         snapshot_id=snapshot_id,
         cutoff=cutoff or 0,
         tail_xid=tail_xid or 0,
@@ -104,6 +105,6 @@ async def pin(
         settled=min(now.xmin, (row["newest_xid"] or 0) + 1),
         clock=to_microseconds(row["clock"]),
         visible=await visible_scopes(
-            connection, cache, memory, participants, snapshot_id, is_active=snapshot_id == active, turn=turn
+            connection, cache, memory, masks, snapshot_id, is_active=snapshot_id == active, turn=turn
         ),
     )

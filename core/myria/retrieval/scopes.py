@@ -1,15 +1,16 @@
-"""The scopes that everyone who asks belongs to, each with its root in the pinned snapshot.
+"""The scopes that a request's masks see, each once, with its root in the pinned snapshot.
 
-Scopes are only ever added, their participants never change, and neither does a root of a snapshot. So the set is kept
-between requests and topped up: with new scopes when the driver (the participant with the fewest scopes when the set
-was first read) has more of them than before, and with the roots that differ when another snapshot is pinned. A set read
-by a slightly later transaction does no harm: a scope that only that transaction saw has no document that this one can
-see.
+Scopes are only ever added, their participants never change, and neither does a root of a snapshot. So the set of each
+mask is kept between requests and topped up: with new scopes when the driver (the participant with the fewest scopes
+when the set was first read) has more of them than before, and with the roots that differ when another snapshot is
+pinned. A set read by a slightly later transaction does no harm: a scope that only that transaction saw has no document
+that this one can see. The union of several masks is kept too, as long as no set in it changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,14 +18,17 @@ import asyncpg
 import numpy as np
 
 from myria.index.block import Ints
+from myria.masks import Mask, Masks
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.turns import Turn
+from myria.scopes import scope_key
 from myria.store.database import Connection
 from myria.store.queries import sql
 
 _PAGE = 5_000
 _MADE_AT_ONCE = 500
 _LOOKED_UP_AT_ONCE = 5_000
+_NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 Memory = tuple[str, int]
@@ -33,7 +37,7 @@ Memory = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleScope:
-    """A scope that everyone who asks belongs to.
+    """A scope that a mask of the request sees.
 
     `root` is its root rendering in the pinned snapshot, `number` that of the snapshot which made it, and `blocks` the
     renderings whose search blocks cover it, in time order; None, 0 and empty while the scope has no tree there.
@@ -48,17 +52,27 @@ class VisibleScope:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VisibleScopes:
-    """All scopes that some participants see together, by ascending `ids`, with the `numbers` of their roots.
+    """All scopes that a request sees, by ascending `ids`, with the `numbers` of their roots.
 
-    The driver was in `memberships` scopes when this was read.
+    `exact` are those of them that only a mask for exactly their participants sees.
     """
 
     snapshot_id: str | None
-    driver: str
-    memberships: int
     scopes: tuple[VisibleScope, ...]
     ids: Ints
     numbers: Ints
+    exact: Ints
+
+    @classmethod
+    def of(cls, snapshot_id: str | None, scopes: Sequence[VisibleScope], *, exact: Ints = _NONE) -> VisibleScopes:
+        """Return scopes, given by ascending number."""
+        return cls(
+            snapshot_id=snapshot_id,
+            scopes=tuple(scopes),
+            ids=np.array([scope.scope_id for scope in scopes], dtype=np.int64),
+            numbers=np.array([scope.number for scope in scopes], dtype=np.int64),
+            exact=exact,
+        )
 
     def __len__(self) -> int:
         return len(self.scopes)
@@ -77,17 +91,34 @@ class VisibleScopes:
         return 1_000 + 300 * len(self.scopes) + 60 * members + names + 75 * blocks
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Resolved:
+    """What one mask sees. Its driver was in `memberships` scopes when this was read; an exact mask has none."""
+
+    visible: VisibleScopes
+    driver: str | None = None
+    memberships: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Union:
+    """What several masks see together: valid as long as what each of them sees is these `parts`."""
+
+    parts: tuple[VisibleScopes, ...]
+    visible: VisibleScopes
+
+
 async def visible_scopes(
     connection: Connection,
     cache: ByteCache,
     memory: Memory,
-    participants: tuple[str, ...],
+    masks: Masks,
     snapshot_id: str | None,
     *,
     is_active: bool,
     turn: Turn,
 ) -> VisibleScopes:
-    """Return the visible scopes with their roots in a snapshot.
+    """Return the visible scopes with their roots in a snapshot: the same object as before where nothing has changed.
 
     Args:
         is_active: the snapshot is the active one: only then the set is kept.
@@ -96,40 +127,126 @@ async def visible_scopes(
         HeavyRead: very many scopes must be resolved, and this read has no turn.
     """
     tenant = memory[0]
-    key = (memory, "visible", participants)
-    known: VisibleScopes | None = cache.get(key)
-    if known is None:
-        row = await connection.fetchrow(sql("retrieval.driver"), tenant, list(participants))
-        if row is None:
-            raise AssertionError("somebody always asks")
-        driver, memberships = row["participant"], row["memberships"]
-        turn.weigh(scopes=memberships)
-        scopes = await _beyond(connection, tenant, participants, snapshot_id, driver, known=[])
-    else:
-        driver = known.driver
-        memberships = await connection.fetchval(sql("retrieval.memberships"), tenant, driver)
-        if known.snapshot_id == snapshot_id and memberships <= known.memberships:
-            return known
-        turn.weigh(scopes=len(known) if known.snapshot_id != snapshot_id else memberships - known.memberships)
-        scopes = list(known.scopes)
-        if known.snapshot_id != snapshot_id:
-            changed = await _changed(connection, tenant, known, snapshot_id)
-            scopes = [changed.get(scope.scope_id, scope) for scope in scopes]
-        if memberships > known.memberships:
-            scopes += await _beyond(connection, tenant, participants, snapshot_id, driver, known=known.ids.tolist())
-            scopes.sort(key=lambda scope: scope.scope_id)
-        memberships = max(memberships, known.memberships)
-    resolved = VisibleScopes(
-        snapshot_id=snapshot_id,
-        driver=driver,
-        memberships=memberships,
-        scopes=tuple(scopes),
-        ids=np.array([scope.scope_id for scope in scopes], dtype=np.int64),
-        numbers=np.array([scope.number for scope in scopes], dtype=np.int64),
-    )
+    seen: dict[Mask, _Resolved | None] = {mask: cache.get((memory, "visible", mask)) for mask in masks}
+    drivers = sorted({known.driver for known in seen.values() if known is not None and known.driver is not None})
+    memberships: dict[str, int] = {}
+    if drivers:
+        rows = await connection.fetch(sql("retrieval.memberships"), tenant, drivers)
+        memberships = {row["participant"]: row["memberships"] for row in rows}
+    parts: list[VisibleScopes] = []
+    for mask, known in seen.items():
+        if mask.exact:
+            resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
+        elif known is None or known.driver is None:
+            resolved = await _containing(connection, tenant, mask.participants, snapshot_id, turn=turn)
+        else:
+            resolved = await _topped_up(
+                connection,
+                tenant,
+                mask.participants,
+                snapshot_id,
+                known=known,
+                memberships=memberships[known.driver],
+                turn=turn,
+            )
+        if is_active and resolved is not known:
+            cache.put((memory, "visible", mask), resolved, resolved.visible.nbytes)
+        parts.append(resolved.visible)
+    if len(parts) == 1:
+        return parts[0]
+    key = (memory, "visible", masks)
+    union: _Union | None = cache.get(key)
+    if union is not None and all(part is before for part, before in zip(parts, union.parts, strict=True)):
+        return union.visible
+    visible = _union(snapshot_id, masks, parts)
     if is_active:
-        cache.put(key, resolved, resolved.nbytes)
-    return resolved
+        cache.put(key, _Union(parts=tuple(parts), visible=visible), visible.nbytes)
+    return visible
+
+
+def are_kept(cache: ByteCache, memory: Memory, masks: Masks, visible: VisibleScopes) -> bool:
+    """Tell whether these visible scopes are the ones that are kept, so that further requests will get them."""
+    if len(masks) == 1:
+        seen: _Resolved | None = cache.get((memory, "visible", masks.each[0]))
+        return seen is not None and seen.visible is visible
+    union: _Union | None = cache.get((memory, "visible", masks))
+    return union is not None and union.visible is visible
+
+
+def _union(snapshot_id: str | None, masks: Masks, parts: Sequence[VisibleScopes]) -> VisibleScopes:
+    """Return the scopes of all parts, each once: in one snapshot a scope is the same in every part."""
+    ids, places = np.unique(np.concatenate([part.ids for part in parts]), return_index=True)
+    every = list(chain.from_iterable(part.scopes for part in parts))
+    contained = [part.ids for mask, part in zip(masks, parts, strict=True) if not mask.exact]
+    seen_widely = np.concatenate(contained) if contained else _NONE
+    return VisibleScopes(
+        snapshot_id=snapshot_id,
+        scopes=tuple([every[place] for place in places.tolist()]),
+        ids=ids,
+        numbers=np.concatenate([part.numbers for part in parts])[places],
+        exact=ids[~np.isin(ids, seen_widely)],
+    )
+
+
+async def _exactly(
+    connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, known: _Resolved | None
+) -> _Resolved:
+    """Return the scope of exactly these participants, where it is there already."""
+    if known is not None and len(known.visible):
+        if known.visible.snapshot_id == snapshot_id:
+            return known
+        changed = await _changed(connection, tenant, known.visible, snapshot_id)
+        scopes = [changed.get(scope.scope_id, scope) for scope in known.visible.scopes]
+    else:
+        row = await connection.fetchrow(sql("retrieval.exact_tree"), tenant, scope_key(participants), snapshot_id)
+        if row is None and known is not None and known.visible.snapshot_id == snapshot_id:
+            return known
+        scopes = [] if row is None else [_scope(row, participants)]
+    exact = np.array([scope.scope_id for scope in scopes], dtype=np.int64)
+    return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes, exact=exact))
+
+
+async def _containing(
+    connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, *, turn: Turn
+) -> _Resolved:
+    """Return the scopes that contain all of these participants."""
+    row = await connection.fetchrow(sql("retrieval.driver"), tenant, list(participants))
+    if row is None:
+        raise AssertionError("somebody always asks")
+    driver, memberships = row["participant"], row["memberships"]
+    turn.weigh(scopes=memberships)
+    scopes = await _beyond(connection, tenant, participants, snapshot_id, driver, known=[])
+    return _Resolved(visible=VisibleScopes.of(snapshot_id, scopes), driver=driver, memberships=memberships)
+
+
+async def _topped_up(
+    connection: Connection,
+    tenant: str,
+    participants: tuple[str, ...],
+    snapshot_id: str | None,
+    *,
+    known: _Resolved,
+    memberships: int,
+    turn: Turn,
+) -> _Resolved:
+    """Return what is known of a mask with the roots of a snapshot, and with the scopes that are new."""
+    visible = known.visible
+    if visible.snapshot_id == snapshot_id and memberships <= known.memberships:
+        return known
+    turn.weigh(scopes=len(visible) if visible.snapshot_id != snapshot_id else memberships - known.memberships)
+    scopes = list(visible.scopes)
+    if visible.snapshot_id != snapshot_id:
+        changed = await _changed(connection, tenant, visible, snapshot_id)
+        scopes = [changed.get(scope.scope_id, scope) for scope in scopes]
+    if memberships > known.memberships:
+        driver, ids = known.driver or "", visible.ids.tolist()
+        scopes += await _beyond(connection, tenant, participants, snapshot_id, driver, known=ids)
+        scopes.sort(key=lambda scope: scope.scope_id)
+    return _Resolved(
+        visible=VisibleScopes.of(snapshot_id, scopes),
+        driver=known.driver,
+        memberships=max(memberships, known.memberships),
+    )
 
 
 async def _beyond(

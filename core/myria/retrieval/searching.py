@@ -111,7 +111,7 @@ class Search:
             CursorExpired: the cursor's snapshot is gone.
             HeavyRead: there is much to do, and this read has no turn.
         """
-        pinned = await pin(connection, self._cache, tenant, query.participants, cursor, turn=turn)
+        pinned = await pin(connection, self._cache, tenant, query.masks, cursor, turn=turn)
         if root is None:
             scopes = pinned.scopes
             owners, corpora, trees = await self._corpora(connection, pinned, include_internal=query.include_internal)
@@ -159,7 +159,7 @@ class Search:
         trees: list[_Trees] = []
         if gathered.table is not None:
             owners.append(None)
-            trees.append(_Trees(key=(pinned.memory, "laid out", pinned.participants), identity=gathered))
+            trees.append(_Trees(key=(pinned.memory, "laid out", pinned.masks), identity=gathered))
             corpus = Corpus(
                 table=gathered.table,
                 blocks=tuple([view for view, _ in gathered.packs]),

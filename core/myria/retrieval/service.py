@@ -18,6 +18,7 @@ from myria import errors
 from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.events import TopicHint
+from myria.masks import Masks
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
@@ -31,7 +32,6 @@ from myria.retrieval.searching import Query, Search, SearchResult, no_topic
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.turns import Turn, Turns
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
-from myria.scopes import visible
 from myria.settings import Settings
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
@@ -50,8 +50,8 @@ _FURTHER = 40
 _ROWS_AT_ONCE = 64
 """Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
 
-_NO_ARGUMENTS = frozenset({"cursor", "mode"})
-"""Fields that do not say what is looked for; a cursor is valid in every mode."""
+_NO_ARGUMENTS = frozenset({"cursor", "mode", "masks"})
+"""Fields that are no arguments to show: a cursor is valid in every mode, and the masks show themselves."""
 
 _ANSWER_TOKENS = 190
 """Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
@@ -85,13 +85,13 @@ class Retrieval:
             CursorInvalid, CursorExpired: ask again without the cursor.
             UnavailableError: retry.
         """
-        return await self.turns.read((tenant, query.participants), partial(self._event_nodes, tenant, query))
+        return await self.turns.read((tenant, query.masks), partial(self._event_nodes, tenant, query))
 
     async def _event_nodes(self, tenant: str, query: EventNodesQuery, connection: Connection, turn: Turn) -> Json:
         cursor = await self._cursor(connection, tenant, query)
         result = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
         page = _Events(result, _looked_for(query), with_payload=True)
-        assembly = Assembly(self._room(result, query), topics={}, asked_by=query.participants)
+        assembly = Assembly(self._room(result, query), topics={}, asked_by=query.masks.participants)
         async for hits in page.read(connection):
             if not all(assembly.take(page.leafward(hit)) for hit in hits):
                 break
@@ -107,7 +107,7 @@ class Retrieval:
             UnavailableError: retry.
         """
         answer, page, wider, start = await self.turns.read(
-            (tenant, query.participants), partial(self._references, tenant, query)
+            (tenant, query.masks), partial(self._references, tenant, query)
         )
         if start is not None and wider is not None and self.walker is not None:
             walked = await self.walker.walk(start)
@@ -157,7 +157,7 @@ class Retrieval:
             paths = [_downward(path, topics, query.root) for path in paths]
         events = _Events(result, _looked_for(query), with_payload=query.include_payload, keeps=whole)
         room = self._room(result, query)
-        assembly = Assembly(room, topics=topics, asked_by=query.participants)
+        assembly = Assembly(room, topics=topics, asked_by=query.masks.participants)
         hits: list[Leafward] = []
         is_open = True
         async for some in events.read(connection):
@@ -233,18 +233,16 @@ class Retrieval:
         }
         return hits, topics
 
-    async def get_event(
-        self, tenant: str, event_id: str, participants: tuple[str, ...], *, include_internal: bool = False
-    ) -> Json:
+    async def get_event(self, tenant: str, event_id: str, masks: Masks, *, include_internal: bool = False) -> Json:
         """Return one event; absent and forbidden look alike.
 
         Raises:
-            EventNotFound: no such event for these participants, or it is internal and was not asked for as such.
+            EventNotFound: these masks see no such event, or it is internal and was not asked for as such.
         """
         async with self._database.read(tenant) as connection:
             pinned_row = await connection.fetchrow(sql("retrieval.pin"), tenant)
             row = await connection.fetchrow(sql("events.by_id"), tenant, event_id)
-        if row is None or not visible(participants, row["participants"]) or (row["internal"] and not include_internal):
+        if row is None or not masks.sees(row["participants"]) or (row["internal"] and not include_internal):
             raise errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
         cutoff = (pinned_row and pinned_row["cutoff"]) or 0
         node = event_node(row, row["participants"], cutoff=cutoff, score=0, as_reference=False, with_payload=True)
@@ -256,20 +254,18 @@ class Retrieval:
         }
         return {"snapshot_id": pinned_row and pinned_row["snapshot_id"], "event": event}
 
-    async def get_topic(self, tenant: str, topic_id: str, participants: tuple[str, ...]) -> Json:
+    async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> Json:
         """Return one topic of the active snapshot, or where its events went when it is no more (archived).
 
         Raises:
-            TopicNotFound: no such topic for these participants in the active snapshot.
+            TopicNotFound: these masks see no such topic in the active snapshot.
         """
-        return await self.turns.read((tenant, participants), partial(self._topic, tenant, topic_id, participants))
+        return await self.turns.read((tenant, masks), partial(self._topic, tenant, topic_id, masks))
 
-    async def _topic(
-        self, tenant: str, topic_id: str, participants: tuple[str, ...], connection: Connection, turn: Turn
-    ) -> Json:
-        pinned = await pin(connection, self.cache, tenant, participants, None, turn=turn)
+    async def _topic(self, tenant: str, topic_id: str, masks: Masks, connection: Connection, turn: Turn) -> Json:
+        pinned = await pin(connection, self.cache, tenant, masks, None, turn=turn)
         row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
-        if row is None or not visible(participants, row["participants"]):
+        if row is None or not masks.sees(row["participants"]):
             raise no_topic(topic_id)
         scope = pinned.scope(row["scope_id"])
         path = None if scope is None else await self._paths.locate(connection, tenant, scope, row["anchor_seq"])
@@ -496,11 +492,12 @@ def _constraints(query: Query) -> Json:
 
 
 def _arguments(query: Query) -> Json:
-    return {
+    given = {
         argument.name: _plain(getattr(query, argument.name))
         for argument in fields(query)
         if argument.name not in _NO_ARGUMENTS
     }
+    return {**query.masks.to_json(), **given}
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from myria import errors
+from myria.masks import Masks
 from myria.store.database import Connection, Database
 
 HEAVY_SCOPES: Final = 1_000
@@ -40,8 +41,8 @@ LONGEST_REST_S: Final = 0.25
 _KNOWN = 10_000
 
 T = TypeVar("T")
-Asker = tuple[str, tuple[str, ...]]
-"""A tenant, and who asks."""
+Asker = tuple[str, Masks]
+"""A tenant, and under which masks somebody asks."""
 
 
 class HeavyRead(Exception):
@@ -54,14 +55,16 @@ class Turn:
     def __init__(self, *, held: bool) -> None:
         self.held = held
         self.was_heavy = False
+        self._scopes = 0
 
     def weigh(self, *, scopes: int = 0, events: int = 0) -> None:
-        """Announce how much is about to be read.
+        """Announce how much is about to be read; scopes add up.
 
         Raises:
             HeavyRead: it is too much without a turn.
         """
-        if scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
+        self._scopes += scopes
+        if self._scopes > HEAVY_SCOPES or events > HEAVY_EVENTS:
             self.was_heavy = True
             if not self.held:
                 raise HeavyRead

@@ -48,7 +48,7 @@ def room_of(query: ReferencesQuery) -> int:
 
 def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looked_for: frozenset[str]) -> Start:
     """Return where a walk begins; `wider` continues the ranking of `page`."""
-    from myria.llm.inspection import Mask  # noqa: PLC0415 - only where a model walks
+    from myria.llm.inspection import ScopesInForce  # noqa: PLC0415 - only where a model walks
     from myria.llm.walker import MOST_FURTHER, MOST_IN_ANSWER, MOST_TOPICS, Start  # noqa: PLC0415
 
     placed = page.answer.taken
@@ -63,8 +63,8 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
     return Start(
         tenant=tenant,
         question=query.query or "",
-        mask=Mask(
-            participants=query.participants,
+        mask=ScopesInForce(
+            masks=query.masks,
             scopes={scope.scope_id: scope.participants for scope in page.result.scopes},
             cutoff=page.result.pinned.cutoff,
             fresh=True,
@@ -108,7 +108,7 @@ def with_additions(
 
 def _assembled(query: ReferencesQuery, page: Page, hits: Sequence[Leafward], topics: Mapping[bytes, Json]) -> Assembled:
     room = replace(page.room, nodes=page.room.nodes + room_of(query))
-    return assemble(hits, room, topics={**page.topics, **topics}, asked_by=query.participants)
+    return assemble(hits, room, topics={**page.topics, **topics}, asked_by=query.masks.participants)
 
 
 def _candidate(page: Page, at: int, looked_for: frozenset[str]) -> WalkCandidate:

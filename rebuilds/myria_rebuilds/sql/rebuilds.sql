@@ -32,12 +32,14 @@ SELECT installation_id::text FROM myria.installation;
 
 -- name: situation
 -- Everything about a resource ($2, its uid) of a tenant that is not its build: whether there is such a tenant, its
--- request, its build's id, who is before it, what the pointer did for it.
+-- request, its build's id, who is before it, what the pointer did for it. Before it are the builds that have a Job, but
+-- for the first $4 of those that have worked for longer than $3 seconds, and the others in the order in which they were
+-- asked for: those of tenants whose last build failed after all others.
 SELECT clock_timestamp() AS now, t.tenant_id IS NOT NULL AS tenant_known,
        r.request_id, coalesce(r.suspended, false) AS suspended, r.closed_at IS NOT NULL AS closed,
        b.tenant_id AS build_tenant_id, b.build_id,
        u.build_id AS unfinished_build_id, u.resource_name AS unfinished_resource,
-       o.ahead, o.names[1:5] AS ahead_names,
+       o.ahead, o.names[1:5] AS ahead_names, coalesce(t.consecutive_failures > 0, false) AS failed_last,
        t.auto_paused_at IS NOT NULL AS paused,
        m.from_snapshot_id AS moved_from, m.to_snapshot_id AS moved_to, m.moved_at,
        a.snapshot_id AS active_snapshot_id,
@@ -48,10 +50,22 @@ LEFT JOIN myria.rebuild_requests r ON r.resource_uid = $2
 LEFT JOIN myria.builds b ON b.resource_uid = $2
 LEFT JOIN myria.builds u ON u.tenant_id = $1 AND u.finished_at IS NULL
 LEFT JOIN LATERAL (
-    SELECT count(*) AS ahead, array_agg(x.resource_name ORDER BY x.created_at, x.build_id) AS names
-    FROM myria.builds x
-    WHERE x.finished_at IS NULL AND x.resource_uid IS NOT NULL AND NOT x.suspended
-      AND (x.created_at, x.build_id) < (b.created_at, b.build_id)) o ON true
+    SELECT count(*) AS ahead, array_agg(w.resource_name ORDER BY w.created_at, w.build_id) AS names
+    FROM (
+        SELECT x.resource_name, x.created_at, x.build_id, x.job_uid IS NOT NULL AS works, l.is_long, f.failed_last,
+               row_number() OVER (PARTITION BY x.job_uid IS NOT NULL AND l.is_long ORDER BY x.created_at, x.build_id) AS place
+        FROM myria.builds x
+        CROSS JOIN LATERAL (
+            SELECT clock_timestamp() - coalesce(x.pods_wanted_at, x.created_at) > make_interval(secs => $3) AS is_long) l
+        CROSS JOIN LATERAL (
+            SELECT coalesce((SELECT n.consecutive_failures > 0 FROM myria.tenants n WHERE n.tenant_id = x.tenant_id), false)
+                AS failed_last) f
+        WHERE x.finished_at IS NULL AND x.resource_uid IS NOT NULL AND NOT x.suspended
+    ) w
+    WHERE w.build_id <> b.build_id
+      AND CASE WHEN w.works THEN NOT (w.is_long AND w.place <= $4)
+               ELSE (w.failed_last, w.created_at, w.build_id)
+                   < (coalesce(t.consecutive_failures > 0, false), b.created_at, b.build_id) END) o ON true
 LEFT JOIN LATERAL (
     SELECT x.from_snapshot_id, x.to_snapshot_id, x.moved_at FROM myria.pointer_moves x
     WHERE x.tenant_id = $1 AND x.resource_uid = $2) m ON true

@@ -31,7 +31,25 @@ FROM (
 ) fewest;
 
 -- name: memberships
-SELECT count(*) FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = $2;
+-- In how many scopes each driver is.
+SELECT driver.participant,
+       (SELECT count(*) FROM myria.scope_members m
+        WHERE m.tenant_id = $1 AND m.participant = driver.participant) AS memberships
+FROM unnest($2::text[]) AS driver (participant);
+
+-- name: exact_tree
+-- The one scope of a participant set, by its key, with its newest root within the lineage of the pinned snapshot.
+SELECT s.scope_id, root.number, root.root_rendering_id, root.blocks
+FROM myria.scopes s
+LEFT JOIN LATERAL (
+    SELECT x.number, x.root_rendering_id, x.blocks
+    FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = s.scope_id
+      AND x.number::bigint <@ (SELECT lineage FROM myria.snapshots WHERE tenant_id = $1 AND snapshot_id = $3)
+    ORDER BY x.number DESC
+    LIMIT 1
+) root ON true
+WHERE s.tenant_id = $1 AND s.scope_key = $2;
 
 -- name: visible_trees
 -- A page of the scopes everyone who asks belongs to, without those that are known already ($7), each with its newest

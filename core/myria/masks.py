@@ -1,0 +1,121 @@
+"""Masks: which scopes a read sees. Pure.
+
+A mask names participants and sees either every scope that contains all of them, or only the scope of exactly them. A
+read asks under one mask or several and sees the union, each scope once: this is resolved before anything is ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from myria.errors import InvalidArgument, InvalidParticipants
+
+MAX_MASKS: Final = 8
+"""Masks of one read, before those that add nothing are left out."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mask:
+    """One mask: the scopes that contain all `participants`, or with `exact` the scope of exactly them.
+
+    `participants` are canonical names (see `myria.scopes`) in any order; they are kept sorted and unique.
+
+    Raises:
+        InvalidParticipants: there is none: a mask of nobody would see everything.
+    """
+
+    participants: tuple[str, ...]
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.participants:
+            raise InvalidParticipants("a mask must name who asks: an empty one would see everything")
+        object.__setattr__(self, "participants", tuple(sorted(set(self.participants))))
+
+    def sees(self, scope: Iterable[str]) -> bool:
+        """Tell whether it sees the scope of these participants."""
+        members = set(scope)
+        return members == set(self.participants) if self.exact else members.issuperset(self.participants)
+
+    def covers(self, other: Mask) -> bool:
+        """Tell whether it sees, in every memory, all that another mask sees."""
+        return other == self if self.exact else set(self.participants) <= set(other.participants)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as answers and arguments show it."""
+        return {"participants": list(self.participants), "exact": self.exact}
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """The masks of one read in their one form: sorted, without those that another covers. Equal lists see the same.
+
+    Make it with `of`, `containing` or `exactly`.
+    """
+
+    each: tuple[Mask, ...] = ()
+
+    @classmethod
+    def of(cls, masks: Iterable[Mask]) -> Masks:
+        """Return the union of masks.
+
+        Raises:
+            InvalidParticipants: there is none.
+            InvalidArgument: there are more than `MAX_MASKS`.
+        """
+        given = sorted(set(masks))
+        if not given:
+            raise InvalidParticipants("a read needs a mask: name who asks")
+        if len(given) > MAX_MASKS:
+            raise InvalidArgument(f"a read may have at most {MAX_MASKS} masks", field="masks", limit=MAX_MASKS)
+        if len(given) == 1:
+            return cls(tuple(given))
+        return cls(tuple(mask for mask in given if not any(other.covers(mask) for other in given if other != mask)))
+
+    @classmethod
+    def containing(cls, participants: Iterable[str]) -> Masks:
+        """Return the one mask that sees the scopes of which all these are members.
+
+        Raises:
+            InvalidParticipants: there is nobody.
+        """
+        return cls((Mask(tuple(participants)),))
+
+    @classmethod
+    def exactly(cls, participants: Iterable[str]) -> Masks:
+        """Return the one mask that sees the scope of exactly these.
+
+        Raises:
+            InvalidParticipants: there is nobody.
+        """
+        return cls((Mask(tuple(participants), exact=True),))
+
+    def __iter__(self) -> Iterator[Mask]:
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def sees(self, scope: Iterable[str]) -> bool:
+        """Tell whether any of them sees the scope of these participants."""
+        members = tuple(scope)
+        return any(mask.sees(members) for mask in self.each)
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Everybody whom a mask names, sorted."""
+        if len(self.each) == 1:
+            return self.each[0].participants
+        return tuple(sorted({name for mask in self.each for name in mask.participants}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as a query's arguments: `participants` for one that contains these, else `masks`."""
+        if len(self.each) == 1 and not self.each[0].exact:
+            return {"participants": list(self.each[0].participants)}
+        return {"masks": [mask.to_json() for mask in self.each]}
+
+
+NOBODY: Final = Masks()
+"""No mask at all: it sees nothing, and no query can be made with it."""
