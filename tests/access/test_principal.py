@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.access.principal import Principal, checked_pattern, local_principal, matches
+from myria.access.principal import NamedMask, Principal, checked_pattern, local_principal, matches
 from myria.errors import (
     ChannelNotAllowed,
     FaceNotAllowed,
@@ -16,7 +16,7 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
-from myria.masks import Mask
+from myria.masks import Mask, Masks
 
 NAMES = ("ada", "bot", "carl", "user:1", "user:2")
 
@@ -47,6 +47,35 @@ def test_it_never_asks_as_a_part_of_its_own() -> None:
     with pytest.raises(ParticipantsNotAllowed, match="fewer who ask see more"):
         both.asking_as(("bot",))
     assert both.asking_as(("ada", "bot")) == ("ada", "bot")
+
+
+def test_each_of_several_masks_keeps_the_rule() -> None:
+    """Its own are added to each, exact ones too; a part of them, or somebody beyond the patterns, is refused."""
+    both = principal("ada", "bot", may_ask=("user:*",))
+    user = NamedMask(participants=("user:1",))
+    pool = NamedMask(participants=("ada", "bot", "user:1"), exact=True)
+    other = NamedMask(participants=("user:2",), exact=True)
+    assert both.asking_under([user, other, pool]) == Masks.of(
+        [Mask(("ada", "bot", "user:1")), Mask(("ada", "bot", "user:2"), exact=True)]
+    )
+    for exact in (False, True):
+        for named in (("bot", "user:1"), ("carl", "user:1"), ("ada", "bot"), None):
+            with pytest.raises(ParticipantsNotAllowed) as refused:
+                both.asking_under([user, NamedMask(participants=named, exact=exact)])
+            assert refused.value.details["field"] == "masks[1].participants"
+
+
+def test_a_pool_is_of_exactly_its_own() -> None:
+    """A face may ask so beside other masks, also for a key with patterns; a key of nobody has none."""
+    host = principal("host", may_ask=("agent:*",))
+    masks = Masks.of([*host.asking(("agent:1",)), host.pool()])
+    assert [scope for scope in (("host",), ("agent:1", "host"), ("agent:2", "host")) if masks.sees(scope)] == [
+        ("host",),
+        ("agent:1", "host"),
+    ]
+    assert local_principal("default").pool() == Mask(("agent", "me"), exact=True)
+    with pytest.raises(ParticipantsNotAllowed, match="no pool"):
+        principal(may_ask=("agent:*",)).pool()
 
 
 def test_an_append_carries_all_of_its_own() -> None:
@@ -165,7 +194,9 @@ def test_nobody_sees_beyond_their_own_mask(
         return
     assert asking
     assert own <= set(asking) <= own | (named or set())
-    if Mask(asking).sees(scope):
+    masks = one.asking_under([NamedMask(participants=asking, exact=exact) for exact in (False, True)])
+    assert masks == one.asking(asking)
+    if masks.sees(scope):
         assert own <= scope
         if may_ask:
             assert any(matches(pattern, name) for pattern in may_ask for name in scope - own)

@@ -12,6 +12,7 @@ from myria.contract.inputs import read
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import MyriaError
 from myria.events import TopicHint
+from myria.masks import Mask, Masks
 
 ASKED = {"participants": ["user_42", "agent_1"]}
 
@@ -78,11 +79,22 @@ def test_a_full_query_is_read() -> None:
     )
 
 
+def test_masks_are_read_in_place_of_participants() -> None:
+    """A list of masks asks for the union of what they see; one that leaves participants out is the caller's own."""
+    asked = {"masks": [{"participants": ["b", "a"]}, {"exact": True}, {"participants": ["c"], "exact": None}]}
+    query = read(inputs.EventNodesInput, asked).query_value(ANYBODY)
+    assert query == EventNodesQuery(masks=Masks.of([Mask(("a", "b")), Mask(("agent", "me"), exact=True), Mask(("c",))]))
+    both = read(inputs.ReferencesInput, ASKED | asked)
+    with pytest.raises(MyriaError, match="participants or masks, not both"):
+        both.query_value(ANYBODY)
+
+
 def test_blanks_are_as_good_as_absent_in_queries() -> None:
     """Agents fill in every field they see: null, empty text and empty lists mean nothing."""
     blank: dict[str, Any] = ASKED | {
         "query": "",
         "topic_hints": [],
+        "masks": [],
         "context_id": "",
         "channel": None,
         "types": [],
@@ -125,6 +137,12 @@ def test_blanks_are_as_good_as_absent_in_queries() -> None:
         ({"cursor": 5}, "invalid_argument", "cursor"),
         ({"cursor": "x" * 20_000}, "invalid_text", "cursor"),
         ({"participant": ["a"]}, "unknown_field", "participant"),
+        ({"masks": {"participants": ["a"]}}, "invalid_argument", "masks"),
+        ({"masks": [["a"]]}, "invalid_argument", "masks[0]"),
+        ({"masks": [{}, {"participants": []}]}, "invalid_participants", "masks[1].participants"),
+        ({"masks": [{"exact": "yes"}]}, "invalid_argument", "masks[0].exact"),
+        ({"masks": [{"only": True}]}, "unknown_field", "masks[0].only"),
+        ({"masks": [{}] * 9}, "invalid_argument", "masks"),
     ],
 )
 def test_bad_query_fields_are_refused_by_name(changes: dict[str, Any], code: str, field: str) -> None:

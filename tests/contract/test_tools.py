@@ -17,7 +17,7 @@ LIMITS = limits_of(Settings())
 GOOD: dict[str, dict[str, Any]] = {
     "append_event": {"timestamp": "2026-01-01T00:00:00Z", "channel": "c", "participants": ["a"], "payload": {}},
     "query_event_nodes": {"participants": ["a"], "limit": 5, "topic_hints": ["x", {"hint": "y", "confidence": 1}]},
-    "query_references": {"participants": ["a"], "max_nodes": 5, "order": "newest"},
+    "query_references": {"masks": [{"participants": ["a"]}, {"exact": True}], "max_nodes": 5, "order": "newest"},
     "get_event": {"event_id": "evt_1", "participants": ["a"]},
     "get_topic": {"topic_id": "top_1", "participants": ["a"]},
     "publish_snapshot": {"snapshot_id": "snp_1"},

@@ -38,6 +38,34 @@ _WORD = re.compile(r"zq(\d{5})qz", re.IGNORECASE)
 _ID = re.compile(r"\b(?:evt|top|snp|snap|bld|req|node)_[0-9a-z]{8,}|\b[0-9a-f]{64}\b")
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """As whom something is asked, by the words of the rule: what any mask sees, names and whether exactly they."""
+
+    masks: frozenset[tuple[frozenset[str], bool]]
+
+    @classmethod
+    def as_all(cls, names: Iterable[str]) -> Asking:
+        """Return the one mask of a call that names no masks."""
+        return cls(frozenset({(frozenset(names), False)}))
+
+    def sees(self, scope: frozenset[str]) -> bool:
+        """Tell whether it may see the scope of these participants."""
+        return any(scope == names if exact else names <= scope for names, exact in self.masks)
+
+    def same(self, other: Asking | None) -> bool:
+        """Tell whether two lists see the same, whatever adds nothing to them."""
+        return other is not None and self._needed() == other._needed()
+
+    def _needed(self) -> set[tuple[frozenset[str], bool]]:
+        wide = [names for names, exact in self.masks if not exact]
+        return {
+            (names, exact)
+            for names, exact in self.masks
+            if not any(other <= names if exact else other < names for other in wide)
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
     """One of twenty: its key, and what the oracle knows of it."""
@@ -49,8 +77,15 @@ class Credential:
     roles: tuple[Role, ...]
     faces: tuple[str, ...]
 
-    def asking(self, named: Iterable[str] | None) -> frozenset[str] | None:
-        """Return as whom it asks when it names these; None where that must be refused."""
+    def asking(self, arguments: Json) -> Asking | None:
+        """Return as whom it asks by the participants or masks of a call; None where that must be refused."""
+        given = arguments.get("masks") or [{"participants": arguments.get("participants")}]
+        masks = [(self._naming(mask.get("participants")), mask.get("exact", False)) for mask in given]
+        if any(names is None for names, _ in masks):
+            return None
+        return Asking(frozenset((names, exact) for names, exact in masks if names is not None))
+
+    def _naming(self, named: Iterable[str] | None) -> frozenset[str] | None:
         named = frozenset(named or ())
         if named & self.own and not named >= self.own:
             return None
@@ -153,7 +188,7 @@ class World:
         self,
         response: httpx.Response,
         credential: Credential | None,
-        asking: frozenset[str] | None,
+        asking: Asking | None,
         *,
         said: str = "",
         internal: bool = False,
@@ -180,7 +215,7 @@ class World:
                 owners = self.topics[name]
                 assert credential is not None, name
                 assert asking is not None, name
-                assert any(tenant == credential.tenant and asking <= who for tenant, who in owners), (name, owners)
+                assert any(tenant == credential.tenant and asking.sees(who) for tenant, who in owners), (name, owners)
             elif name in self.snapshots:
                 assert credential is not None, name
                 assert self.snapshots[name] == credential.tenant, (name, credential)
@@ -189,12 +224,10 @@ class World:
                 assert f'"{tenant}"' not in text, (tenant, credential, text[:500])
         return words
 
-    def _may_see(
-        self, told: Told, credential: Credential | None, asking: frozenset[str] | None, internal: bool
-    ) -> bool:
+    def _may_see(self, told: Told, credential: Credential | None, asking: Asking | None, internal: bool) -> bool:
         if credential is None or asking is None or told.tenant != credential.tenant:
             return False
-        return asking <= told.participants and (internal or not told.internal)
+        return asking.sees(told.participants) and (internal or not told.internal)
 
     async def append(self, credential: Credential, *, form: str = "modern") -> None:
         """Append one event for its own participants and some others, and tell the oracle."""
@@ -227,7 +260,8 @@ class World:
             participants=credential.own | named,
             internal=arguments["internal"],
         )
-        self.scan(response, credential, credential.own | named, said=json.dumps(arguments), internal=True)
+        asking = Asking.as_all(credential.own | named)
+        self.scan(response, credential, asking, said=json.dumps(arguments), internal=True)
         self.done["appends"] += 1
 
 
@@ -313,6 +347,23 @@ def _named(world: World, credential: Credential) -> list[str] | None:
     return sorted({*honest, *more}) or None
 
 
+def _mask(world: World, credential: Credential) -> Json:
+    """Return one of several masks, mostly an honest one: one that may not be asked refuses the whole list."""
+    rng = world.rng
+    mask: Json = {}
+    if rng.random() < 0.1:
+        named = _named(world, credential)
+    elif credential.patterns:
+        named = rng.choice((["user:1"], ["user:2"], ["user:1", "user:2"], ["host", "user:1"]))
+    else:
+        named = rng.choice((None, sorted(credential.own)))
+    if named is not None:
+        mask["participants"] = named
+    if rng.random() < 0.6:
+        mask["exact"] = rng.random() < 0.8
+    return mask
+
+
 def _query(world: World) -> Json:
     rng = world.rng
     query: Json = {}
@@ -339,9 +390,11 @@ async def _ask(world: World, credential: Credential, form: str) -> None:
         arguments |= {"max_nodes": size + 2, "include_payload": rng.random() < 0.5}
         if world.topics and rng.random() < 0.3:
             arguments["root"] = rng.choice(list(world.topics))
-    if (named := _named(world, credential)) is not None:
+    if rng.random() < 0.4:
+        arguments["masks"] = [_mask(world, credential) for _ in range(rng.choice((1, 2, 2, 3, 8)))]
+    elif (named := _named(world, credential)) is not None:
         arguments["participants"] = named
-    asking = credential.asking(named)
+    asking = credential.asking(arguments)
     response = await world.send(credential, tool, arguments, form=form)
     assert response.status_code == 200, response.text
     answer = content(response)
@@ -351,11 +404,12 @@ async def _ask(world: World, credential: Credential, form: str) -> None:
         assert answer["error"]["code"] == "participants_not_allowed", answer
         return
     world.done["words seen"] += words
+    world.done["words seen under several masks"] += words if len(arguments.get("masks", ())) > 1 else 0
     if answer.get("next_cursor"):
         world.cursors.append((credential, tool, arguments, answer["next_cursor"]))
     root = arguments.get("root")
     if root is not None:
-        seen = any(tenant == credential.tenant and asking <= who for tenant, who in world.topics[root])
+        seen = any(tenant == credential.tenant and asking.sees(who) for tenant, who in world.topics[root])
         if not seen:
             absent = {**arguments, "root": absent_like(root, rng)}
             await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
@@ -375,7 +429,7 @@ async def _look_up(world: World, credential: Credential, form: str) -> None:
     if events and rng.random() < 0.5:
         arguments["include_internal"] = True
     internal = arguments.get("include_internal", False)
-    asking = credential.asking(named)
+    asking = credential.asking(arguments)
     response = await world.send(credential, tool, arguments, form=form)
     answer = content(response)
     world.scan(response, credential, asking, said=json.dumps(arguments), internal=internal)
@@ -386,7 +440,7 @@ async def _look_up(world: World, credential: Credential, form: str) -> None:
         may = world._may_see(world.events[name], credential, asking, internal)
         assert ("error" not in answer) == may, (answer, world.events[name])
     else:
-        may = any(tenant == credential.tenant and asking <= who for tenant, who in world.topics[name])
+        may = any(tenant == credential.tenant and asking.sees(who) for tenant, who in world.topics[name])
         assert may or "error" in answer
     world.done["found" if may else "forbidden"] += 1
     if not may:
@@ -406,15 +460,13 @@ async def _foreign_cursor(world: World, credential: Credential, form: str) -> No
         at = rng.randrange(len(cursor))
         cursor = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
     changed = {**arguments, "cursor": cursor} | ({"query": "something else"} if what == "another query" else {})
-    asking = asker.asking(changed.get("participants"))
+    asking = asker.asking(changed)
     response = await world.send(asker, tool, changed, form=form)
     answer = content(response)
     world.scan(response, asker, asking, said=json.dumps(changed), internal=changed.get("include_internal", False))
     if asking is None:
         assert answer["error"]["code"] == "participants_not_allowed", answer
-    elif (
-        what == "another query" or asker.tenant != owner.tenant or asking != owner.asking(arguments.get("participants"))
-    ):
+    elif what == "another query" or asker.tenant != owner.tenant or not asking.same(owner.asking(arguments)):
         assert answer["error"]["code"] == "cursor_invalid", answer
     elif what == "as it is" and "error" in answer:
         assert answer["error"]["code"] == "cursor_expired", answer

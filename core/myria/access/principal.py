@@ -20,7 +20,7 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
-from myria.masks import Masks
+from myria.masks import Mask, Masks
 from myria.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
@@ -31,6 +31,14 @@ FACES: tuple[Face, ...] = get_args(Face)
 
 MAX_PATTERNS = 64
 """Patterns of participants, or of channels, of one credential."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedMask:
+    """A mask as a caller names it: its participants are canonical, None where it names nobody beside itself."""
+
+    participants: tuple[str, ...] | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +90,12 @@ class Principal:
         if face not in self.faces:
             raise FaceNotAllowed(f"this credential may not use the face {face}", face=face)
 
-    def asking_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
+    def asking_as(self, named: tuple[str, ...] | None, *, field: str = "participants") -> tuple[str, ...]:
         """Return the participants as which a read asks: all of its own, and those it names.
 
         Args:
             named: canonical, as the caller names them; None where it names nobody.
+            field: the argument that names them, for refusals.
 
         Raises:
             ParticipantsNotAllowed: a name beyond the patterns, a part of its own instead of all, or no match of a
@@ -96,11 +105,11 @@ class Principal:
             return named or self.fallback
         if named is not None and self._own and not self._own.isdisjoint(named) and not self._own.issubset(named):
             raise ParticipantsNotAllowed(
-                "participants names a part of this credential's own: fewer who ask see more; leave participants out, "
-                "or name all of your own",
-                field="participants",
+                f"{field} names a part of this credential's own: fewer who ask see more; leave {field} out, or name "
+                "all of your own",
+                field=field,
             )
-        return self._with_own(named, widened=False)
+        return self._with_own(named, widened=False, field=field)
 
     def asking(self, named: tuple[str, ...] | None) -> Masks:
         """Return the one mask of a read: see `asking_as`.
@@ -109,6 +118,36 @@ class Principal:
             ParticipantsNotAllowed: as `asking_as`.
         """
         return Masks.containing(self.asking_as(named))
+
+    def asking_under(self, named: Sequence[NamedMask]) -> Masks:
+        """Return the masks of a read that names several; the rule of `asking_as` holds for each, exact ones too.
+
+        So a list sees what its masks would see in calls of their own, and no more.
+
+        Raises:
+            ParticipantsNotAllowed: as `asking_as`, for any of them.
+            InvalidArgument: there are too many.
+        """
+        return Masks.of(
+            Mask(self.asking_as(mask.participants, field=f"masks[{at}].participants"), exact=mask.exact)
+            for at, mask in enumerate(named)
+        )
+
+    def pool(self) -> Mask:
+        """Return the mask that sees what exactly its own participants hold: the pool that its agents share.
+
+        For a face to ask under, alone or beside others. It needs no match of a pattern: nobody else is part of it.
+
+        Raises:
+            ParticipantsNotAllowed: it has no participants of its own.
+        """
+        own = self.own or self.fallback
+        if not own:
+            raise ParticipantsNotAllowed(
+                "this credential has no participants of its own, so it has no pool; use one that has",
+                field="participants",
+            )
+        return Mask(own, exact=True)
 
     def appending_as(self, named: tuple[str, ...] | None) -> tuple[str, ...]:
         """Return the participants of an append: all of its own, and those it names.
@@ -122,7 +161,7 @@ class Principal:
         """
         if self.anyone:
             return named or self.fallback
-        return self._with_own(named, widened=self.appends_for_anyone)
+        return self._with_own(named, widened=self.appends_for_anyone, field="participants")
 
     def need_channel(self, channel: str) -> None:
         """Return when this principal may append to a channel.
@@ -133,33 +172,31 @@ class Principal:
         if self.channels is not None and not any(matches(pattern, channel) for pattern in self.channels):
             raise ChannelNotAllowed("this credential may not append to this channel", field="channel")
 
-    def _with_own(self, named: tuple[str, ...] | None, *, widened: bool) -> tuple[str, ...]:
+    def _with_own(self, named: tuple[str, ...] | None, *, widened: bool, field: str) -> tuple[str, ...]:
         if self.own and not self.may_ask and (named is None or named == self.own):
             return self.own  # nearly every call
         added = [name for name in named or () if name not in self._own]
         matched = [name for name in added if any(matches(pattern, name) for pattern in self.may_ask)]
         if len(matched) < len(added) and not widened:
-            raise ParticipantsNotAllowed(
-                "participants names somebody as whom this credential may not ask", field="participants"
-            )
+            raise ParticipantsNotAllowed(f"{field} names somebody as whom this credential may not ask", field=field)
         if self.may_ask and not matched:
             raise ParticipantsNotAllowed(
-                f"this credential speaks for many: name in participants for whom it speaks now, one that matches "
+                f"this credential speaks for many: name in {field} for whom it speaks now, one that matches "
                 f"{' or '.join(self.may_ask)}",
-                field="participants",
+                field=field,
             )
         if not added and not self.own:
             raise ParticipantsNotAllowed(
                 "this credential speaks for nobody, so it can neither ask nor append; use one with participants",
-                field="participants",
+                field=field,
             )
         if not added:
             return self.own
         together = tuple(sorted({*self.own, *added}))
         if len(together) > MAX_PARTICIPANTS:
             raise InvalidParticipants(
-                f"participants may name at most {MAX_PARTICIPANTS}, this credential's own included",
-                field="participants",
+                f"{field} may name at most {MAX_PARTICIPANTS}, this credential's own included",
+                field=field,
                 limit=MAX_PARTICIPANTS,
             )
         return together

@@ -12,8 +12,17 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
-from myria.access.principal import Principal
-from myria.contract.fields import check_name, check_text, check_type, parse_hints, parse_timestamp, unknown_field
+from myria.access.principal import NamedMask, Principal
+from myria.contract.fields import (
+    check_flag,
+    check_name,
+    check_text,
+    check_type,
+    parse_hints,
+    parse_timestamp,
+    refuse_unknown,
+    unknown_field,
+)
 from myria.contract.limits import (
     DEFAULT_LIMIT,
     DEFAULT_NODES,
@@ -39,6 +48,7 @@ from myria.contract.queries import EventNodesQuery, Mode, Order, ReferencesQuery
 from myria.errors import InvalidArgument, InvalidPayload, MyriaError
 from myria.events import TopicHint
 from myria.jsontext import check_storable
+from myria.masks import MAX_MASKS
 from myria.scopes import MAX_PARTICIPANT_CHARACTERS, MAX_PARTICIPANTS, canonical_participants
 
 _Checked = Callable[[Any, ValidationInfo], Any]
@@ -138,21 +148,56 @@ _HINT_SCHEMA = {
     "additionalProperties": False,
 }
 _MOMENT_SCHEMA = WithJsonSchema({"type": "string", "format": "date-time"})
-_PARTICIPANTS_SCHEMA = WithJsonSchema(
-    {
-        "type": "array",
-        "items": {"type": "string", "minLength": 1, "maxLength": MAX_PARTICIPANT_CHARACTERS},
-        "minItems": 1,
-        "maxItems": MAX_PARTICIPANTS,
-    }
-)
+_NAMES_SCHEMA = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "maxLength": MAX_PARTICIPANT_CHARACTERS},
+    "minItems": 1,
+    "maxItems": MAX_PARTICIPANTS,
+}
+_PARTICIPANTS_SCHEMA = WithJsonSchema(_NAMES_SCHEMA)
 
 
 def _participants(value: Any) -> tuple[str, ...] | None:
     return None if value is None else canonical_participants(value)
 
 
+def _masks(value: Any) -> tuple[NamedMask, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument("masks must be a list of {participants, exact}", field="masks")
+    if len(value) > MAX_MASKS:
+        raise InvalidArgument(f"masks may hold at most {MAX_MASKS}", field="masks", limit=MAX_MASKS)
+    return tuple([_mask(item, f"masks[{at}]") for at, item in enumerate(value)])
+
+
+def _mask(item: Any, field: str) -> NamedMask:
+    if not isinstance(item, dict):
+        raise InvalidArgument(f"{field} must be an object {{participants, exact}}", field=field)
+    refuse_unknown(item, ("participants", "exact"), field)
+    names, exact = item.get("participants"), item.get("exact")
+    return NamedMask(
+        participants=None if names is None else canonical_participants(names, field=f"{field}.participants"),
+        exact=exact is not None and check_flag(exact, f"{field}.exact"),
+    )
+
+
 Participants = Annotated[tuple[str, ...] | None, BeforeValidator(_participants), _PARTICIPANTS_SCHEMA]
+NamedMasks = Annotated[
+    tuple[NamedMask, ...],
+    BeforeValidator(_masks),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"participants": _NAMES_SCHEMA, "exact": {"type": "boolean"}},
+                "additionalProperties": False,
+            },
+            "maxItems": MAX_MASKS,
+        }
+    ),
+]
 Moment = Annotated[int | None, BeforeValidator(_moment), _MOMENT_SCHEMA]
 Flag = Annotated[bool, _or_default(False)]
 QueryHints = Annotated[
@@ -243,6 +288,11 @@ class _SelectionInput(Input):
         description="Who asks, beside you. Only events and topics whose participants include all of these are visible. "
         "Left out: you alone",
     )
+    masks: NamedMasks = Field(
+        default=(),
+        description="Several questions in one, in place of participants: what any of these sees is visible. Each names "
+        "participants as above; with exact, only events and topics of exactly these and you",
+    )
     query: Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _text_schema(MAX_QUERY)] = Field(
         default=None, description="Words to look for, in any language; left out: the most recent"
     )
@@ -274,8 +324,11 @@ class _SelectionInput(Input):
     def _selection(self, principal: Principal) -> dict[str, Any]:
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise InvalidArgument("since must be earlier than until", field="since")
+        if self.masks and self.participants is not None:
+            raise InvalidArgument("name participants or masks, not both", field="masks")
         given = {name: getattr(self, name) for name in type(self).model_fields}
-        return {**given, "participants": None, "masks": principal.asking(self.participants)}
+        masks = principal.asking_under(self.masks) if self.masks else principal.asking(self.participants)
+        return {**given, "participants": None, "masks": masks}
 
 
 class EventNodesInput(_SelectionInput):
@@ -289,7 +342,7 @@ class EventNodesInput(_SelectionInput):
         """Return the domain's query, asked by a principal.
 
         Raises:
-            InvalidArgument: since is not before until.
+            InvalidArgument: since is not before until, or both participants and masks are named.
             ParticipantsNotAllowed: the principal may not ask as those named.
         """
         return EventNodesQuery(**self._selection(principal))
@@ -316,7 +369,7 @@ class ReferencesInput(_SelectionInput):
         """Return the domain's query, asked by a principal.
 
         Raises:
-            InvalidArgument: since is not before until.
+            InvalidArgument: since is not before until, or both participants and masks are named.
             ParticipantsNotAllowed: the principal may not ask as those named.
         """
         return ReferencesQuery(**self._selection(principal))
