@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from myria.access.ring import FRESH_S
 from myria.access.store import AccessStore, NewKey
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
@@ -130,6 +131,22 @@ async def test_a_revoked_key_is_refused_by_every_process(memory: Memory, store: 
             while (response := await send(served, text, "query_event_nodes", {})).status_code == 200:
                 pass
             assert refusal(response) == (401, "credential_invalid")
+
+
+async def test_a_second_after_its_revocation_no_process_takes_a_key(memory: Memory, store: AccessStore) -> None:
+    """The first request after it is refused, also where no look at what changed came in between."""
+    text = await key(store, "ada")
+    settings, clock = Settings(auth=AuthSettings(mode="keys")), {"at": 1_000.0}
+    async with (
+        serving(memory, settings, ticks=lambda: clock["at"]) as one,
+        serving(memory, settings, ticks=lambda: clock["at"]) as other,
+    ):
+        for served in (one, other):
+            told(await send(served, text, "query_event_nodes", {}))
+        await store.revoke_key(text.split("_")[1])
+        clock["at"] += FRESH_S + 0.001
+        for served in (one, other):
+            assert refusal(await send(served, text, "query_event_nodes", {})) == (401, "credential_invalid")
 
 
 async def test_a_database_that_is_away_is_503_not_401(database: Database, store: AccessStore) -> None:

@@ -1,8 +1,9 @@
 """The keys that a serving process knows: verified once, then a dictionary look-up, until something changes.
 
 One row in the database, the epoch, moves with every change of a key or of who may use a tenant. It is read twice a
-second; a key that was verified is good while the epoch that was read since is the one of its verification, and was read
-within the last second. So a revocation holds everywhere within a second, and costs no request anything.
+second; a key that was verified is good while the epoch that was read since is the one of its verification, and that
+look began within the last second. So no request is taken that begins over a second after a revocation, on any process,
+and none pays for that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +69,7 @@ class KeyRing:
         appends_for_anyone: see `Principal`.
         now: seconds since 1970.
         ticks: a steady clock, in seconds.
+        sleep: waits for seconds, between two looks at the epoch.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class KeyRing:
         appends_for_anyone: bool = False,
         now: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._database = database
+        self._sleep = sleep
         self._appends_for_anyone = appends_for_anyone
         self._now = now
         self._ticks = ticks
@@ -180,7 +184,7 @@ class KeyRing:
                 if self._ticks() - noted_at >= USES_EVERY_S:
                     noted_at = self._ticks()
                     await self.note_uses()
-                await asyncio.sleep(POLL_S)
+                await self._sleep(POLL_S)
         finally:
             with suppress(Exception):
                 await asyncio.wait_for(asyncio.shield(self.note_uses()), 2.0)
