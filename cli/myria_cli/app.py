@@ -10,6 +10,7 @@ from myria_cli.commands import (
     building,
     cluster,
     events,
+    granting,
     keeping,
     operating,
     querying,
@@ -31,5 +32,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
-for subject in (running, operating, querying, events, building, snapshots, keeping, access, cluster, auditing):
+for subject in (
+    running,
+    operating,
+    querying,
+    events,
+    building,
+    snapshots,
+    keeping,
+    access,
+    granting,
+    cluster,
+    auditing,
+):
     subject.register(app)

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -166,3 +166,13 @@ class _Lines:
             self._last = time.monotonic()
             of = f" of {self._total:,}" if self._total else ""
             say(f"{self._what}: {done:,}{of}")
+
+
+def write_fields(fields: Mapping[str, Any]) -> None:
+    """Write names and values below each other; what is empty is left out."""
+    table = Table(show_header=False, box=None)
+    for name, value in fields.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else value
+        if text not in (None, ""):
+            table.add_row(Text(name.replace("_", " "), style="dim"), shown(str(text)))
+    write(table)

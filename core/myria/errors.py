@@ -24,6 +24,7 @@
     │   ├── BuildNotFound             build_not_found
     │   ├── TenantNotFound            tenant_not_found
     │   ├── KeyNotFound               key_not_found
+    │   ├── GrantNotFound             grant_not_found
     │   └── PathNotFound              path_not_found
     ├── ConflictError                 the state of the memory forbids it
     │   ├── StaleParent               stale_parent
@@ -260,6 +261,12 @@ class KeyNotFound(NotFoundError):
     """No such key is in this database."""
 
     code = "key_not_found"
+
+
+class GrantNotFound(NotFoundError):
+    """No such grant is in this database; those that ended long ago are forgotten."""
+
+    code = "grant_not_found"
 
 
 class PathNotFound(NotFoundError):

@@ -63,6 +63,7 @@ GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
+GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;
 -- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
 REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;
 -- What a tenant stores is counted by triggers alone.

@@ -412,7 +412,7 @@ def _show_key(options: Options, details: KeyDetails, sentence: str | None) -> No
     if options.json:
         console.write_json(details.to_json())
         return
-    _table(details.to_json())
+    console.write_fields(details.to_json())
     if sentence is not None:
         console.say(sentence)
 
@@ -427,18 +427,9 @@ def _show_tenant(options: Options, tenant: dict[str, Any], sentence: str | None)
     for quota, most in limits.items():
         text = "any" if most is None else f"{most:,}"
         shown[quota] = f"{use[quota]:,} of {text}" if quota in use else text
-    _table(shown)
+    console.write_fields(shown)
     if sentence is not None:
         console.say(sentence)
-
-
-def _table(fields: dict[str, Any]) -> None:
-    table = Table(show_header=False, box=None)
-    for name, value in fields.items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else value
-        if text not in (None, ""):
-            table.add_row(Text(name.replace("_", " "), style="dim"), console.shown(str(text)))
-    console.write(table)
 
 
 def _given(key_file: Path | None, key_env: str | None) -> MadeKey | None:
