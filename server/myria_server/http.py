@@ -28,7 +28,7 @@ HEADER_TIMEOUT_S = 10.0
 """How long a client may take to send its request line and headers."""
 
 LINGER_S = 10.0
-"""How long the rest of a body that was refused is read and dropped, so that its sender sees the answer."""
+"""How long the rest of what was refused is read and dropped, so that its sender sees the answer."""
 
 HEADER_BYTES = 64 * 1024
 """How many bytes of headers one request may have."""
@@ -240,6 +240,7 @@ class _GuardedProtocol(HttpToolsProtocol):
 
     _waiting_since: float | None = None
     _body_since: float | None = None
+    _refused_at: float | None = None
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -247,6 +248,8 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused_at is not None:
+            return
         super().data_received(data)
         if self._waiting_since is None:
             self._header_bytes = 0
@@ -273,6 +276,10 @@ class _GuardedProtocol(HttpToolsProtocol):
         """Close the connection if it sends its headers, or the first piece of a body, too slowly."""
         if self.transport.is_closing():
             return
+        if self._refused_at is not None:
+            if now - self._refused_at > LINGER_S:
+                self.transport.close()
+            return
         if self._body_since is not None and self.cycle.response_complete:
             if now - self._body_since > LINGER_S:
                 self.transport.close()
@@ -287,9 +294,19 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._end(b"400 Bad Request", InvalidArgument(f"this is no HTTP request: {msg}"))
 
     def _end(self, status: bytes, error: MyriaError) -> None:
-        """Answer beside the application, which never saw the request, and close the connection."""
+        """Answer beside the application, which never saw the request, and close the connection.
+
+        What its sender still sends is dropped for a while: closed at once, the connection would be reset, and the
+        answer lost before it was read.
+        """
         body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
         fixed = b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed + length + body)
-        self.transport.close()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()
+            return
+        self._refused_at = self.loop.time()
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
+        self.flow.resume_reading()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import httpx
@@ -12,6 +13,7 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
 from myria_server.cors import CrossOrigins
 from tests.server.wire import Served, call, headers, serving
+from tests.support.patience import PATIENCE_S
 
 NAME = "myria_query_event_nodes"
 ORIGIN = "https://app.example.com"
@@ -83,6 +85,19 @@ async def test_what_never_became_a_request_is_refused_in_json(
     head, _, body = (await served.raw(request_text)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 " + status)
     assert json.loads(body)["error"]["data"]["code"] == "invalid_argument"
+
+
+async def test_who_goes_on_sending_can_still_read_the_refusal(served: Served) -> None:
+    """What comes after the refusal is dropped, not answered by a reset, which would take the answer away."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"NONSENSE / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n")
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
+        for _ in range(64):
+            writer.write(b"a" * 65_536)
+            await writer.drain()
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(served: Served) -> None:
