@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
 
 from tests.chart.rendering import render
 from tests.install.isolation import IsolatedNode
@@ -18,6 +19,7 @@ from tests.install.test_releases import NO_DEFINITION, connect, pods, port_of, r
 from tests.kubernetes.node import Pod
 from tests.kubernetes.place import Place
 from tests.server.wire import call, headers
+from tests.support.certificates import self_signed
 from tests.support.postgres import Database, Databases
 from tests.support.processes import wait_until
 
@@ -32,21 +34,22 @@ def database(databases: Databases) -> Iterator[Database]:
     databases.drop(made)
 
 
-def append(port: int, key: str | None) -> httpx.Response:
+def append(port: int, key: str | None, scheme: str = "http") -> httpx.Response:
     """Append an event, with a key or without."""
     credential = {} if key is None else {"authorization": f"Bearer {key}"}
     return httpx.post(
-        f"http://127.0.0.1:{port}/mcp",
+        f"{scheme}://127.0.0.1:{port}/mcp",
         json=call("myria_append_event", EVENT),
         headers={**headers("myria_append_event"), **credential},
         timeout=30.0,
         trust_env=False,
+        verify=False,
     )
 
 
-def is_refused(port: int, key: str | None) -> bool:
+def is_refused(port: int, key: str | None, scheme: str = "http") -> bool:
     """Tell whether a call is answered with 401 and a challenge, as opposed to having been taken."""
-    answer = append(port, key)
+    answer = append(port, key, scheme)
     if answer.status_code == 200:
         assert answer.json()["result"]["structuredContent"]["event_id"]
         return False
@@ -135,20 +138,37 @@ def finished(place: Place) -> set[str]:
     return {one["metadata"]["name"] for one in found if one.get("status", {}).get("succeeded")}
 
 
-def test_a_key_of_ones_own_is_made_known(
+def test_a_key_of_ones_own_is_made_known_and_everything_speaks_https(
     release: Release, node: IsolatedNode, place: Place, database: Database
 ) -> None:
-    """With auth.existingSecret the chart makes no Secret; the key in it works, in a tenant that was not there."""
+    """With auth.existingSecret the chart makes no Secret; the key in it works, in a tenant that was not there.
+
+    With server.tls and auth.server, probes, callers and `helm test` speak HTTPS to an authorization server.
+    """
     given = "myr_fromthevault_abcdefghijkmnpqrstuvwxyz23456789"
     connect(node, database)
     place.secret("vault", {"key": given})
-    values = {"auth": {"existingSecret": "vault"}, "server": {"replicas": 1, "tenant": "acme"}}
+    certificate, private = self_signed(x509.DNSName(f"{release.fullname}.{place.name}"))
+    place.secret(
+        "certificate",
+        {"tls.crt": certificate.decode(), "tls.key": private.decode(), "ca.crt": certificate.decode()},
+    )
+    values = {
+        "auth": {"existingSecret": "vault", "publicUrl": "https://memory.example.org", "server": True},
+        "server": {"replicas": 1, "tenant": "acme", "tls": {"secretName": "certificate"}},
+    }
     release.install(NO_DEFINITION, values, wait_s=180)
     port = port_of(node, release)
-    wait_until(lambda: not is_refused(port, given), 60, "the key to be known")
+    wait_until(lambda: not is_refused(port, given, "https"), 60, "the key to be known")
+    assert is_refused(port, None, "https")
+    described = httpx.get(
+        f"https://127.0.0.1:{port}/.well-known/oauth-authorization-server", verify=False, trust_env=False
+    )
+    assert described.json()["token_endpoint"] == "https://memory.example.org/oauth/token"
     assert place.admin.find("Secret", f"{release.fullname}-admin-key", place.name) is None
     assert [row["tenant_id"] for row in rows(database, "SELECT tenant_id FROM myria.keys")] == ["acme"]
     assert rows(database, "SELECT count(*) FROM myria.events WHERE tenant_id = 'acme'")[0][0] > 0
+    release.test()
 
 
 def test_an_upgrade_from_no_keys_to_keys_needs_no_gap(

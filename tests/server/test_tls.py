@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import ipaddress
 import ssl
 from pathlib import Path
@@ -10,43 +9,23 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from myria.errors import ConfigurationError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
 from myria_server.http import serve_http
 from tests.server.wire import call, headers, serving
+from tests.support.certificates import self_signed
 
 NAME = "myria_query_event_nodes"
 
 
 def certificate(folder: Path, *, passphrase: bytes | None = None) -> McpSettings:
     """Write a certificate for 127.0.0.1 that is its own authority, and its key; return the settings that name them."""
-    private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "myria test")])
-    begins = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(begins + datetime.timedelta(days=36_500))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(private, hashes.SHA256())
-    )
-    sealing: serialization.KeySerializationEncryption = serialization.NoEncryption()
-    if passphrase is not None:
-        sealing = serialization.BestAvailableEncryption(passphrase)
-    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "tls.key").write_bytes(
-        private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, sealing)
-    )
+    names = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    written, key = self_signed(names, passphrase=passphrase)
+    (folder / "tls.crt").write_bytes(written)
+    (folder / "tls.key").write_bytes(key)
     return McpSettings(tls_certificate=str(folder / "tls.crt"), tls_key=str(folder / "tls.key"))
 
 
