@@ -34,6 +34,7 @@
     │   ├── EventIdConflict           event_id_conflict
     │   ├── SourceEventKeyTaken       source_event_key_taken
     │   ├── AlreadySuperseded         already_superseded
+    │   ├── NoteExists                note_exists
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   ├── TenantExists              tenant_exists
     │   ├── TenantDeleting            tenant_deleting
@@ -322,6 +323,12 @@ class AlreadySuperseded(ConflictError):
     """An event was to be replaced that another has replaced already; nothing was stored. Read it again."""
 
     code = "already_superseded"
+
+
+class NoteExists(ConflictError):
+    """A note with the same text and kind is kept already for the same people; nothing was stored."""
+
+    code = "note_exists"
 
 
 class ManualTriggerDisabled(ConflictError):

@@ -27,6 +27,7 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
+from myria.notes.projection import NoteProjection
 from myria.projections import Incoming, Projection, Stored
 from myria.scopes import scope_key
 from myria.store.clock import to_datetime
@@ -39,8 +40,8 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
-PROJECTIONS: tuple[Projection, ...] = (WithdrawalProjection(),)
-"""Everything that is folded in the append transaction."""
+PROJECTIONS: tuple[Projection, ...] = (WithdrawalProjection(), NoteProjection())
+"""Everything that is folded in the append transaction, in this order: notes look at what withdrawals made."""
 
 _KNOWN_SCOPES = 100_000
 _RETRIED = (
@@ -105,7 +106,8 @@ class Ingest:
         projections: Sequence[Projection] = PROJECTIONS,
     ) -> None:
         self._database = database
-        self._projections = {kind: projection for projection in projections for kind in projection.types}
+        self._projections = tuple(projections)
+        self._folded = frozenset(kind for projection in projections for kind in projection.types)
         self._events_per_commit = events_per_commit
         self._writers = writers
         self._deadline = deadline
@@ -315,12 +317,15 @@ class Ingest:
         return results
 
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:
-        """Return the projections that fold some of these rows, and the positions of those."""
-        positions: dict[int, tuple[Projection, list[int]]] = {}
-        for position, row in enumerate(rows):
-            if row.event.type is not None and (projection := self._projections.get(row.event.type)) is not None:
-                positions.setdefault(id(projection), (projection, []))[1].append(position)
-        return list(positions.values())
+        """Return the projections that fold some of these rows, in their order, and the positions of those."""
+        folded = [position for position, row in enumerate(rows) if row.event.type in self._folded]
+        if not folded:
+            return []
+        return [
+            (projection, positions)
+            for projection in self._projections
+            if (positions := [position for position in folded if rows[position].event.type in projection.types])
+        ]
 
 
 def _incoming(row: _Row) -> Incoming:

@@ -10,7 +10,10 @@ import pytest
 
 from myria.building import run_build
 from myria.ingest import Ingest
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
 from myria.planning.settings import PlannerSettings
+from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database
@@ -68,6 +71,14 @@ def built(databases: Databases) -> Iterator[str]:
         async with Database(database.dsn) as pool:
             withdrawals = Withdrawals(pool, Ingest(pool).append_events)
             await withdrawals.withdraw(TENANT, [results[3].event_id], "forgotten", may_see=lambda _: True)
+            notes = Notes(
+                pool,
+                Ingest(pool).append_events,
+                PayloadRedactor(()),
+                content_characters=100,
+                payload_bytes=1_000,
+            )
+            await notes.remember(TENANT, ("ana",), Draft(content="The kiln is hot"), contract="004", now=10**15)
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -150,6 +161,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "INSERT INTO myria.withdrawn VALUES ('default', 1, 5, 6, 'forgotten')",
         "withdrawals",
     ),
+    "a forged note": ("UPDATE myria.notes SET importance = 0.1", "notes"),
+    "a note that was not folded": ("DELETE FROM myria.notes", "notes"),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (
@@ -293,7 +306,7 @@ async def test_failures_are_bounded_in_words_and_counted_in_full(copy: postgres.
     await connection.close()
     report = await checked(copy.dsn)
     log = next(check for check in report.checks if check.name == "log")
-    assert log.failed == 380
+    assert log.failed == log.examined > 380
     assert len(log.failures) == 20
     assert report.to_json()["ok"] is False
 

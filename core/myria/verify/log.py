@@ -1,4 +1,4 @@
-"""The log: scopes are canonical, events belong to them, and repeats were recognised."""
+"""The log: scopes are canonical, events belong to them, repeats were recognised; and the notes that follow from it."""
 
 from __future__ import annotations
 
@@ -61,3 +61,11 @@ async def withdrawals(exam: Examination, check: Check) -> None:
             check.fail(f"{where} is in the projection, but not in the log")
         else:
             check.fail(f"{where} differs from what the log gives")
+
+
+async def notes(exam: Examination, check: Check) -> None:
+    """The notes are what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_notes")
+    for row in await exam.connection.fetch(sql("verify.notes_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"note {row['note_id']}: version {row['version']} of event {row['event_seq']} {where}")

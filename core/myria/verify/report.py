@@ -13,6 +13,7 @@ CHECKS: Mapping[str, str] = {
     "participants": "every scope is canonical, its key recomputes, its members are exactly its participants",
     "log": "every event has a scope, its idempotency key recomputes, its transaction is of this database",
     "withdrawals": "what withdrawals say of events is what the log gives when it is folded anew",
+    "notes": "the notes are what the log gives when it is folded anew",
     "leaf_refs": "every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute",
     "renderings": "every rendering's id recomputes, its children, identity, topic and anchor event exist",
     "snapshots": "every snapshot's state fits its build, and its tail bound hides no event",

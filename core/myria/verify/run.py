@@ -18,6 +18,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("participants", log.participants),
     ("log", log.events),
     ("withdrawals", log.withdrawals),
+    ("notes", log.notes),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

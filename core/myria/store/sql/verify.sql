@@ -220,3 +220,15 @@ ORDER BY 1, 2;
 
 -- name: count_withdrawn
 SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1;
+
+-- name: count_notes
+SELECT count(*) FROM myria.notes n WHERE n.tenant_id = $1;
+
+-- name: notes_differ
+-- Rows that only one of both sides has: the table, and the log folded anew.
+WITH given AS (SELECT * FROM myria.notes_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.notes k WHERE k.tenant_id = $1)
+(SELECT x.note_id, x.version, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.note_id, x.version, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY note_id, is_kept;

@@ -1,0 +1,135 @@
+"""What a caller leaves out of a note, filled in by rule: kind, topic, keywords, importance."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from myria.analysis.tokens import Token, is_stopword, tokens
+from myria.notes.kinds import Contract, Lifetime, policy_of
+
+KEYWORDS = 5
+"""Keywords of a note that names none."""
+
+GENERAL = "general"
+"""The topic of a note that says nothing that could be one."""
+
+_SHORTEST = 2
+
+_KIND_RULES = (
+    (
+        "preference",
+        r"\b(?:prefers?|preferred|preference|favou?rite|likes?|loves?|hates?|dislikes?|always wants?|never wants?|"
+        r"rather than|bevorzugt?|mag|préfère|prefiere|prefere)\b|선호|좋아|싫어|好き|嫌い|苦手|喜欢|讨厌",
+    ),
+    (
+        "error",
+        r"\b(?:errors?|exception|traceback|stack ?trace|failed|fails|failure|crash(?:ed|es)?|bug|broken|segfault|"
+        r"timed? ?out|root cause|fehler|erreur|fallo)\b|에러|오류|エラー|不具合|错误|报错",
+    ),
+    (
+        "decision",
+        r"\b(?:decided|decide|decision|agreed|we(?:'ll| will) use|chose|chosen|settled on|entschieden|décidé|"
+        r"decidimos)\b|"
+        r"결정|決め|決定|决定",
+    ),
+    (
+        "procedure",
+        r"\b(?:how to|steps?|first,? .* then|procedure|runbook|run `|to deploy|in order to|make sure to|anleitung)\b|"
+        r"절차|방법|手順|方法|步骤|^\s*1[.)]\s",
+    ),
+    (
+        "relation",
+        r"\b(?:depends on|reports to|works (?:for|with)|belongs to|is married to|(?:sister|brother|mother|father|"
+        r"colleague|manager|owner|member) of|part of|linked to|calls? the)\b|의존|依存",
+    ),
+)
+_RULES = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KIND_RULES)
+_LOOKED_AT = 4_000
+"""Characters of a text that the rules look at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A note as a caller gives it; its content is redacted already. What is None is filled in by `completed`."""
+
+    content: str
+    kind: str | None = None
+    topic: str | None = None
+    keywords: tuple[str, ...] | None = None
+    importance: float | None = None
+    source: str | None = None
+    lifetime: Lifetime = "permanent"
+    anchor: bool = False
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteText:
+    """What a note says, complete. `inferred` names what was filled in by rule."""
+
+    content: str
+    kind: str
+    topic: str
+    keywords: tuple[str, ...]
+    importance: float
+    source: str | None
+    lifetime: Lifetime
+    anchor: bool
+    session_id: str | None
+    inferred: tuple[str, ...] = ()
+
+
+def completed(draft: Draft, contract: Contract) -> NoteText:
+    """Return a note with all it needs.
+
+    Raises:
+        InvalidArgument: the contract knows no such kind.
+    """
+    kind = draft.kind or inferred_kind(draft.content)
+    policy = policy_of(kind, contract)
+    chosen = draft.keywords if draft.keywords is not None else keywords_of(draft.content)
+    given = {"type": draft.kind, "topic": draft.topic, "keywords": draft.keywords, "importance": draft.importance}
+    return NoteText(
+        content=draft.content,
+        kind=kind,
+        topic=draft.topic or (chosen[0] if chosen else GENERAL),
+        keywords=tuple(dict.fromkeys(keyword.strip().lower() for keyword in chosen if keyword.strip())),
+        importance=policy.importance if draft.importance is None else draft.importance,
+        source=draft.source,
+        lifetime=draft.lifetime,
+        anchor=draft.anchor,
+        session_id=draft.session_id,
+        inferred=tuple(name for name, value in given.items() if value is None),
+    )
+
+
+def inferred_kind(content: str) -> str:
+    """Return the kind of a text whose writer named none: the first rule that finds its words, else `fact`."""
+    beginning = content[:_LOOKED_AT]
+    return next((kind for kind, pattern in _RULES if pattern.search(beginning)), "fact")
+
+
+def keywords_of(content: str) -> tuple[str, ...]:
+    """Return the words that a text uses most, as they are written, stop words left out; of equals the earlier first.
+
+    The words are those of the search (`myria.analysis`), so a keyword finds what it was taken from.
+    """
+    counts: Counter[str] = Counter()
+    shown: dict[str, str] = {}
+    for token in _words(content):
+        counts[token.term] += 1
+        shown.setdefault(token.term, token.surface.lower())
+    order = {term: place for place, term in enumerate(counts)}
+    best = sorted(counts, key=lambda term: (-counts[term], order[term]))
+    return tuple(dict.fromkeys(shown[term] for term in best[: KEYWORDS * 2]))[:KEYWORDS]
+
+
+def _words(content: str) -> Sequence[Token]:
+    return [
+        token
+        for token in tokens(content)
+        if len(token.surface) >= _SHORTEST and not token.surface.isdigit() and not is_stopword(token.term)
+    ]

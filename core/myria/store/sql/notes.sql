@@ -1,0 +1,44 @@
+-- name: fold
+-- The events were stored by the statement before. Rows go in digest order, so that two commits never wait for each other
+-- crosswise; a digest that a live note of the scope has already is refused by its index.
+INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance, anchor,
+                              context_id, session, digest, created_at, changed_at, live)
+SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance, v.anchor,
+       v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true
+FROM (
+    SELECT DISTINCT ON (t.note_id) t.* FROM (
+        SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
+               first_value(u.occurred_at) OVER w AS created_at
+        FROM myria.note_versions u
+        WHERE u.tenant_id = $1 AND u.event_seq = ANY ($2::bigint[])
+        WINDOW w AS (PARTITION BY u.note_id ORDER BY u.event_seq)
+    ) t
+    WHERE t.scope_id = t.first_scope
+    ORDER BY t.note_id, t.event_seq DESC
+) v
+ORDER BY v.scope_id, v.digest
+ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+    event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
+    importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
+    session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true
+WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
+
+-- name: fold_withdrawals
+-- Whether a note is live follows its current version; the withdrawals were folded by the statement before.
+UPDATE myria.notes n SET live = now.live
+FROM (
+    SELECT DISTINCT ON (w.event_seq) w.event_seq, w.reason = 'restored' AS live
+    FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq IN (
+        SELECT named.event_seq FROM myria.withdrawn named
+        WHERE named.tenant_id = $1 AND named.by_event_seq = ANY ($2::bigint[]))
+    ORDER BY w.event_seq, w.by_event_seq DESC
+) now
+WHERE n.tenant_id = $1 AND n.event_seq = now.event_seq AND n.live <> now.live;
+
+-- name: live_by_digest
+-- The live note of a scope that says the same.
+SELECT n.note_id FROM myria.notes n
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_key = $2
+WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
+  AND n.digest = sha256(convert_to(concat_ws(E'\n', $3::text, $4::text, $5::text), 'UTF8'));

@@ -1,0 +1,107 @@
+"""Kinds, what follows from them, and what is filled in: pure rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria.errors import InvalidArgument
+from myria.notes.drafting import Draft, completed, inferred_kind, keywords_of
+from myria.notes.kinds import importance_now, kinds_of, policies, policy_of, tier
+
+
+@pytest.mark.parametrize(
+    ("kind", "importance"),
+    [("preference", 0.95), ("error", 0.9), ("decision", 0.8), ("procedure", 0.7), ("relation", 0.6), ("fact", 0.5)],
+)
+def test_a_kind_has_the_importance_of_its_contract(kind: str, importance: float) -> None:
+    """As in seed 004, 3.1; a caller's own counts instead."""
+    assert completed(Draft(content="x", kind=kind), "004").importance == importance
+    assert completed(Draft(content="x", kind=kind, importance=0.0), "004").importance == 0.0
+
+
+def test_contracts_do_not_share_kinds_by_accident() -> None:
+    """Each contract has its own names; a name of another one is refused, and the known ones are said."""
+    assert kinds_of("004") == ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
+    assert kinds_of("003") == ("decision", "episodic", "session", "entity")
+    with pytest.raises(InvalidArgument, match="fact, decision"):
+        policy_of("entity", "004")
+
+
+@pytest.mark.parametrize(
+    ("kind", "importance", "expected"),
+    [
+        ("preference", 0.1, "permanent"),
+        ("fact", 0.8, "permanent"),
+        ("error", 0.7, "hot"),
+        ("procedure", 0.1, "hot"),
+        ("fact", 0.5, "warm"),
+        ("fact", 0.49, "cold"),
+    ],
+)
+def test_a_new_note_has_the_tier_of_its_kind_and_importance(kind: str, importance: float, expected: str) -> None:
+    """As in seed 004, 5.2, in its order."""
+    assert tier(kind, importance, anchor=False, age_days=0, idle_days=0) == expected
+
+
+_KINDS = st.sampled_from(sorted(policies()))
+_SHARES = st.floats(0, 1)
+_DAYS = st.floats(0, 10_000)
+_ORDER = ["hot", "warm", "cold"]
+
+
+@given(kind=_KINDS, importance=_SHARES, age=_DAYS, first=_DAYS, second=_DAYS)
+def test_an_unused_note_only_grows_colder(
+    kind: str, importance: float, age: float, first: float, second: float
+) -> None:
+    """Longer without use is never a warmer tier nor more importance; an anchor stays as it is."""
+    less, more = sorted((first, second))
+    age = max(age, more)
+    before = tier(kind, importance, anchor=False, age_days=age, idle_days=less)
+    after = tier(kind, importance, anchor=False, age_days=age, idle_days=more)
+    assert (before == "permanent") == (after == "permanent")
+    assert before == "permanent" or _ORDER.index(before) <= _ORDER.index(after)
+    assert importance_now(kind, importance, anchor=False, idle_days=more) <= importance_now(
+        kind, importance, anchor=False, idle_days=less
+    )
+    assert tier(kind, importance, anchor=True, age_days=age, idle_days=more) == "permanent"
+    assert importance_now(kind, importance, anchor=True, idle_days=more) == importance
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("Ana prefers tea over coffee", "preference"),
+        ("アナは紅茶が好き", "preference"),
+        ("The deploy failed with a timeout", "error"),
+        ("We decided to open on 14 April", "decision"),
+        ("How to fire the kiln: open the vent", "procedure"),
+        ("The shop depends on the payments service", "relation"),
+        ("The kiln stands in the shed", "fact"),
+    ],
+)
+def test_a_kind_is_inferred_by_rule(content: str, kind: str) -> None:
+    """By the words that such statements use, whoever makes them."""
+    assert inferred_kind(content) == kind
+    assert "type" in completed(Draft(content=content), "004").inferred
+    assert completed(Draft(content=content, kind="fact", topic="t", keywords=("K",)), "004").inferred == ("importance",)
+
+
+def test_keywords_are_the_words_used_most() -> None:
+    """Stop words and numbers are none; of equals, the earlier first; Japanese has words too."""
+    assert keywords_of("The kiln and the glaze: kilns need a glaze, 1200 degrees, and patience")[:2] == (
+        "kiln",
+        "glaze",
+    )
+    assert "日本" in keywords_of("日本の陶芸、日本の窯")
+    assert keywords_of("") == ()
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_completed(content: str) -> None:
+    """No text breaks the rules, and what they give is bounded."""
+    note = completed(Draft(content=content), "004")
+    assert note.kind in kinds_of("004")
+    assert len(note.keywords) <= 5
+    assert note.topic
