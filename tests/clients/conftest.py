@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from tests.clients import toolchain
 from tests.server.conftest import memory, served, settings
 
 __all__ = ["memory", "served", "settings"]
+
+_PYTHON = getattr(sys, "_base_executable", sys.executable)
 
 CORE_TOOLS = [tool for tool in TOOLS if "core" in tool.faces]
 
@@ -59,29 +61,17 @@ class Outside:
         """Run Node.js where the npm packages are; return (exit status, standard output, standard error)."""
         return await self._run((self._node, *arguments), self._node_folder, text, {})
 
-    @asynccontextmanager
-    async def node_talking(self, *arguments: str | Path) -> AsyncIterator[Talking]:
+    def node_talking(self, *arguments: str | Path) -> AbstractAsyncContextManager[Talking]:
         """Run Node.js where the npm packages are, to talk with line by line; it is ended with the block."""
-        process = await asyncio.create_subprocess_exec(
-            *map(str, (self._node, *arguments)),
-            cwd=self._node_folder,
-            env=self._environment(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        try:
-            async with asyncio.timeout(120):
-                yield Talking(process)
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        return self._talking((self._node, *arguments), self._node_folder, {})
+
+    def mcp1_talking(self, *arguments: str | Path) -> AbstractAsyncContextManager[Talking]:
+        """The same with a Python that sees mcp 1.x."""
+        return self._talking((_PYTHON, "-S", *arguments), self._home, {"PYTHONPATH": str(self._mcp1)})
 
     async def mcp1(self, *arguments: str | Path) -> tuple[int, str, str]:
         """Run a Python that sees mcp 1.x and nothing of this environment."""
-        python = getattr(sys, "_base_executable", sys.executable)
-        return await self._run((python, "-S", *arguments), self._home, "", {"PYTHONPATH": str(self._mcp1)})
+        return await self._run((_PYTHON, "-S", *arguments), self._home, "", {"PYTHONPATH": str(self._mcp1)})
 
     async def _run(
         self, command: Sequence[str | Path], cwd: Path, text: str, environment: Mapping[str, str]
@@ -100,6 +90,26 @@ class Outside:
             if process.returncode is None:
                 process.kill()
         return process.returncode or 0, out.decode(), err.decode()
+
+    @asynccontextmanager
+    async def _talking(
+        self, command: Sequence[str | Path], cwd: Path, environment: Mapping[str, str]
+    ) -> AsyncIterator[Talking]:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, command),
+            cwd=cwd,
+            env=self._environment(**environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(120):
+                yield Talking(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
 
     def _environment(self, **more: str) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self._home), "NO_COLOR": "1", **more}

@@ -75,3 +75,28 @@ async def test_the_typescript_client_connects_with_nothing_but_the_address(
     assert told["invalidated"] == ["tokens"]
     assert told["registrations"] == 1
     assert told["client"] == {"auth": "none", "secret": None}
+
+
+async def test_the_python_client_1_connects_with_nothing_but_the_address(
+    memory: Memory, database: Database, outside: Outside
+) -> None:
+    """mcp 1.x: challenge, registration, consent, calls, and a refresh when its own clock says that it is time."""
+    sock = reserve_port("127.0.0.1", 0)
+    public_url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    settings = Settings(auth=AuthSettings(mode="keys", public_url=public_url, server=True))
+    async with (
+        access_store(database) as store,
+        serving(memory, settings, sock=sock),
+        httpx.AsyncClient(timeout=PATIENCE_S, verify=False) as browser,
+        outside.mcp1_talking(Path(__file__).parent / "mcp1" / "oauth.py", f"{public_url}/mcp") as program,
+    ):
+        asked = (await program.hear())["browse"]
+        sent_back = await press(browser, asked, await make_key(store, "ada"))
+        answer = httpx.URL(sent_back.headers["location"]).params
+        await program.say(f"{answer['code']} {answer['state']}")
+        told = await program.hear()
+    assert told["tools"] == len(CORE_TOOLS)
+    assert told["stored"]["participants"] == ["ada"]
+    assert told["found"]["counts"]["events"] == 1
+    assert told["scope"] == "append read"
+    assert told["tokens"] == 2

@@ -7,8 +7,10 @@ import base64
 import contextlib
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
+from myria.access.grants import ACCESS_S
 from myria.access.secrets import hide_keys
 from myria.access.store import AccessStore
 from myria.memory import Memory
@@ -479,8 +482,10 @@ class Kept:
         self.client = client_info
 
 
-async def test_a_real_client_connects_with_nothing_but_the_address(memory: Memory, store: AccessStore) -> None:
-    """The MCP SDK's own flow: challenge, metadata, registration, consent, tokens, and a call."""
+async def test_a_real_client_connects_with_nothing_but_the_address(
+    memory: Memory, store: AccessStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The MCP SDK's own flow: challenge, metadata, registration, consent, tokens, calls, and a refresh on the way."""
     text = await make_key(store, "ada")
     sock = reserve_port("127.0.0.1", 0)
     public_url = f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -515,6 +520,14 @@ async def test_a_real_client_connects_with_nothing_but_the_address(memory: Memor
             appended = await client.call_tool("myria_append_event", new)
             assert appended.structured_content is not None
             assert appended.structured_content["participants"] == ["ada"]
+            assert (first := kept.tokens) is not None
+            over = SimpleNamespace(time=lambda: time.time() + ACCESS_S + 1)
+            for module in ("mcp.client.auth.oauth2", "mcp.shared.auth_utils"):
+                monkeypatch.setattr(f"{module}.time", over)
+            found = await client.call_tool("myria_query_event_nodes", {"query": "memory"})
+            assert found.structured_content is not None
+            assert found.structured_content["counts"]["events"] == 1
         assert len(kept.asked) == 1
         assert kept.tokens is not None
+        assert kept.tokens.access_token != first.access_token
         assert kept.tokens.scope == "append read"
