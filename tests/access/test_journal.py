@@ -16,6 +16,7 @@ from myria.access.principal import Principal, local_principal
 from myria.access.store import AccessStore, NewKey
 from myria.settings import AuditSettings
 from myria.store.database import Database as Pool
+from tests.support.clock import Clock
 from tests.support.postgres import Database
 
 LOCAL = local_principal("default")
@@ -27,16 +28,6 @@ ADA = Principal(
     own=("ada",),
     credential="abcdef",
 )
-
-
-class Clock:
-    """A steady clock that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.at = 1_000.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 @pytest.fixture

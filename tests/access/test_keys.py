@@ -23,26 +23,15 @@ from myria.errors import (
     TenantSuspended,
 )
 from myria.store.database import Database as Pool
+from tests.support.clock import Clock
+from tests.support.keys import access_store
 from tests.support.postgres import Database
-
-
-class Clock:
-    """A steady clock and a calendar that a test moves."""
-
-    def __init__(self) -> None:
-        self.at = 1_000.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 @pytest.fixture
 async def store(database: Database) -> AsyncIterator[AccessStore]:
     """The control plane's view of keys, with the tenants `default` and `other`."""
-    async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
-        await store.ensure_tenant("default")
-        await store.ensure_tenant("other")
+    async with access_store(database, "other") as store:
         yield store
 
 

@@ -16,18 +16,9 @@ from myria.access.ring import FRESH_S, POLL_S, KeyRing
 from myria.access.store import AccessStore
 from myria.errors import CredentialInvalid
 from myria.store.database import Database as Pool
+from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
-
-
-class Clock:
-    """A steady clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.at = 1_000.0
-
-    def __call__(self) -> float:
-        return self.at
 
 
 class Slow(Pool):

@@ -10,21 +10,18 @@ import httpx
 import pytest
 
 from myria.access.ring import FRESH_S
-from myria.access.store import AccessStore, NewKey
+from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria.store.database import Database as Pool
 from tests.server.wire import MODERN, Served, call, event, headers, serving
+from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 
 @pytest.fixture
 async def store(database: Database) -> AsyncIterator[AccessStore]:
     """Where keys are made."""
-    async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
-        await store.ensure_tenant("default")
-        await store.ensure_tenant("other")
+    async with access_store(database, "other") as store:
         yield store
 
 
@@ -33,12 +30,6 @@ async def guarded(memory: Memory) -> AsyncIterator[Served]:
     """A server that asks for keys."""
     async with serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served:
         yield served
-
-
-async def key(store: AccessStore, *own: str, **more: Any) -> str:
-    """Make a key and return its text."""
-    made, _ = await store.create_key(NewKey(**{"name": "k", "tenant": "default", "own": own, **more}), actor="test")
-    return made.text
 
 
 async def send(
@@ -64,7 +55,7 @@ def refusal(response: httpx.Response) -> tuple[int, str]:
 @pytest.mark.parametrize("version", [None, "2025-06-18", MODERN])
 async def test_a_key_appends_and_asks_as_its_own(guarded: Served, store: AccessStore, version: str | None) -> None:
     """Participants may be left out everywhere, in every version of the protocol."""
-    ada, bob = await key(store, "ada", "bot"), await key(store, "bob", "bot")
+    ada, bob = await make_key(store, "ada", "bot"), await make_key(store, "bob", "bot")
     new = {name: value for name, value in event("e1").items() if name != "participants"}
     appended = told(await send(guarded, ada, "append_event", new, version=version))
     assert appended["participants"] == ["ada", "bot"]
@@ -79,7 +70,7 @@ async def test_a_key_appends_and_asks_as_its_own(guarded: Served, store: AccessS
 
 async def test_tenants_are_apart(guarded: Served, store: AccessStore) -> None:
     """The credential alone says whose memory is meant; the same names in another tenant are others."""
-    ours, theirs = await key(store, "ada"), await key(store, "ada", tenant="other")
+    ours, theirs = await make_key(store, "ada"), await make_key(store, "ada", tenant="other")
     appended = told(await send(guarded, ours, "append_event", event("e", participants=["ada"])))
     assert told(await send(guarded, theirs, "query_event_nodes", {}))["root"]["children"] == []
     found = told(await send(guarded, theirs, "get_event", {"event_id": appended["event_id"]}))
@@ -90,8 +81,8 @@ async def test_tenants_are_apart(guarded: Served, store: AccessStore) -> None:
 
 async def test_a_cursor_of_somebody_else_is_foreign(guarded: Served, store: AccessStore) -> None:
     """It is bound to the tenant and to all who asked."""
-    ada, bob = await key(store, "ada"), await key(store, "bob")
-    other = await key(store, "ada", tenant="other")
+    ada, bob = await make_key(store, "ada"), await make_key(store, "bob")
+    other = await make_key(store, "ada", tenant="other")
     for number in range(3):
         told(await send(guarded, ada, "append_event", event(f"e{number}", participants=["ada"])))
     cursor = told(await send(guarded, ada, "query_event_nodes", {"limit": 1}))["next_cursor"]
@@ -103,7 +94,7 @@ async def test_a_cursor_of_somebody_else_is_foreign(guarded: Served, store: Acce
 
 async def test_a_role_is_asked_for_in_batches_and_bad_bodies_too(guarded: Served, store: AccessStore) -> None:
     """No form of a call gets around it."""
-    reader = await key(store, "ada", roles=("read",))
+    reader = await make_key(store, "ada", roles=("read",))
     sent = headers(version=None) | {"authorization": f"Bearer {reader}"}
     batch = [call("myria_append_event", event(), version=None, request_id=7)]
     answers = (await guarded.post(batch, sent)).json()
@@ -121,7 +112,7 @@ async def test_without_auth_administration_is_at_its_own_path_too(served: Served
 
 async def test_a_revoked_key_is_refused_by_every_process(memory: Memory, store: AccessStore) -> None:
     """Each learns it by itself, without being told."""
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     settings = Settings(auth=AuthSettings(mode="keys"))
     async with serving(memory, settings) as one, serving(memory, settings) as other:
         for served in (one, other):
@@ -135,7 +126,7 @@ async def test_a_revoked_key_is_refused_by_every_process(memory: Memory, store: 
 
 async def test_a_second_after_its_revocation_no_process_takes_a_key(memory: Memory, store: AccessStore) -> None:
     """The first request after it is refused, also where no look at what changed came in between."""
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     settings, clock = Settings(auth=AuthSettings(mode="keys")), {"at": 1_000.0}
     async with (
         serving(memory, settings, ticks=lambda: clock["at"]) as one,
@@ -151,7 +142,7 @@ async def test_a_second_after_its_revocation_no_process_takes_a_key(memory: Memo
 
 async def test_a_database_that_is_away_is_503_not_401(database: Database, store: AccessStore) -> None:
     """A caller must not throw its key away because of an outage."""
-    text = await key(store, "ada")
+    text = await make_key(store, "ada")
     settings = Settings(auth=AuthSettings(mode="keys"))
     nowhere = "postgresql://myria@127.0.0.1:1/myria"
     async with Memory(nowhere, settings) as memory, serving(memory, settings) as served:

@@ -9,42 +9,23 @@ from typing import Any
 import httpx
 import pytest
 
-from myria.access.store import AccessStore, NewKey
+from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria.store.database import Database as Pool
 from tests.server.wire import Served, call, headers, serving
+from tests.support.clock import Clock
+from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
 NAME = "myria_query_event_nodes"
 NOBODY = "myr_aaaaaaaaaaaa_" + "a" * 32
 
 
-class Clock:
-    """A steady clock that stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.at = 1_000.0
-
-    def __call__(self) -> float:
-        return self.at
-
-
 @pytest.fixture
 async def store(database: Database) -> AsyncIterator[AccessStore]:
     """Where keys are made."""
-    async with Pool(database.operator_dsn) as pool:
-        store = AccessStore(pool)
-        await store.ensure_tenant("default")
+    async with access_store(database) as store:
         yield store
-
-
-async def key(store: AccessStore, **more: Any) -> str:
-    """Make a key and return its text."""
-    made, _ = await store.create_key(
-        NewKey(**{"name": "k", "tenant": "default", "own": ("ada",), **more}), actor="test"
-    )
-    return made.text
 
 
 def keyed(**auth: Any) -> Settings:
@@ -67,7 +48,7 @@ def code(response: httpx.Response) -> tuple[int, str]:
 async def test_a_credential_is_held_to_its_rate(memory: Memory, store: AccessStore) -> None:
     """With 429, when to come again, and how much is left; another credential goes on."""
     clock = Clock()
-    slow, other = await key(store, requests_per_s=2.0), await key(store)
+    slow, other = await make_key(store, "ada", requests_per_s=2.0), await make_key(store, "ada")
     async with serving(memory, keyed(), ticks=clock) as served:
         answers = [await ask(served, slow) for _ in range(6)]
         assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
@@ -87,7 +68,7 @@ async def test_a_credential_is_held_to_its_rate(memory: Memory, store: AccessSto
 
 async def test_every_message_of_a_batch_counts(memory: Memory, store: AccessStore) -> None:
     """A batch is not a way around the rate."""
-    text = await key(store, requests_per_s=2.0)
+    text = await make_key(store, "ada", requests_per_s=2.0)
     batch = [call(NAME, {}, version=None, request_id=number) for number in range(3)]
     async with serving(memory, keyed(), ticks=Clock()) as served:
         assert (await ask(served, text, body=batch)).status_code == 200
@@ -98,7 +79,7 @@ async def test_every_message_of_a_batch_counts(memory: Memory, store: AccessStor
 
 async def test_a_setting_limits_keys_that_have_no_limit(memory: Memory, store: AccessStore) -> None:
     """And only those."""
-    plain, own = await key(store), await key(store, requests_per_s=3.0)
+    plain, own = await make_key(store, "ada"), await make_key(store, "ada", requests_per_s=3.0)
     async with serving(memory, keyed(requests_per_s=1.0), ticks=Clock()) as served:
         assert [(await ask(served, plain)).status_code for _ in range(3)] == [200, 200, 429]
         assert [(await ask(served, own)).status_code for _ in range(7)] == [200] * 6 + [429]
@@ -106,7 +87,7 @@ async def test_a_setting_limits_keys_that_have_no_limit(memory: Memory, store: A
 
 async def test_requests_at_once_are_limited_while_they_last(memory: Memory, store: AccessStore) -> None:
     """A body that never ends holds its place, and gives it back."""
-    text = await key(store, concurrency=1)
+    text = await make_key(store, "ada", concurrency=1)
     head = (
         b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json\r\n"
         b"authorization: Bearer %s\r\ncontent-length: 100\r\n\r\n{" % text.encode()
@@ -127,7 +108,7 @@ async def test_requests_at_once_are_limited_while_they_last(memory: Memory, stor
 
 async def test_failures_of_an_address_end_in_429_and_a_good_key_goes_on(memory: Memory, store: AccessStore) -> None:
     """Known to this process or not: whoever shares an address with a guesser is not refused for it."""
-    known, unknown = await key(store), await key(store)
+    known, unknown = await make_key(store, "ada"), await make_key(store, "ada")
     async with serving(memory, keyed(failures_per_minute=3), ticks=Clock()) as served:
         assert (await ask(served, known)).status_code == 200
         answers = [await ask(served, f"myr_aaaaaaaaaaa{number}_" + "a" * 32) for number in range(5)]
@@ -141,7 +122,7 @@ async def test_failures_of_an_address_end_in_429_and_a_good_key_goes_on(memory: 
 
 async def test_failures_of_a_keys_id_end_in_429_and_the_key_goes_on(memory: Memory, store: AccessStore) -> None:
     """From however many addresses they come; the id is public, so nobody can lock a key out by it."""
-    text = await key(store)
+    text = await make_key(store, "ada")
     settings = keyed(failures_per_minute=3, proxies=("127.0.0.0/8",))
     async with serving(memory, settings, ticks=Clock()) as served:
         guess = text.rpartition("_")[0] + "_" + "a" * 32
