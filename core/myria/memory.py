@@ -14,6 +14,7 @@ from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
+from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
 from myria.retrieval.service import Retrieval
@@ -39,7 +40,7 @@ class Memory:
         on_redacted: Callable[[str, int], None] | None = None,
     ) -> None:
         self.settings = settings
-        self._redactor = PayloadRedactor(settings.redaction.kinds, settings.redaction.phone_regions)
+        self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
         self._on_redacted = on_redacted or (lambda _kind, _count: None)
         self.database = Database(dsn, pool_options(settings))
         # Readers cannot take these: a slow question must not make appends wait.
@@ -91,16 +92,24 @@ class Memory:
             PayloadTooLarge: redaction makes a payload longer than may be; see `redacted_events`.
         """
         await self._check_schema_once()
-        async with self.quotas.append(tenant, len(events), sum(len(event.payload_json) for event in events)):
+        size = sum(len(event.payload_json) for event in events)
+        async with self.quotas.append(tenant, len(events), size) as kinds:
             self.retrieval.turns.count_other()
             limit = self.settings.ingest.payload_bytes
-            events, redacted = await redacted_events(events, self._redactor, payload_bytes=limit)
+            events, redacted = await redacted_events(events, self._redactor(kinds), payload_bytes=limit)
             results = await self.ingest.append_events(tenant, events)
         for position, counts in redacted.items():
             results[position] = replace(results[position], redacted=counts)
             for kind, count in counts.items():
                 self._on_redacted(kind, count)
         return results
+
+    def _redactor(self, kinds: Sequence[Kind] | None) -> PayloadRedactor:
+        """Return what takes these kinds out, or those of the settings; there are few, and making one takes a moment."""
+        chosen = frozenset(self.settings.redaction.kinds if kinds is None else kinds)
+        if chosen not in self._redactors:
+            self._redactors[chosen] = PayloadRedactor(chosen, self.settings.redaction.phone_regions)
+        return self._redactors[chosen]
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
         """Answer raw events, best first; see `Retrieval.query_event_nodes`."""

@@ -1,4 +1,4 @@
-"""What a tenant may append: events per second and bytes of payloads, by the settings or by its own row.
+"""What a tenant may append (events per second, bytes of payloads), and what is taken out of it, where its row says so.
 
 A tenant's row is read once in `FRESH_S`, by the first append that finds what is known too old, so that a quota costs an
 append nothing. The rate is of each process: with N processes behind a Service a tenant may append N times as much. The
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from myria.access.limits import BURST_S, TokenBucket
 from myria.errors import QuotaExceeded, StorageQuotaExceeded
+from myria.redaction.kinds import Kind
 from myria.store.database import Database
 from myria.store.queries import sql
 
@@ -41,6 +42,7 @@ class _Use:
     stored: int = 0
     added: int = 0
     under_way: int = 0
+    redacted: tuple[Kind, ...] | None = None
 
 
 class TenantQuotas:
@@ -68,8 +70,10 @@ class TenantQuotas:
         self._uses: OrderedDict[str, _Use] = OrderedDict()
 
     @asynccontextmanager
-    async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[None]:
+    async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[tuple[Kind, ...] | None]:
         """Count events that are appended in the block; `size` is that of their payloads in bytes.
+
+        It gives what is taken out of the tenant's payloads; None where that is what the settings say.
 
         More events than two seconds allow pass when nothing was appended for two seconds, and are waited out after.
 
@@ -104,7 +108,7 @@ class TenantQuotas:
         use.added += size
         use.under_way += size
         try:
-            yield
+            yield use.redacted
         finally:
             use.under_way -= size
 
@@ -117,6 +121,7 @@ class TenantQuotas:
         if len(self._uses) > MAX_REMEMBERED:
             self._uses.popitem(last=False)
         use.read_at = now
+        use.redacted = None if row is None or row["redacted"] is None else tuple(row["redacted"])
         rate, most, use.stored = (row["events_per_s"], row["bytes_stored"], row["stored"]) if row else (None, None, 0)
         rate = self._events_per_s if rate is None else rate
         use.most = self._bytes_stored if most is None else most

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from myria.contract.event import NewEvent
+from myria.contract.fields import RESERVED_TYPES
 from myria.errors import PayloadTooLarge
 from myria.redaction.redactor import PayloadRedactor
 
@@ -40,10 +41,16 @@ async def redacted_events(
 ) -> tuple[Sequence[NewEvent], dict[int, Counts]]:
     """Return events without what must not be kept, and by position what was taken out of those that held something.
 
+    Internal events of reserved types are Myria's own and name other events by their ids: they are left as they are.
+
     Raises:
         PayloadTooLarge: see `redacted_event`; of several events, the detail `index` says which.
     """
-    suspected = [position for position, event in enumerate(events) if redactor.suspects(event.payload_json)]
+    suspected = [
+        position
+        for position, event in enumerate(events)
+        if redactor.suspects(event.payload_json) and not _is_our_own(event)
+    ]
     if not suspected:
         return events, {}
 
@@ -61,3 +68,7 @@ async def redacted_events(
     if sum(len(events[position].payload_json) for position in suspected) < BIG_BYTES:
         return work()
     return await asyncio.to_thread(work)
+
+
+def _is_our_own(event: NewEvent) -> bool:
+    return event.internal and event.type is not None and event.type.startswith(RESERVED_TYPES)

@@ -286,8 +286,8 @@ class RedactionSettings(Section):
 
     kinds: tuple[Kind, ...] = ("secret", "password", "card")
     """`secret` (API keys, tokens, private keys), `password` (the value of a field or a word with such a name), `card`
-    (numbers of payment cards), `email` and `phone`. Empty: nothing. A memory of people's lives wants their addresses,
-    so those two are not among the defaults."""
+    (numbers of payment cards), `email` and `phone`. Empty: nothing. Of one tenant: `myria tenant redact`. A memory of
+    people's lives wants their addresses, so the last two are not among the defaults."""
     phone_regions: tuple[str, ...] = ("KR", "US")
     """Countries (two letters each) whose telephone numbers are known without a country's code; those that begin with +
     are always."""

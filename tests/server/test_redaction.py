@@ -7,14 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 import asyncpg
+import orjson
 import pytest
 
 from myria import transfer
+from myria.access.store import AccessStore
+from myria.contract.event import NewEvent
 from myria.contract.limits import Limits
+from myria.errors import InvalidArgument
 from myria.memory import Memory
-from myria.redaction.kinds import KINDS
+from myria.redaction.kinds import KINDS, Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import RedactionSettings, Settings
+from myria.store.database import Database as Pool
+from myria.withdrawal.commands import Withdrawals
 from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving
@@ -103,3 +109,42 @@ async def test_an_import_redacts_what_no_memory_has_stored(memory: Memory, datab
     assert (count.imported, count.redacted, refused) == (2, 1, [])
     stored = await payloads(database)
     assert [KEY in row for row in stored] == [False, True]
+
+
+async def test_a_tenant_has_kinds_of_its_own(database: Database, settings: Settings) -> None:
+    """What an administrator says of one tenant holds instead of the settings, until it says `default` again."""
+    async with Pool(database.dsn) as pool:
+        store = AccessStore(pool, actor="test")
+        await store.create_tenant("team")
+        steps: list[tuple[tuple[Kind, ...] | None, Any]] = [
+            (("email",), {"email": 1}),
+            ((), None),
+            (None, {"secret": 1}),
+        ]
+        for kinds, expected in steps:
+            shown = await store.set_redaction("team", kinds)
+            assert shown["redacted"] == (None if kinds is None else list(kinds))
+            async with Memory(database.server_dsn, settings) as memory:
+                payload = orjson.dumps({"text": f"{KEY} a@example.com"})
+                appended = NewEvent(timestamp=1, channel="c", participants=("a",), payload_json=payload)
+                (result,) = await memory.append_events("team", [appended])
+                (other,) = await memory.append_events("default", [appended])
+            assert (result.redacted or None, other.redacted) == (expected, {"secret": 1})
+        with pytest.raises(InvalidArgument):
+            await store.set_redaction("team", ["gossip"])  # type: ignore[list-item]
+
+
+async def test_ids_in_withdrawals_are_left_alone(database: Database) -> None:
+    """What Myria itself appends names events, and no digits of theirs are taken for a telephone number."""
+    settings = replace(Settings(), redaction=RedactionSettings(kinds=KINDS))
+    async with Memory(database.server_dsn, settings) as memory:
+        plain = NewEvent(timestamp=1, channel="c", participants=("a",), payload_json=b'{"text":"x"}')
+        results = await memory.append_events("default", [plain] * 300)
+        named = [result.event_id for result in results]
+        withdrawals = Withdrawals(memory.appending, memory.append_events)
+        await withdrawals.withdraw("default", named, "forgotten", may_see=lambda _: True)
+    connection = await asyncpg.connect(database.superuser_dsn)
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM myria.withdrawn") == 300
+    finally:
+        await connection.close()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.panel import Panel
@@ -22,6 +22,7 @@ from myria.access.secrets import MadeKey, parse_key
 from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
 from myria.deletion import TenantDeletion
 from myria.errors import InternalError, InvalidArgument
+from myria.redaction.kinds import KINDS, Kind
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store import schema
@@ -79,6 +80,34 @@ def _register_tenant(app: typer.Typer) -> None:
         async with access_store(options) as store:
             tenant = await store.tenant(name)
         _show_tenant(options, tenant, None)
+
+    @command(
+        app,
+        "redact",
+        panel=PANEL,
+        examples="""
+myria tenant redact team-a secret password card email
+
+myria tenant redact team-a --default
+""",
+    )
+    async def redact(
+        options: Options,
+        name: TenantName,
+        kinds: Annotated[list[str] | None, typer.Argument(metavar="[KIND]...", help=f"{', '.join(KINDS)}.")] = None,
+        *,
+        nothing: Annotated[bool, typer.Option("--nothing", help="Nothing is taken out.")] = False,
+        default: Annotated[bool, typer.Option("--default", help="What redaction.kinds says.")] = False,
+    ) -> None:
+        """Say what is taken out of a tenant's payloads before they are stored. Holds within five seconds.
+
+        What is stored already stays as it is.
+        """
+        if bool(kinds) + nothing + default != 1:
+            raise InvalidArgument("name kinds, or say --nothing or --default", field="kinds")
+        async with access_store(options) as store:
+            tenant = await store.set_redaction(name, None if default else cast("list[Kind]", kinds or []))
+        _show_tenant(options, tenant, f"redaction of tenant {name} is set")
 
     @command(app, "set", panel=PANEL, examples="myria tenant set team-a events_per_s=200 bytes_stored=20GiB")
     async def set_(

@@ -223,7 +223,7 @@ async def _import(
                 transfer.read_lines(source.readline, transfer.longest_line(limits)),
                 limits,
                 ignore=ignore,
-                redactor=PayloadRedactor(settings.redaction.kinds, settings.redaction.phone_regions),
+                redactor=await _redactor(settings, database, options.tenant),
                 on_refused=refused,
                 on_progress=lambda count: progress.advance(
                     count.bytes_read, what=f"{count.imported:,} events imported"
@@ -231,6 +231,13 @@ async def _import(
             )
         finally:
             await ingest.close()
+
+
+async def _redactor(settings: Settings, database: Database, tenant: str) -> PayloadRedactor:
+    """Return what takes out of an import's lines what the tenant, or else the settings, do not want kept."""
+    async with database.read(tenant) as connection:
+        kinds = await connection.fetchval(sql("access.redaction"), tenant)
+    return PayloadRedactor(settings.redaction.kinds if kinds is None else kinds, settings.redaction.phone_regions)
 
 
 async def write_export(database: Database, tenant: str, file: str) -> int:

@@ -13,6 +13,7 @@ from myria.access.principal import FACES, MAX_PATTERNS, ROLES, Face, Role, check
 from myria.access.secrets import MadeKey, make_key
 from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
 from myria.jsontext import check_storable
+from myria.redaction.kinds import KINDS, Kind
 from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Connection, Database, checked_tenant
@@ -181,6 +182,23 @@ class AccessStore:
             if await connection.fetchrow(sql("access.set_quotas"), name, list(values), *amounts) is None:
                 raise _no_tenant(name)
             await self._note(connection, name, "tenant.set", name, **values)
+        return await self.tenant(name)
+
+    async def set_redaction(self, name: str, kinds: Sequence[Kind] | None) -> Json:
+        """Say what is taken out of a tenant's payloads from now on, within five seconds; what is stored stays.
+
+        Args:
+            kinds: none of them takes nothing out; None stands for what the settings say.
+
+        Raises:
+            InvalidArgument: an unknown kind; nothing was changed.
+            TenantNotFound: there is none of this name.
+        """
+        chosen = None if kinds is None else list(_chosen(kinds, KINDS, "kind", least=0))
+        async with self._database.write(checked_tenant(name)) as connection:
+            if await connection.fetchrow(sql("access.set_redaction"), name, chosen) is None:
+                raise _no_tenant(name)
+            await self._note(connection, name, "tenant.redact", name, kinds=chosen)
         return await self.tenant(name)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
@@ -375,11 +393,11 @@ def _check_text(text: str, field: str, limit: int) -> None:
         raise InvalidArgument(f"{field} must have 1..{limit} characters", field=field, limit=limit)
 
 
-def _chosen(given: Sequence[Any], known: Sequence[Any], name: str) -> tuple[Any, ...]:
+def _chosen(given: Sequence[Any], known: Sequence[Any], name: str, *, least: int = 1) -> tuple[Any, ...]:
     for value in given:
         if value not in known:
             raise InvalidArgument(f"{name} must be one of {', '.join(known)}", field=name)
-    if not given:
+    if len(given) < least:
         raise InvalidArgument(f"name at least one {name}", field=name)
     return tuple(value for value in known if value in given)
 
@@ -399,6 +417,7 @@ def _tenant(row: asyncpg.Record) -> Json:
         "suspended_at": None if suspended_at is None else to_rfc3339(to_microseconds(suspended_at)),
         "suspended_reason": row["suspended_reason"],
         **{quota: row[quota] for quota in QUOTAS},
+        "redacted": row["redacted"],
         "use": {
             "bytes_stored": row["stored"],
             "concurrent_builds": row["builds"],
