@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # What is imported and collected stays until the end: garbage collections that look through it again and again took a
 # fifth of all CPU. Collected once, it is exempted (`pytest_collection_finish`).
 gc.disable()
+
+# Where sniffio is not installed, httpcore looks for it through the whole path with every request.
+if find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 # No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
 # that fails must fail again. In CI the parent is Hypothesis' own profile for it.

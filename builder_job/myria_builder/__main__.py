@@ -13,9 +13,13 @@ import logging
 import signal
 import sys
 
-from myria.errors import ConfigurationError, MyriaError
-from myria.settings import Settings
-from myria_builder.process import build
+from myria.program import QuickEnd, importing
+
+_END = QuickEnd()
+with importing():
+    from myria.errors import ConfigurationError, MyriaError
+    from myria.settings import Settings
+    from myria_builder.process import build
 
 _STOPPED = 143
 
@@ -49,4 +53,5 @@ async def _run(settings: Settings, dsn: str, options: argparse.Namespace) -> int
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    _END.status = main()
+    raise SystemExit(_END.status)

@@ -15,7 +15,9 @@ def importing() -> Iterator[None]:
     """Import modules within the block without garbage collections; none looks at what was imported afterwards either.
 
     Modules, classes and functions live until the process ends, so that looking for garbage among them finds nothing.
+    numpy is kept from starting a thread for each core: Myria multiplies no matrices.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     was_enabled = gc.isenabled()
     gc.disable()
     try:

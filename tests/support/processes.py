@@ -19,6 +19,8 @@ from tests.support.patience import PATIENCE_S
 
 POLL_S, LONGEST_POLL_S = 0.02, 0.25
 
+UNROUTED = {"MYRIA_MCP_LINGER_S": "0"}
+"""Nothing routes requests to a server that is told to end, unless a test says so: it ends at once."""
 
 _KEPT: list[socket.socket] = []
 
@@ -91,7 +93,7 @@ class Spawned:
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **UNROUTED, **(env or {})},
             cwd=cwd,
             start_new_session=True,
         )
