@@ -8,7 +8,7 @@ import { chromium } from "playwright-core";
 const [executablePath, visits] = process.argv.slice(-2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 // Chromium refuses to put root into a sandbox.
-const browser = await chromium.launch({ executablePath, chromiumSandbox: process.getuid() !== 0 });
+const browser = await chromium.launch({ executablePath, chromiumSandbox: process.getuid() !== 0, timeout: 0 });
 
 const focused = (page) => page.evaluate(() => {
   const element = document.activeElement;
@@ -47,6 +47,7 @@ for (const visit of JSON.parse(visits)) {
     colorScheme: visit.scheme,
     viewport: { width: visit.width, height: 800 },
   });
+  context.setDefaultTimeout(0); // whoever started this ends it when it takes too long
   const page = await context.newPage();
   const complaints = [];
   const requests = [];
