@@ -251,6 +251,8 @@ class _GuardedProtocol(HttpToolsProtocol):
         if self._refused_at is not None:
             return
         super().data_received(data)
+        if self._refused_at is not None:
+            return
         if self._waiting_since is None:
             self._header_bytes = 0
             return

@@ -75,6 +75,7 @@ async def test_what_is_beside_mcp_refuses_in_json(
     ("request_text", "status"),
     [
         (b"NONSENSE\r\n\r\n", b"400"),
+        (b"NONSENSE\r\n\r\n" + b"a" * 70_000, b"400"),
         (b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx-filler: " + b"a" * 70_000, b"431"),
     ],
 )
