@@ -42,16 +42,13 @@ OURS = {
 
 UNUSED = {
     "WRITES": "tests stop the operator at each of these fail-points",
+    "amend": "the commands of an agent's tools",
     "Notes": "the commands of an agent's tools",
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "parse_events": "tests read a whole batch by it",
-    "Withdrawals": "the commands of the tools that withdraw",
     "remember": "the commands of an agent's tools",
-    "restore": "the commands of the tools that withdraw",
-    "withdraw": "the commands of the tools that withdraw",
     "send_400_response": "uvicorn calls it",
-    "tier": "what an agent's tools say of a note",
     "unfenced": "tests play the model's part and read its prompts",
 }
 """Names that nothing in the product, its scripts or its benchmarks uses, with the reason why they stay."""

@@ -19,6 +19,7 @@
     │   └── MethodNotAllowed          method_not_allowed
     ├── NotFoundError                 absent and forbidden look alike
     │   ├── EventNotFound             event_not_found
+    │   ├── NoteNotFound              note_not_found
     │   ├── TopicNotFound             topic_not_found
     │   ├── SnapshotNotFound          snapshot_not_found
     │   ├── BuildNotFound             build_not_found
@@ -232,6 +233,12 @@ class EventNotFound(NotFoundError):
     """No such event is visible to these participants."""
 
     code = "event_not_found"
+
+
+class NoteNotFound(NotFoundError):
+    """No such note, or none that you may see, or it was withdrawn."""
+
+    code = "note_not_found"
 
 
 class TopicNotFound(NotFoundError):

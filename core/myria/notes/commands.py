@@ -1,23 +1,28 @@
-"""Keeping notes: each is one append, which shares its commit with others, and a repeat is found by what it says."""
+"""Keeping, amending and forgetting notes: each is one append, which shares its commit with those of others."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import asyncpg
+import orjson
 
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
-from myria.errors import InvalidArgument, NoteExists, Overloaded, PayloadTooLarge
+from myria.errors import EventNotFound, InvalidArgument, NoteExists, NoteNotFound, Overloaded, PayloadTooLarge
 from myria.ids import new_id
 from myria.notes.drafting import Draft, NoteText, completed
-from myria.notes.kinds import Contract
-from myria.notes.model import note_event
+from myria.notes.kinds import Contract, tier
+from myria.notes.model import Changes, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import scope_key
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.withdrawal.commands import MaySee, Withdrawals
+from myria.withdrawal.model import MAX_WITHDRAWN
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
@@ -34,6 +39,30 @@ class Remembered:
     note: NoteText
     event_id: str | None
     redacted: dict[Kind, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amended:
+    """A note after an amendment.
+
+    `changed` is false where it said so already, and where `same_as` names another note of the same people that does.
+    """
+
+    note_id: str
+    version: int
+    note: NoteText
+    changed: bool
+    redacted: dict[Kind, int]
+    same_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What became of a note that was to be forgotten; `protected` where that needs force."""
+
+    note_id: str
+    forgotten: bool
+    protected: bool
 
 
 class Notes:
@@ -58,6 +87,7 @@ class Notes:
     ) -> None:
         self._database = database
         self._append = append
+        self._withdrawals = Withdrawals(database, append)
         self._redactor = redactor
         self._content_characters = content_characters
         self._payload_bytes = payload_bytes
@@ -83,17 +113,7 @@ class Notes:
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
             as `Ingest.append_events`.
         """
-        content = draft.content.strip()
-        if not content:
-            raise InvalidArgument("content is empty; say what is to be remembered", field="content")
-        if len(content) > self._content_characters:
-            raise InvalidArgument(
-                f"content has {len(content)} characters; at most {self._content_characters} are kept: "
-                "say it in several notes",
-                field="content",
-                limit=self._content_characters,
-            )
-        content, redacted = self._redactor.text(content)
+        content, redacted = self._redactor.text(self._checked(draft.content))
         note = completed(replace(draft, content=content), contract)
         for _ in range(_ATTEMPTS):
             note_id = new_id("note")
@@ -105,12 +125,7 @@ class Notes:
                 timestamp=time.time_ns() // 1000 if now is None else now,
                 speaker=speaker,
             )
-            if len(event.payload_json) > self._payload_bytes:
-                raise PayloadTooLarge(
-                    f"the note is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
-                    field="content",
-                    limit=self._payload_bytes,
-                )
+            self._check_size(event)
             try:
                 results = await self._append(tenant, (event,))
             except NoteExists:
@@ -130,3 +145,142 @@ class Notes:
                 sql("notes.live_by_digest"), tenant, scope_key(participants), note.kind, session, note.content
             )
         return note_id
+
+    async def amend(
+        self,
+        tenant: str,
+        note_id: str,
+        changes: Changes,
+        *,
+        may_see: MaySee,
+        contract: Contract,
+        speaker: str | None = None,
+        now: int | None = None,
+    ) -> Amended:
+        """Make a version of a note that takes the place of the one before; its id stays.
+
+        Of two that amend one version, one is refused: nobody's change is lost unseen.
+
+        Args:
+            may_see: whether the caller may see what these participants may.
+            now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+        Raises:
+            NoteNotFound: absent, of others, or withdrawn.
+            AlreadySuperseded: another amended it meanwhile; read it again.
+            InvalidArgument: no content, too long, or a kind that the contract does not know.
+            PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
+        """
+        row = await self._current(tenant, note_id, may_see)
+        if not row["live"]:
+            raise _absent(note_id)
+        before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
+        redacted: Mapping[Kind, int] = {}
+        if changes.content is not None:
+            content, redacted = self._redactor.text(self._checked(changes.content))
+            changes = replace(changes, content=content)
+        note = changes.of(before, contract)
+        if note == replace(before, inferred=()):
+            return Amended(note_id=note_id, version=row["version"], note=note, changed=False, redacted=dict(redacted))
+        participants = tuple(row["participants"])
+        event = note_event(
+            note,
+            participants,
+            note_id=note_id,
+            version=row["version"] + 1,
+            timestamp=time.time_ns() // 1000 if now is None else now,
+            speaker=speaker,
+            previous=row["event_id"],
+        )
+        self._check_size(event)
+        try:
+            await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
+        except EventNotFound as error:
+            raise _absent(note_id) from error
+        except NoteExists:
+            same = await self._same(tenant, participants, note)
+            if same is None:
+                raise
+            return Amended(
+                note_id=note_id,
+                version=row["version"],
+                note=before,
+                changed=False,
+                same_as=same,
+                redacted=dict(redacted),
+            )
+        return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=dict(redacted))
+
+    async def forget(
+        self, tenant: str, note_id: str, *, may_see: MaySee, force: bool = False, dry_run: bool = False
+    ) -> Forgotten:
+        """Take a note with all its versions out of every answer, until `restore`.
+
+        Args:
+            may_see: whether the caller may see what these participants may.
+            force: also where the note is permanent (an anchor, a permanent kind, or important): else it is protected.
+            dry_run: only say what would happen.
+
+        Raises:
+            NoteNotFound: absent, of others, or withdrawn.
+            Overloaded: it is being amended again and again; retry.
+        """
+        for _ in range(_ATTEMPTS):
+            row = await self._current(tenant, note_id, may_see)
+            if not row["live"]:
+                raise _absent(note_id)
+            kept = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
+            if kept == "permanent" and not force:
+                return Forgotten(note_id=note_id, forgotten=False, protected=True)
+            if dry_run:
+                return Forgotten(note_id=note_id, forgotten=False, protected=False)
+            async with self._database.read(tenant) as connection:
+                versions = [row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note_id)]
+            for at in range(0, len(versions), MAX_WITHDRAWN):
+                some = versions[at : at + MAX_WITHDRAWN]
+                await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see)
+            if not (await self._current(tenant, note_id, may_see))["live"]:
+                return Forgotten(note_id=note_id, forgotten=True, protected=False)
+        raise Overloaded("the note is being amended again and again; retry")
+
+    async def restore(self, tenant: str, note_id: str, *, may_see: MaySee) -> None:
+        """Bring a withdrawn note back, in its last version; one that is not withdrawn stays as it is.
+
+        Raises:
+            NoteNotFound: absent, or of others.
+            NoteExists: a note that says the same was kept meanwhile.
+        """
+        row = await self._current(tenant, note_id, may_see)
+        await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see)
+
+    async def _current(self, tenant: str, note_id: str, may_see: MaySee) -> asyncpg.Record:
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
+        if row is None or not may_see(row["participants"]):
+            raise _absent(note_id)
+        return row
+
+    def _checked(self, content: str) -> str:
+        content = content.strip()
+        if not content:
+            raise InvalidArgument("content is empty; say what is to be remembered", field="content")
+        if len(content) > self._content_characters:
+            raise InvalidArgument(
+                f"content has {len(content)} characters; at most {self._content_characters} are kept: "
+                "say it in several notes",
+                field="content",
+                limit=self._content_characters,
+            )
+        return content
+
+    def _check_size(self, event: NewEvent) -> None:
+        if len(event.payload_json) > self._payload_bytes:
+            raise PayloadTooLarge(
+                f"the note is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
+                field="content",
+                limit=self._payload_bytes,
+            )
+
+
+def _absent(note_id: str) -> NoteNotFound:
+    return NoteNotFound(f"no note {note_id} is visible to you", note_id=note_id)

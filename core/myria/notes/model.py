@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from myria.contract.event import NewEvent
-from myria.notes.drafting import NoteText
+from myria.notes.drafting import NoteText, keywords_of
+from myria.notes.kinds import Contract, Lifetime, policy_of
 
 NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
 
 
 def note_event(
-    note: NoteText, participants: tuple[str, ...], *, note_id: str, version: int, timestamp: int, speaker: str | None
+    note: NoteText,
+    participants: tuple[str, ...],
+    *,
+    note_id: str,
+    version: int,
+    timestamp: int,
+    speaker: str | None,
+    previous: str | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -22,6 +32,7 @@ def note_event(
         participants: canonical; who may see it.
         timestamp: in microseconds since 1970 UTC.
         speaker: who keeps it, as answers name them.
+        previous: the event of the version before.
     """
     about: dict[str, Any] = {
         "id": note_id,
@@ -32,6 +43,8 @@ def note_event(
         "importance": note.importance,
         "lifetime": note.lifetime,
     }
+    if previous is not None:
+        about["previous"] = previous
     if note.anchor:
         about["anchor"] = True
     if note.source is not None:
@@ -47,3 +60,55 @@ def note_event(
         context_id=note.session_id,
         type=NOTE_TYPE,
     )
+
+
+def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
+    """Return what the event of a version says; see `note_event`."""
+    about = payload["note"]
+    lifetime: Lifetime = "session" if about.get("lifetime") == "session" else "permanent"
+    return NoteText(
+        content=payload["text"],
+        kind=about["kind"],
+        topic=about["topic"],
+        keywords=tuple(about.get("keywords", ())),
+        importance=about["importance"],
+        source=about.get("source"),
+        lifetime=lifetime,
+        anchor=about.get("anchor") is True,
+        session_id=context_id,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What an amendment changes of a note; its content is redacted already. None leaves it as it is."""
+
+    content: str | None = None
+    kind: str | None = None
+    topic: str | None = None
+    keywords: tuple[str, ...] | None = None
+    importance: float | None = None
+    anchor: bool | None = None
+
+    def of(self, note: NoteText, contract: Contract) -> NoteText:
+        """Return the note with the changes. Keywords that were taken from the text are taken from the new one.
+
+        Raises:
+            InvalidArgument: the contract knows no such kind.
+        """
+        if self.kind is not None:
+            policy_of(self.kind, contract)
+        content = note.content if self.content is None else self.content
+        keywords = self.keywords
+        if keywords is None:
+            keywords = keywords_of(content) if note.keywords == keywords_of(note.content) else note.keywords
+        return replace(
+            note,
+            content=content,
+            kind=self.kind or note.kind,
+            topic=self.topic or note.topic,
+            keywords=keywords,
+            importance=note.importance if self.importance is None else self.importance,
+            anchor=note.anchor if self.anchor is None else self.anchor,
+            inferred=(),
+        )

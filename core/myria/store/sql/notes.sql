@@ -42,3 +42,25 @@ SELECT n.note_id FROM myria.notes n
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_key = $2
 WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
   AND n.digest = sha256(convert_to(concat_ws(E'\n', $3::text, $4::text, $5::text), 'UTF8'));
+
+-- name: current
+-- A note with what its current version says, and who may see it.
+SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, e.event_id, e.payload, s.participants
+FROM myria.notes n
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
+WHERE n.tenant_id = $1 AND n.note_id = $2;
+
+-- name: versions
+-- The events of a note's versions, newest first: each names the one before.
+WITH RECURSIVE chain AS (
+    SELECT e.event_seq, e.event_id, e.scope_id, e.payload->'note'->>'previous' AS previous
+    FROM myria.notes n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+    WHERE n.tenant_id = $1 AND n.note_id = $2
+    UNION ALL
+    SELECT p.event_seq, p.event_id, p.scope_id, p.payload->'note'->>'previous'
+    FROM chain c JOIN myria.events p
+        ON p.tenant_id = $1 AND p.event_id = c.previous AND p.scope_id = c.scope_id AND p.event_seq < c.event_seq
+    WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
+)
+SELECT event_id FROM chain ORDER BY event_seq DESC;
