@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -40,6 +41,23 @@ class Talking:
                 raise AssertionError("the program ended, and had said:\n" + "".join(others))
         heard: dict[str, Any] = json.loads(text)
         return heard
+
+    async def hear_of(self, pattern: str) -> str:
+        """Return the first match of a pattern in what it says from now on."""
+        assert self._process.stdout is not None
+        others = []
+        while line := (await self._process.stdout.readline()).decode():
+            if (match := re.search(pattern, line)) is not None:
+                return match[0]
+            others.append(line)
+        raise AssertionError("the program ended, and had said:\n" + "".join(others))
+
+    async def ended(self) -> str:
+        """Return what it says until it ends."""
+        assert self._process.stdout is not None
+        rest = (await self._process.stdout.read()).decode()
+        await self._process.wait()
+        return rest
 
     async def say(self, text: str) -> None:
         """Send a line."""

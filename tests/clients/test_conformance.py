@@ -1,4 +1,7 @@
-"""The MCP conformance suite: every scenario that applies to a server without the suite's own fixture tools."""
+"""The MCP conformance suite: every scenario that applies to a server without the suite's own fixture tools.
+
+Those for authorization servers try ours.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,14 @@ from typing import Any
 
 import pytest
 
+from myria.memory import Memory
+from myria.settings import AuthSettings, Settings
+from myria_server.listening import reserve_port
 from tests.clients.conftest import Outside
-from tests.server.wire import Served
+from tests.server.wire import Served, serving
+from tests.support.consent import press
+from tests.support.keys import access_store, make_key
+from tests.support.postgres import Database
 
 SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 NEEDS_FIXTURE = "Not testable: server does not list the diagnostic tool"
@@ -44,8 +53,33 @@ async def test_scenario(served: Served, outside: Outside, tmp_path: Path, scenar
     assert sum(check["status"] == "SUCCESS" for check in checks) >= passed
 
 
+async def test_our_authorization_server(memory: Memory, database: Database, outside: Outside, tmp_path: Path) -> None:
+    """It keeps to the protocol; that it announces no client id metadata documents is a warning."""
+    sock, callback = reserve_port("127.0.0.1", 0), reserve_port("127.0.0.1", 0)
+    public_url, port = f"http://127.0.0.1:{sock.getsockname()[1]}", callback.getsockname()[1]
+    callback.close()
+    settings = Settings(auth=AuthSettings(mode="keys", public_url=public_url, server=True))
+    async with access_store(database) as store, serving(memory, settings, sock=sock) as served:
+        wanted = {"client_name": "Conformance", "redirect_uris": ["http://127.0.0.1/callback"]}
+        client = (await served.client.post("/oauth/register", json=wanted)).json()["client_id"]
+        arguments = ("--url", public_url, "--client-id", client, "--resource", f"{public_url}/mcp", "--port", str(port))
+        run = (SUITE, "authorization", *arguments, "--output-dir", tmp_path)
+        async with outside.node_talking(*run) as suite:
+            asked = await suite.hear_of(r"http://\S+/oauth/authorize\S+")
+            sent_back = await press(served.client, asked, await make_key(store, "ada"))
+            await suite.hear_of("Callback server started")
+            await served.client.get(sent_back.headers["location"])
+            said = await suite.ended()
+    statuses = {check["id"]: check["status"] for check in results_in(tmp_path)}
+    assert statuses == {
+        "authorization-server-metadata": "SUCCESS",
+        "authorization-server-metadata-cimd": "WARNING",
+        "authorization-code-grant": "SUCCESS",
+    }, said
+
+
 def results_in(folder: Path) -> list[dict[str, Any]]:
-    """Return the checks of the one scenario that was run."""
-    (results,) = folder.rglob("checks.json")
-    checks: list[dict[str, Any]] = json.loads(results.read_text())
-    return checks
+    """Return the checks of all scenarios that were run."""
+    files = [*folder.rglob("checks.json")]
+    assert files
+    return [check for file in files for check in json.loads(file.read_text())]
