@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from myria.errors import InvalidArgument, InvalidParticipants
@@ -81,7 +82,7 @@ class Masks:
         Raises:
             InvalidParticipants: there is nobody.
         """
-        return cls((Mask(tuple(participants)),))
+        return _containing(tuple(participants))
 
     @classmethod
     def exactly(cls, participants: Iterable[str]) -> Masks:
@@ -115,6 +116,12 @@ class Masks:
         if len(self.each) == 1 and not self.each[0].exact:
             return {"participants": list(self.each[0].participants)}
         return {"masks": [mask.to_json() for mask in self.each]}
+
+
+@lru_cache(maxsize=4096)
+def _containing(participants: tuple[str, ...]) -> Masks:
+    """Return the mask of nearly every read: made once for those who ask again."""
+    return Masks((Mask(participants),))
 
 
 NOBODY: Final = Masks()
