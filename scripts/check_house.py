@@ -42,6 +42,7 @@ OURS = {
 
 UNUSED = {
     "WRITES": "tests stop the operator at each of these fail-points",
+    "Recall": "what an agent's tools recall",
     "amend": "the commands of an agent's tools",
     "Notes": "the commands of an agent's tools",
     "capture_signals": "uvicorn calls it",

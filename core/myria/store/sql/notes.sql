@@ -64,3 +64,14 @@ WITH RECURSIVE chain AS (
     WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
 )
 SELECT event_id FROM chain ORDER BY event_seq DESC;
+
+-- name: of_events
+-- What is known of hits: the note whose current version an event is, and what withdrawals say of it.
+SELECT wanted AS event_seq, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.session, n.context_id,
+       n.created_at, n.changed_at, newest.reason
+FROM unnest($2::bigint[]) AS wanted
+LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = wanted AND n.live
+LEFT JOIN LATERAL (
+    SELECT w.reason FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = wanted ORDER BY w.by_event_seq DESC LIMIT 1
+) newest ON true;
