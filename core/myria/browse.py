@@ -17,6 +17,7 @@ from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 
 PAGE = 500
 
@@ -25,7 +26,10 @@ TopicChange = Literal["added", "gone", "changed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRow:
-    """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers."""
+    """A snapshot as the tree walker needs it; `lineage` is PostgreSQL's multirange of numbers.
+
+    Withdrawals past `withdrawn_floor` are not in its trees.
+    """
 
     snapshot_id: str
     number: int | None
@@ -34,6 +38,7 @@ class SnapshotRow:
     lineage: Any
     planner_settings: str
     counts: dict[str, Any]
+    withdrawn_floor: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +129,7 @@ async def find_snapshot(connection: Connection, tenant: str, name: str | None) -
         lineage=row["lineage"],
         planner_settings=row["planner_settings"],
         counts=_json(row["counts"]),
+        withdrawn_floor=row["withdrawn_floor"],
     )
 
 
@@ -144,8 +150,13 @@ async def scope_roots(
         after = rows[-1]["scope_id"]
 
 
-async def tree_nodes(connection: Connection, tenant: str, rendering_ids: Sequence[bytes]) -> list[TreeNode]:
+async def tree_nodes(
+    connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int
+) -> list[TreeNode]:
     """Return renderings in the order asked for.
+
+    Args:
+        floor: withdrawals past this number are not in the trees; what may cover such an event has no words of its own.
 
     Raises:
         InternalError: one is missing; `myria verify` says which.
@@ -153,7 +164,7 @@ async def tree_nodes(connection: Connection, tenant: str, rendering_ids: Sequenc
     nodes: dict[bytes, TreeNode] = {}
     for start in range(0, len(rendering_ids), PAGE):
         part = list(rendering_ids[start : start + PAGE])
-        for row in await connection.fetch(sql("browse.renderings"), tenant, part):
+        for row in await connection.fetch(sql("browse.renderings"), tenant, part, floor):
             nodes[row["rendering_id"]] = _node(row)
     missing = [rendering_id for rendering_id in rendering_ids if rendering_id not in nodes]
     if missing:
@@ -172,7 +183,8 @@ async def differing_scopes(
         rows = await connection.fetch(sql("browse.differing_roots"), tenant, before.lineage, after.lineage, last, PAGE)
         for row in rows:
             if row["before"] != row["after"]:
-                difference = await _difference(connection, tenant, row["before"], row["after"])
+                floor = min(before.withdrawn_floor, after.withdrawn_floor)
+                difference = await _difference(connection, tenant, row["before"], row["after"], floor=floor)
                 yield ScopeDifference(
                     participants=tuple(row["participants"]), topics=difference[0], events=difference[1]
                 )
@@ -188,13 +200,13 @@ class _Side:
     waiting: dict[bytes, TreeNode] = field(default_factory=dict)
     opened: dict[str, TreeNode] = field(default_factory=dict)
 
-    async def add(self, connection: Connection, tenant: str, rendering_ids: Sequence[bytes]) -> None:
-        for node in await tree_nodes(connection, tenant, rendering_ids):
+    async def add(self, connection: Connection, tenant: str, rendering_ids: Sequence[bytes], *, floor: int) -> None:
+        for node in await tree_nodes(connection, tenant, rendering_ids, floor=floor):
             self.waiting[node.rendering_id] = node
 
 
 async def _difference(
-    connection: Connection, tenant: str, before: bytes | None, after: bytes | None
+    connection: Connection, tenant: str, before: bytes | None, after: bytes | None, *, floor: int
 ) -> tuple[tuple[ChangedTopic, ...], tuple[MovedEvent, ...]]:
     """Walk two trees from the top, level by level.
 
@@ -202,7 +214,7 @@ async def _difference(
     """
     sides = (_Side(), _Side())
     for side, root in zip(sides, (before, after), strict=True):
-        await side.add(connection, tenant, [root] if root is not None else [])
+        await side.add(connection, tenant, [root] if root is not None else [], floor=floor)
     while any(side.waiting for side in sides):
         level = max(node.level for side in sides for node in side.waiting.values())
         at_level = [{key: node for key, node in side.waiting.items() if node.level == level} for side in sides]
@@ -213,7 +225,7 @@ async def _difference(
                 if key not in there:
                     side.opened[node.topic_id] = node
                     inner.extend(node.children)
-            await side.add(connection, tenant, inner)
+            await side.add(connection, tenant, inner, floor=floor)
     return _topics(sides[0].opened, sides[1].opened), _events(sides[0].opened, sides[1].opened)
 
 
@@ -247,8 +259,8 @@ def _node(row: Any) -> TreeNode:
         is_leaf=row["node_type"] == LEAF,
         level=row["level"],
         topic_id=row["topic_id"],
-        label=row["label"],
-        summary=row["summary"],
+        label=NEUTRAL_LABEL if row["covers_withdrawn"] else row["label"],
+        summary=NEUTRAL_SUMMARY if row["covers_withdrawn"] else row["summary"],
         children=tuple(row["children"]),
         events=row["events"],
         leaves=row["leaves"],

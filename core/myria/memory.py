@@ -22,6 +22,8 @@ from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
+from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
+from myria.withdrawal.model import Reason
 
 
 class Memory:
@@ -52,6 +54,7 @@ class Memory:
             deadline=settings.mcp.append_deadline_s,
             on_commit=on_commit,
         )
+        self.withdrawals = Withdrawals(self.appending, self.append_events)
         self.retrieval = Retrieval(self.database, settings)
         self.registry = Registry(self.database, settings)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
@@ -111,6 +114,53 @@ class Memory:
             self._redactors[chosen] = PayloadRedactor(chosen, self.settings.redaction.phone_regions)
         return self._redactors[chosen]
 
+    async def append_superseding(
+        self,
+        tenant: str,
+        event: NewEvent,
+        supersedes: Sequence[str],
+        *,
+        may_see: MaySee,
+        may_append: Callable[[str], None] = lambda _: None,
+    ) -> AppendResult:
+        """Append an event that replaces others; see `Withdrawals.append`."""
+        await self._check_schema_once()
+        results = await self.withdrawals.append(
+            tenant, event, supersedes=supersedes, may_see=may_see, may_append=may_append
+        )
+        return results[0]
+
+    async def withdraw_events(
+        self,
+        tenant: str,
+        event_ids: Sequence[str],
+        reason: Reason,
+        *,
+        may_see: MaySee,
+        may_append: Callable[[str], None] = lambda _: None,
+        dry_run: bool = False,
+    ) -> WithdrawalResult:
+        """Take events out of every answer; see `Withdrawals.withdraw`."""
+        await self._check_schema_once()
+        return await self.withdrawals.withdraw(
+            tenant, event_ids, reason, may_see=may_see, may_append=may_append, dry_run=dry_run
+        )
+
+    async def restore_events(
+        self,
+        tenant: str,
+        event_ids: Sequence[str],
+        *,
+        may_see: MaySee,
+        may_append: Callable[[str], None] = lambda _: None,
+        dry_run: bool = False,
+    ) -> WithdrawalResult:
+        """Bring withdrawn events back; see `Withdrawals.restore`."""
+        await self._check_schema_once()
+        return await self.withdrawals.restore(
+            tenant, event_ids, may_see=may_see, may_append=may_append, dry_run=dry_run
+        )
+
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
         """Answer raw events, best first; see `Retrieval.query_event_nodes`."""
         await self._check_schema_once()
@@ -122,11 +172,23 @@ class Memory:
         return await self.retrieval.query_references(tenant, query)
 
     async def get_event(
-        self, tenant: str, event_id: str, masks: Masks, *, include_internal: bool = False
+        self,
+        tenant: str,
+        event_id: str,
+        masks: Masks,
+        *,
+        include_internal: bool = False,
+        include_superseded: bool = False,
     ) -> dict[str, Any]:
         """Answer one event; see `Retrieval.get_event`."""
         await self._check_schema_once()
-        return await self.retrieval.get_event(tenant, event_id, masks, include_internal=include_internal)
+        return await self.retrieval.get_event(
+            tenant,
+            event_id,
+            masks,
+            include_internal=include_internal,
+            include_superseded=include_superseded,
+        )
 
     async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> dict[str, Any]:
         """Answer one topic; see `Retrieval.get_topic`."""

@@ -10,6 +10,7 @@ from myria.contract.event import NewEvent
 from myria.contract.fields import RESERVED_TYPES
 from myria.errors import PayloadTooLarge
 from myria.redaction.redactor import PayloadRedactor
+from myria.withdrawal.model import WITHDRAWAL_TYPE
 
 BIG_BYTES = 16 * 1024
 """Suspected payloads of a request, in bytes, from which they are redacted in a thread: it may take milliseconds."""
@@ -23,6 +24,8 @@ def redacted_event(event: NewEvent, redactor: PayloadRedactor, *, payload_bytes:
     Raises:
         PayloadTooLarge: what stands in place of the removed makes the payload too large to be exported and imported.
     """
+    if event.type == WITHDRAWAL_TYPE:
+        return event, {}  # ids of events, none of which anybody wrote
     redacted = redactor.payload(event.payload_json)
     if not redacted.counts:
         return event, {}

@@ -274,30 +274,36 @@ async def export_bound(database: Database, tenant: str) -> int:
     return (await high_water_mark(database, tenant)).cutoff
 
 
-async def count_events(database: Database, tenant: str, bound: int) -> int:
-    """Return how many events an export up to `bound` holds."""
+async def count_events(database: Database, tenant: str, bound: int, *, withdrawn: bool = False) -> int:
+    """Return how many events an export up to `bound` holds; see `export_pages`."""
     async with database.read(tenant) as connection:
-        total: int = await connection.fetchval(sql("transfer.count"), tenant, bound)
+        total: int = await connection.fetchval(sql("transfer.count"), tenant, bound, withdrawn)
         return total
 
 
-async def export_pages(database: Database, tenant: str, bound: int) -> AsyncIterator[ExportPage]:
+async def export_pages(
+    database: Database, tenant: str, bound: int, *, withdrawn: bool = False
+) -> AsyncIterator[ExportPage]:
     """Yield every event up to `bound` (from `export_bound`) as JSON lines, in event_seq order.
+
+    Args:
+        withdrawn: also what is withdrawn, and the withdrawals themselves: the whole log, from which an import makes the
+            same memory. Without, neither is in it.
 
     Pages are read in transactions of their own, so a slow reader of the export holds nothing back in the database.
     """
     after = 0
     while True:
         async with database.read(tenant) as connection:
-            rows = await _page(connection, tenant, after, bound)
+            rows = await _page(connection, tenant, after, bound, withdrawn=withdrawn)
         if not rows:
             return
         after = rows[-1]["event_seq"]
         yield ExportPage(text=b"".join(_export_line(row) for row in rows), events=len(rows))
 
 
-async def _page(connection: Connection, tenant: str, after: int, bound: int) -> list[Any]:
-    return list(await connection.fetch(sql("transfer.page"), tenant, after, bound, EXPORT_PAGE))
+async def _page(connection: Connection, tenant: str, after: int, bound: int, *, withdrawn: bool) -> list[Any]:
+    return list(await connection.fetch(sql("transfer.page"), tenant, after, bound, EXPORT_PAGE, withdrawn))
 
 
 def _export_line(row: Any) -> bytes:

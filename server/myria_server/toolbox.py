@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from myria.access.journal import Act, Journal, RefusedAttempt
-from myria.access.principal import Face, Principal, Role
+from myria.access.principal import Face, Principal, Role, matches
 from myria.contract import inputs
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
@@ -30,6 +30,7 @@ from myria.errors import (
     SourceEventKeyTaken,
     ToolNotEnabled,
 )
+from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import in_steps
@@ -74,6 +75,18 @@ def _act_of(tool: Tool, principal: Principal, face: Face, arguments: Any, result
     )
 
 
+def _asking_beside(principal: Principal, participants: tuple[str, ...]) -> Masks:
+    """Return as whom an append looks up the events that it replaces: as its principal asks, beside whom it names."""
+    if principal.own and not principal.may_ask:
+        return principal.asking(None)
+    known = [
+        name
+        for name in participants
+        if principal.anyone or name in principal.own or any(matches(pattern, name) for pattern in principal.may_ask)
+    ]
+    return principal.asking(tuple(known))
+
+
 class Toolbox:
     """The tools of one face, over one memory.
 
@@ -106,7 +119,7 @@ class Toolbox:
         handlers = self._handlers()
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
-            deadline = self._append_deadline if tool.name.startswith("append_") else self._read_deadline
+            deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
             entry = (tool, handlers[tool.name], deadline, tool.name in offered)
             for name in (tool.name, tool.dotted(), tool.plain()):
                 self._runs[name] = entry
@@ -195,9 +208,21 @@ class Toolbox:
         memory, limits = self.memory, self.limits
 
         async def append_event(principal: Principal, arguments: Any) -> Json:
+            supersedes: tuple[str, ...] = ()
+            if isinstance(arguments, dict) and "supersedes" in arguments:
+                supersedes, arguments = inputs.read_supersedes(arguments)
             event = parse_event({} if arguments is None else arguments, limits, principal=principal)
-            results = await memory.append_events(principal.tenant, (event,))
-            return results[0].to_json()
+            if not supersedes:
+                results = await memory.append_events(principal.tenant, (event,))
+                return results[0].to_json()
+            result = await memory.append_superseding(
+                principal.tenant,
+                event,
+                supersedes,
+                may_see=_asking_beside(principal, event.participants).sees,
+                may_append=principal.need_channel,
+            )
+            return result.to_json()
 
         async def append_events(principal: Principal, arguments: Any) -> Json:
             events = await in_steps(each_event({} if arguments is None else arguments, limits, principal=principal))
@@ -206,6 +231,29 @@ class Toolbox:
             except SourceEventKeyTaken as error:
                 raise error if "index" in error.details else error.at_index(0) from error
             return {"results": [result.to_json() for result in results]}
+
+        async def withdraw_events(principal: Principal, arguments: Any) -> Json:
+            request = inputs.read(inputs.WithdrawInput, arguments)
+            withdrawn = await memory.withdraw_events(
+                principal.tenant,
+                request.event_ids,
+                request.reason,
+                may_see=principal.asking(request.participants).sees,
+                may_append=principal.need_channel,
+                dry_run=request.dry_run,
+            )
+            return withdrawn.to_json()
+
+        async def restore_events(principal: Principal, arguments: Any) -> Json:
+            request = inputs.read(inputs.RestoreInput, arguments)
+            restored = await memory.restore_events(
+                principal.tenant,
+                request.event_ids,
+                may_see=principal.asking(request.participants).sees,
+                may_append=principal.need_channel,
+                dry_run=request.dry_run,
+            )
+            return restored.to_json()
 
         async def query_event_nodes(principal: Principal, arguments: Any) -> Json:
             query = inputs.read(inputs.EventNodesInput, arguments).query_value(principal)
@@ -219,7 +267,11 @@ class Toolbox:
             request = inputs.read(inputs.EventLookupInput, arguments)
             masks = principal.asking(request.participants)
             return await memory.get_event(
-                principal.tenant, request.event_id, masks, include_internal=request.include_internal
+                principal.tenant,
+                request.event_id,
+                masks,
+                include_internal=request.include_internal,
+                include_superseded=request.include_superseded,
             )
 
         async def get_topic(principal: Principal, arguments: Any) -> Json:
@@ -274,6 +326,8 @@ class Toolbox:
             for handler in (
                 append_event,
                 append_events,
+                withdraw_events,
+                restore_events,
                 query_event_nodes,
                 query_references,
                 get_event,

@@ -15,6 +15,8 @@ from myria.settings import Settings
 LIMITS = limits_of(Settings())
 
 GOOD: dict[str, dict[str, Any]] = {
+    "withdraw_events": {"event_ids": ["evt_1"], "reason": "forgotten"},
+    "restore_events": {"event_ids": ["evt_1"]},
     "append_event": {"timestamp": "2026-01-01T00:00:00Z", "channel": "c", "participants": ["a"], "payload": {}},
     "query_event_nodes": {"participants": ["a"], "limit": 5, "topic_hints": ["x", {"hint": "y", "confidence": 1}]},
     "query_references": {"masks": [{"participants": ["a"]}, {"exact": True}], "max_nodes": 5, "order": "newest"},
@@ -38,10 +40,12 @@ def keys(value: Any) -> set[str]:
 
 
 def test_the_tools_are_those_of_the_design() -> None:
-    """Those of the design in three profiles (§20), and two: for the pause after a rollback, for a held one."""
+    """Those of the design in three profiles (§20), two for pauses and held snapshots, two for withdrawals."""
     assert {(tool.profile, tool.name) for tool in TOOLS} == {
         ("core", "append_event"),
         ("core", "append_events"),
+        ("core", "withdraw_events"),
+        ("core", "restore_events"),
         ("core", "query_event_nodes"),
         ("core", "query_references"),
         ("observe", "get_event"),
@@ -108,7 +112,9 @@ def test_the_limits_that_are_set_are_advertised() -> None:
     several = input_schema(by_name["append_events"], limits)["properties"]["events"]
     assert several["maxItems"] == 42
     assert "42 events" in description(by_name["append_events"], limits)
-    assert several["items"]["properties"] == one["properties"]
+    assert several["items"]["properties"] == {
+        name: field for name, field in one["properties"].items() if name != "supersedes"
+    }
     for words in ("4321 bytes", "7 levels"):
         assert words in one["properties"]["payload"]["description"]
     assert "90 s ahead" in one["properties"]["timestamp"]["description"]

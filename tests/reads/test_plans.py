@@ -65,6 +65,9 @@ SELECT 'default', s, n * 10, sha256(('r' || s)::bytea), ARRAY[sha256(('r' || s):
 FROM generate_series(1, {SCOPES}) s, generate_series(1, 10) n;
 INSERT INTO myria.search_blocks (tenant_id, rendering_id, analyzer_version, scope_id, block)
 SELECT 'default', sha256(('r' || n)::bytea), 1, 1 + n % {SCOPES}, '\\x00' FROM generate_series(1, {NODES} / 10) n;
+INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason)
+SELECT e.tenant_id, e.scope_id, e.event_seq, e.event_seq + 1000, 'forgotten'
+FROM myria.events e WHERE e.event_seq % 40 < 2;
 """
 
 SMALL = frozenset({"active_snapshots", "installation", "tenants", "snapshots"})
@@ -87,6 +90,7 @@ class Case:
 CASES = [
     Case("events.by_seqs", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
     Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
+    Case("events.withdrawn", [TENANT, "{2,4,6,88}"]),
     Case("events.tail", [TENANT, "{1,2,3}", "{0,0,0}", str(EVENTS * 2 - 500)]),
     Case("events.tail_length", [TENANT, str(EVENTS * 2 - 500), "300"]),
     Case("events.short_tail", [TENANT, str(EVENTS * 2 - 500), "{agent_3,user_10}", "0", "{1,2}"]),
@@ -100,6 +104,11 @@ CASES = [
     ),
     Case("retrieval.pin", [TENANT]),
     Case("retrieval.pin_again", [TENANT, "snap_100"]),
+    Case("retrieval.withdrawn", [TENANT, str(EVENTS * 2 - 500)]),
+    Case("retrieval.count_withdrawn", [TENANT]),
+    Case("retrieval.withdrawn_internal", [TENANT, "{1,2,3}", "{restored}"]),
+    Case("retrieval.superseded", [TENANT, "{1,2,3}", str(EVENTS * 2 - 500)]),
+    Case("retrieval.successors", [TENANT, "{2,4,6,88}"]),
     Case("retrieval.driver", [TENANT, "{agent_3,user_10}"]),
     Case("retrieval.memberships", [TENANT, "{agent_3,user_10}"]),
     Case("retrieval.exact_tree", [TENANT, RENDERING, "snap_200"]),

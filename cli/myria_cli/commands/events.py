@@ -182,15 +182,19 @@ myria export memory.jsonl --tenant team_a
         file: Annotated[
             str, typer.Argument(metavar="FILE", help="Where to write; - or nothing for standard output.")
         ] = "-",
+        withdrawn: Annotated[
+            bool, typer.Option("--withdrawn", help="Also what was withdrawn, and the withdrawals: the whole log.")
+        ] = False,
     ) -> None:
         """Write every event as JSON lines, in event_seq order, with its event_id.
 
-        All that was acknowledged before the export began is in it. A file appears whole or not at all.
+        All that was acknowledged before the export began is in it, but what was withdrawn. A file appears whole or not
+        at all.
         """
         settings = options.settings()
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
-            written = await write_export(database, options.tenant, file)
+            written = await write_export(database, options.tenant, file, withdrawn=withdrawn)
         if options.json and file != "-":
             console.write_json({"events": written, "file": file})
         else:
@@ -240,17 +244,20 @@ async def _redactor(settings: Settings, database: Database, tenant: str) -> Payl
     return PayloadRedactor(settings.redaction.kinds if kinds is None else kinds, settings.redaction.phone_regions)
 
 
-async def write_export(database: Database, tenant: str, file: str) -> int:
+async def write_export(database: Database, tenant: str, file: str, *, withdrawn: bool = False) -> int:
     """Write every event of a tenant as JSON lines to a file, or - for standard output; return how many.
+
+    Args:
+        withdrawn: also what was withdrawn, and the withdrawals.
 
     Raises:
         InvalidArgument: the file cannot be written.
     """
     bound = await transfer.export_bound(database, tenant)
-    total = await transfer.count_events(database, tenant, bound)
+    total = await transfer.count_events(database, tenant, bound, withdrawn=withdrawn)
     written = 0
     with _output(file) as target, console.meter("exporting events", total, quiet=file == "-") as progress:
-        async for page in transfer.export_pages(database, tenant, bound):
+        async for page in transfer.export_pages(database, tenant, bound, withdrawn=withdrawn):
             await asyncio.to_thread(target.write, page.text)
             written += page.events
             progress.advance(written)

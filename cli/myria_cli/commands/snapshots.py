@@ -197,7 +197,9 @@ myria show snap_0193c1… --summaries | less
                     scopes = [
                         {
                             "participants": list(root.participants),
-                            "root": await _nested(connection, options.tenant, root.root, depth),
+                            "root": await _nested(
+                                connection, options.tenant, root.root, depth, floor=chosen.withdrawn_floor
+                            ),
                         }
                         async for root in roots
                     ]
@@ -207,7 +209,15 @@ myria show snap_0193c1… --summaries | less
                 screen = console.out()
                 async for root in roots:
                     console.write(Text(console.shown(", ".join(root.participants)), style="bold cyan"))
-                    async for line in _drawn(connection, options.tenant, root.root, depth, summaries=summaries):
+                    lines = _drawn(
+                        connection,
+                        options.tenant,
+                        root.root,
+                        depth,
+                        summaries=summaries,
+                        floor=chosen.withdrawn_floor,
+                    )
+                    async for line in lines:
                         draw([line], screen)
 
     @command(
@@ -253,10 +263,10 @@ myria diff snap_0193c1… active --json
 
 
 async def _drawn(
-    connection: Connection, tenant: str, root: bytes, depth: int | None, *, summaries: bool
+    connection: Connection, tenant: str, root: bytes, depth: int | None, *, summaries: bool, floor: int
 ) -> AsyncIterator[Line]:
     """Yield the lines of one tree, reading it as it is drawn."""
-    [top] = await browse.tree_nodes(connection, tenant, [root])
+    [top] = await browse.tree_nodes(connection, tenant, [root], floor=floor)
     stack = [(top, Branches().below(last=True), 1)]
     while stack:
         node, branches, level = stack.pop()
@@ -264,19 +274,21 @@ async def _drawn(
         for line in topic_lines(node, branches, summaries=summaries, has_children=opened_here):
             yield line
         if opened_here:
-            children = await browse.tree_nodes(connection, tenant, node.children)
+            children = await browse.tree_nodes(connection, tenant, node.children, floor=floor)
             last = len(children) - 1
             stack += [
                 (child, branches.below(last=at == last), level + 1) for at, child in reversed(list(enumerate(children)))
             ]
 
 
-async def _nested(connection: Connection, tenant: str, root: bytes, depth: int | None) -> dict[str, Any]:
-    [node] = await browse.tree_nodes(connection, tenant, [root])
+async def _nested(connection: Connection, tenant: str, root: bytes, depth: int | None, *, floor: int) -> dict[str, Any]:
+    [node] = await browse.tree_nodes(connection, tenant, [root], floor=floor)
     document = _topic_json(node)
     if node.children and (depth is None or depth > 1):
         deeper = None if depth is None else depth - 1
-        document["children"] = [await _nested(connection, tenant, child, deeper) for child in node.children]
+        document["children"] = [
+            await _nested(connection, tenant, child, deeper, floor=floor) for child in node.children
+        ]
     return document
 
 

@@ -42,6 +42,15 @@ class AppendedBatch(Answer):
     results: list[Appended]
 
 
+class Withdrawn(Answer):
+    """withdraw_events and restore_events."""
+
+    reason: Literal["forgotten", "superseded", "expired", "restored"]
+    event_ids: list[str] = Field(description="What changed, or would change")
+    unchanged: list[str] = Field(description="What was so already")
+    dry_run: bool
+
+
 class EventBody(Answer):
     """One stored event."""
 
@@ -58,6 +67,8 @@ class EventBody(Answer):
     payload: dict[str, Any]
     indexed: bool = Field(description="True in the active snapshot, false in the fresh tail (or internal)")
     ingested_at: str | None = None
+    superseded: bool | None = Field(default=None, description="True: a newer event replaced it")
+    superseded_by: str | None = Field(default=None, description="That event's id, where it is visible")
 
 
 class EventNode(Answer):
@@ -78,6 +89,8 @@ class EventNode(Answer):
     snippet: str | None = None
     truncated: bool | None = Field(default=None, description="True: the payload had no room; get_event has the whole")
     payload_bytes: int | None = Field(default=None, description="Size of a payload that had no room, as JSON")
+    superseded: bool | None = Field(default=None, description="True: a newer event replaced it")
+    superseded_by: str | None = Field(default=None, description="That event's id, where it is visible")
     score: int
     indexed: bool
 

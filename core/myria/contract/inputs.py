@@ -8,7 +8,7 @@ empty text or list is as good as absent (agents fill in every field they see). `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, WithJsonSchema
 
@@ -43,6 +43,7 @@ from myria.contract.limits import (
     MAX_TREE_DEPTH,
     MAX_TYPE,
     MAX_TYPES,
+    MAX_WITHDRAWN,
 )
 from myria.contract.queries import EventNodesQuery, Mode, Order, ReferencesQuery
 from myria.errors import InvalidArgument, InvalidPayload, MyriaError
@@ -237,7 +238,7 @@ class Input(BaseModel):
 
 
 class EventInput(Input):
-    """Arguments of append_event, as a model."""
+    """One event of append_events, as a model."""
 
     timestamp: Annotated[int, BeforeValidator(_event_moment), _MOMENT_SCHEMA] = Field(
         description="When it happened: RFC 3339 with zone, e.g. 2026-03-19T20:00:00Z"
@@ -274,6 +275,65 @@ class EventInput(Input):
     internal: Flag = Field(default=False, description="True keeps it out of topics and of ordinary queries")
 
 
+def _parsed_event_ids(value: Any, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of event ids", field=name)
+    if len(value) > MAX_WITHDRAWN:
+        raise InvalidArgument(f"{name} may name at most {MAX_WITHDRAWN} events", field=name, limit=MAX_WITHDRAWN)
+    return tuple(dict.fromkeys(check_text(item, f"{name}[{i}]", MAX_ID) for i, item in enumerate(value)))
+
+
+def _event_ids(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    return _parsed_event_ids(value, _name(info))
+
+
+def read_supersedes(arguments: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the ids that the arguments of append_event name in supersedes, and the arguments that are left.
+
+    Raises:
+        InvalidArgument, InvalidText: it is no list of ids.
+    """
+    rest = {name: value for name, value in arguments.items() if name != "supersedes"}
+    return _parsed_event_ids(arguments.get("supersedes"), "supersedes"), rest
+
+
+_IDS_SCHEMA = WithJsonSchema(
+    {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": MAX_ID}, "maxItems": MAX_WITHDRAWN}
+)
+
+
+class AppendInput(EventInput):
+    """Arguments of append_event."""
+
+    supersedes: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
+        default=(), description="Ids of events that this one replaces; from now on they are found on request only"
+    )
+
+
+class _NamedEventsInput(Input):
+    event_ids: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
+        description="Ids of events that you may see"
+    )
+    participants: Participants = Field(
+        default=None, description="Who asks, beside you; each event must be visible to all of them"
+    )
+    dry_run: Flag = Field(default=False, description="True only says what would change")
+
+
+class WithdrawInput(_NamedEventsInput):
+    """Arguments of withdraw_events."""
+
+    reason: Annotated[Literal["forgotten", "superseded", "expired"], _or_default("forgotten")] = Field(
+        default="forgotten", description="superseded events are still found with include_superseded, others never"
+    )
+
+
+class RestoreInput(_NamedEventsInput):
+    """Arguments of restore_events."""
+
+
 class EventsInput(Input):
     """Arguments of append_events."""
 
@@ -307,6 +367,7 @@ class _SelectionInput(Input):
     since: Moment = Field(default=None, description="Only events at or after this RFC 3339 timestamp")
     until: Moment = Field(default=None, description="Only events before this RFC 3339 timestamp")
     include_internal: Flag = Field(default=False, description="Also events marked internal")
+    include_superseded: Flag = Field(default=False, description="Also events that a newer one replaced, marked so")
     max_tokens: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TOKENS)] | None = Field(
         default=None,
         description="Bound on the answer's size, estimated as characters / 4; a match that fits on no page "
@@ -383,6 +444,7 @@ class EventLookupInput(Input):
         default=None, description="Who asks, beside you; the event must be visible to all of them"
     )
     include_internal: Flag = Field(default=False, description="Also find an event marked internal")
+    include_superseded: Flag = Field(default=False, description="Also find an event that a newer one replaced")
 
 
 class TopicLookupInput(Input):

@@ -16,6 +16,8 @@ MAX_QUERY = 10_000
 MAX_ID = 200
 MAX_CURSOR = 16_384
 MAX_REASON = 1_000
+MAX_WITHDRAWN = 500
+"""Events that one withdrawal, or one successor, may name."""
 
 DEFAULT_LIMIT, MAX_LIMIT = 20, 200
 DEFAULT_NODES, MAX_NODES = 60, 500

@@ -22,7 +22,8 @@ class _Selection:
     of these. `topic_hints` boost and never filter; `context_id`, `channel`, `types`,
     `since` and `until` filter (`since <= timestamp < until`, microseconds since 1970 UTC). `now` is what relative
     dates in `query` count from; None for the newest visible event that is not ahead
-    of the database's clock. An empty `query` asks for the most recent.
+    of the database's clock. An empty `query` asks for the most recent. `include_superseded` finds what was superseded
+    too, each marked with what replaced it.
     `max_tokens` bounds the answer, estimated as characters / 4.
     """
 
@@ -36,6 +37,7 @@ class _Selection:
     since: int | None = None
     until: int | None = None
     include_internal: bool = False
+    include_superseded: bool = False
     max_tokens: int | None = None
     order: Order = "relevance"
     now: int | None = None

@@ -73,9 +73,9 @@ TOOLS: tuple[Tool, ...] = (
         name="append_event",
         title="Remember one event",
         description="Append one event (message, tool result, task update, marker) to the memory. It can be found at "
-        "once. Give a source_event_key to make retries safe.",
+        "once. Give a source_event_key to make retries safe. Name in supersedes what it replaces.",
         profile="core",
-        arguments=inputs.EventInput,
+        arguments=inputs.AppendInput,
         answer=answers.Appended,
         changes=True,
         repeatable=False,
@@ -89,6 +89,25 @@ TOOLS: tuple[Tool, ...] = (
         answer=answers.AppendedBatch,
         changes=True,
         repeatable=False,
+    ),
+    Tool(
+        name="withdraw_events",
+        title="Forget events",
+        description="Take events out of every answer, now and in old snapshots. They can be restored.",
+        profile="core",
+        arguments=inputs.WithdrawInput,
+        answer=answers.Withdrawn,
+        changes=True,
+        replaces=True,
+    ),
+    Tool(
+        name="restore_events",
+        title="Restore events",
+        description="Bring withdrawn events back into answers.",
+        profile="core",
+        arguments=inputs.RestoreInput,
+        answer=answers.Withdrawn,
+        changes=True,
     ),
     Tool(
         name="query_event_nodes",
@@ -223,7 +242,7 @@ def description(tool: Tool, limits: Limits) -> str:
 def input_schema(tool: Tool, limits: Limits) -> Json:
     """Return the JSON Schema of a tool's arguments: closed, without references, null left out, with the limits set."""
     schema = copy.deepcopy(_arguments_schema(tool.arguments))
-    if tool.arguments is inputs.EventInput:
+    if tool.arguments is inputs.AppendInput:
         _limit_event(schema["properties"], limits)
     if tool.arguments is inputs.EventsInput:
         events = schema["properties"]["events"]

@@ -24,6 +24,7 @@ from myria.masks import Masks
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.withdrawal.model import NEUTRAL_LABEL, NEUTRAL_SUMMARY
 
 Json = dict[str, Any]
 Path = tuple[bytes, ...]
@@ -88,13 +89,15 @@ TOOLS = (INSPECT_SUBTREE, INSPECT_LEAF_REFS, FETCH_EVENTS)
 class ScopesInForce:
     """What a workflow may see: scopes by number, and the masks that opened them; a build's is exactly its one scope.
 
-    Events past `cutoff` are shown only with `fresh`: those of a walk's tail, which the ranking has seen.
+    Events past `cutoff` are shown only with `fresh`: those of a walk's tail, which the ranking has seen. Withdrawals
+    past `floor` are not in the trees: topics that may cover such an event show no words.
     """
 
     masks: Masks
     scopes: Mapping[int, tuple[str, ...]]
     cutoff: int
     fresh: bool = False
+    floor: int = 0
 
     def check(self, scope_id: int, participants: Sequence[str]) -> None:
         """Compare a row's scope with the mask once more.
@@ -312,7 +315,9 @@ class Inspector:
 
     async def _rows(self, rendering_ids: Sequence[bytes]) -> dict[bytes, Any]:
         async with self._database.read(self._tenant) as connection:
-            rows = await connection.fetch(sql("llm.topics"), self._tenant, list(rendering_ids), list(self._mask.scopes))
+            rows = await connection.fetch(
+                sql("llm.topics"), self._tenant, list(rendering_ids), list(self._mask.scopes), self._mask.floor
+            )
         for row in rows:
             self._mask.check(row["scope_id"], row["participants"])
         return {row["rendering_id"]: row for row in rows}
@@ -323,8 +328,8 @@ class Inspector:
         node: Json = {
             "id": self.shown.topic(topic),
             "kind": "leaf" if is_leaf else "inner",
-            "label": row["label"],
-            "summary": row["summary"][:SUMMARY_CHARACTERS],
+            "label": NEUTRAL_LABEL if row["covers_withdrawn"] else row["label"],
+            "summary": NEUTRAL_SUMMARY if row["covers_withdrawn"] else row["summary"][:SUMMARY_CHARACTERS],
         }
         if len(path) > 1:
             above = self.shown.topics.alias(path[:-1])

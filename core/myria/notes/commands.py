@@ -11,6 +11,7 @@ import orjson
 
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
+from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import EventNotFound, InvalidArgument, NoteExists, NoteNotFound, Overloaded, PayloadTooLarge
 from myria.ids import new_id
 from myria.notes.drafting import Draft, NoteText, completed
@@ -22,7 +23,6 @@ from myria.scopes import scope_key
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.withdrawal.commands import MaySee, Withdrawals
-from myria.withdrawal.model import MAX_WITHDRAWN
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""

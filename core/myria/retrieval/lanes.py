@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import asyncpg
@@ -48,6 +48,19 @@ class LooseLane:
     block: LooseBlock
     mask: npt.NDArray[np.bool_]
 
+    def without(self, seqs: Ints) -> LooseLane:
+        """Return the lane without these events."""
+        return replace(self, mask=self.mask & ~np.isin(self.block.seq, seqs))
+
+    def beside(self, docs: Sequence[Doc]) -> LooseLane:
+        """Return the lane with events beside it for one request alone; none of them may be in it."""
+        block = self.block.extended(docs)
+        shown = np.concatenate((self.block.seq[self.mask], np.array([doc.event_seq for doc in docs], dtype=np.int64)))
+        return LooseLane(block=block, mask=np.isin(block.seq, shown))
+
+
+_NO_LANE = LooseLane(block=_EMPTY, mask=np.zeros(0, dtype=np.bool_))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loose:
@@ -55,6 +68,23 @@ class Loose:
 
     shared: LooseLane | None
     alone: dict[int, LooseLane]
+
+    def without(self, seqs: Ints) -> Loose:
+        """Return both without these events."""
+        return Loose(
+            shared=None if self.shared is None else self.shared.without(seqs),
+            alone={scope_id: lane.without(seqs) for scope_id, lane in self.alone.items()},
+        )
+
+    def beside(self, docs: Sequence[Doc], gathered: Gathered) -> Loose:
+        """Return both with events beside them for one request alone."""
+        alone = {scope.scope_id: [doc for doc in docs if doc.scope_id == scope.scope_id] for scope in gathered.alone}
+        shared = [doc for doc in docs if doc.scope_id not in alone]
+        lanes = dict(self.alone)
+        for scope_id, of_scope in alone.items():
+            if of_scope:
+                lanes[scope_id] = lanes.get(scope_id, _NO_LANE).beside(of_scope)
+        return Loose(shared=(self.shared or _NO_LANE).beside(shared) if shared else self.shared, alone=lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +152,8 @@ class Lanes:
         if lane == "tail":
             mask &= block.seq > pinned.cutoff
         mask &= _among(block.scope_id, filling.scopes)
+        if len(pinned.hidden.seqs):
+            mask &= pinned.hidden.shown(block.seq)
         return LooseLane(block=block, mask=mask) if mask.any() else None
 
     async def _topped_up(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseBlock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -12,12 +13,23 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.nodes import topic_node
 from myria.retrieval.scopes import VisibleScope
+from myria.retrieval.withdrawn import Hidden
+from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
 
 Json = dict[str, Any]
 Path = tuple[bytes, ...]
 """Renderings from a scope's root down to a leaf."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Topic:
+    """A topic's JSON as its rendering has it, and its span in microseconds since 1970."""
+
+    body: Json
+    first_at: int
+    last_at: int
 
 
 class Paths:
@@ -58,24 +70,32 @@ class Paths:
         return known
 
     async def topics(
-        self, connection: Connection, tenant: str, paths: Sequence[tuple[VisibleScope, Path]]
+        self, connection: Connection, tenant: str, paths: Sequence[tuple[VisibleScope, Path]], *, hidden: Hidden
     ) -> dict[bytes, Json]:
-        """Return the JSON of every topic on these paths, by rendering, without children."""
+        """Return the JSON of every topic on these paths, by rendering, without children.
+
+        One that may hold an event that is hidden has no words of its own.
+        """
         topics: dict[bytes, Json] = {}
         missing: dict[bytes, VisibleScope] = {}
         for scope, path in paths:
             for rendering_id in path:
                 if rendering_id in topics or rendering_id in missing:
                     continue
-                topic = self._cache.get((tenant, "topic", rendering_id))
-                if topic is None:
+                known: _Topic | None = self._cache.get((tenant, "topic", rendering_id))
+                if known is None:
                     missing[rendering_id] = scope
                 else:
-                    topics[rendering_id] = topic
+                    topics[rendering_id] = hidden.topic(known.body, scope.scope_id, known.first_at, known.last_at)
         for row in await renderings(connection, tenant, list(missing)):
-            topic = topic_node(row, missing[row["rendering_id"]].participants)
-            topics[row["rendering_id"]] = topic
-            size = 1200 + 2 * (len(topic["summary"]) + len(topic["label"]))
+            scope = missing[row["rendering_id"]]
+            topic = _Topic(
+                body=topic_node(row, scope.participants),
+                first_at=to_microseconds(row["first_at"]),
+                last_at=to_microseconds(row["last_at"]),
+            )
+            topics[row["rendering_id"]] = hidden.topic(topic.body, scope.scope_id, topic.first_at, topic.last_at)
+            size = 1200 + 2 * (len(topic.body["summary"]) + len(topic.body["label"]))
             self._cache.put((tenant, "topic", row["rendering_id"]), topic, size)
         return topics
 

@@ -14,6 +14,7 @@ from myria.retrieval.cursors import Cursor, expired
 from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, visible_scopes
 from myria.retrieval.turns import Turn
 from myria.retrieval.visibility import Visibility
+from myria.retrieval.withdrawn import Hidden, hidden_from
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -27,7 +28,8 @@ class Pinned:
     `snapshot_id` is None and `cutoff` 0 before the first publish. Every event past the cutoff has a transaction of
     at least `tail_xid`, and no visible one a number past `newest_seq`. Every transaction below `settled` has ended,
     and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
-    `clock` is the database's, in microseconds since 1970.
+    `clock` is the database's, in microseconds since 1970. Withdrawals past `floor` are not in the snapshot's trees;
+    `hidden` is what they change for this request.
     """
 
     tenant: str
@@ -42,6 +44,8 @@ class Pinned:
     settled: int
     clock: int
     visible: VisibleScopes
+    floor: int
+    hidden: Hidden
 
     @property
     def at_cursor(self) -> bool:
@@ -66,8 +70,12 @@ async def pin(
     cursor: Cursor | None,
     *,
     turn: Turn,
+    include_superseded: bool = False,
 ) -> Pinned:
     """Return the view of a request, or that of the cursor's first page.
+
+    Args:
+        include_superseded: what was superseded is not hidden.
 
     Raises:
         CursorExpired: the cursor's snapshot is no longer kept.
@@ -80,16 +88,31 @@ async def pin(
     now = Visibility.parse(row["visible"])
     active = snapshot_id = row["snapshot_id"]
     cutoff, tail_xid = row["cutoff"], row["tail_xid"]
+    floor, withdrawn = row["withdrawn_floor"], row["withdrawn"]
     visibility = now
     if cursor is not None:
         visibility = Visibility.parse(cursor.visible)
         if cursor.snapshot_id != (snapshot_id or ""):
-            snapshot_id, cutoff, tail_xid = None, None, None
+            snapshot_id, cutoff, tail_xid, floor = None, None, None, 0
             if cursor.snapshot_id:
                 pinned_row = await connection.fetchrow(sql("retrieval.pin_again"), tenant, cursor.snapshot_id)
                 if pinned_row is None:
                     raise expired()
                 snapshot_id, cutoff, tail_xid = pinned_row["snapshot_id"], pinned_row["cutoff"], pinned_row["tail_xid"]
+                floor, withdrawn = pinned_row["withdrawn_floor"], pinned_row["withdrawn"]
+            else:
+                withdrawn = await connection.fetchval(sql("retrieval.count_withdrawn"), tenant)
+    hidden = await hidden_from(
+        connection,
+        cache,
+        memory,
+        floor=floor,
+        cutoff=cutoff or 0,
+        rows=withdrawn,
+        visibility=visibility,
+        at_cursor=cursor is not None,
+        with_superseded=include_superseded,
+    )
     return Pinned(
         tenant=tenant,
         memory=memory,
@@ -107,4 +130,6 @@ async def pin(
         visible=await visible_scopes(
             connection, cache, memory, masks, snapshot_id, is_active=snapshot_id == active, turn=turn
         ),
+        floor=floor,
+        hidden=hidden,
     )

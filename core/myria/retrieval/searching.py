@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.index.block import BlockView, View
+from myria.index.block import BlockView, Doc, Ints, View
 from myria.index.corpus import Corpus, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
@@ -27,6 +27,8 @@ from myria.retrieval.question import Question
 from myria.retrieval.ranking import Hit, Key, Ranking, rank
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.turns import Turn
+from myria.retrieval.withdrawn import masked
+from myria.searchable import document
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -111,10 +113,18 @@ class Search:
             CursorExpired: the cursor's snapshot is gone.
             HeavyRead: there is much to do, and this read has no turn.
         """
-        pinned = await pin(connection, self._cache, tenant, query.masks, cursor, turn=turn)
+        pinned = await pin(
+            connection,
+            self._cache,
+            tenant,
+            query.masks,
+            cursor,
+            turn=turn,
+            include_superseded=query.include_superseded,
+        )
         if root is None:
             scopes = pinned.scopes
-            owners, corpora, trees = await self._corpora(connection, pinned, include_internal=query.include_internal)
+            owners, corpora, trees = await self._corpora(connection, pinned, query)
         else:
             scope, corpus = await self._subtree(connection, pinned, root)
             scopes, owners, corpora, trees = (scope,), (scope,), (corpus,), ()
@@ -145,32 +155,45 @@ class Search:
         )
 
     async def _corpora(
-        self, connection: Connection, pinned: Pinned, *, include_internal: bool
+        self, connection: Connection, pinned: Pinned, query: Query
     ) -> tuple[tuple[VisibleScope | None, ...], tuple[Corpus, ...], tuple[_Trees, ...]]:
         """Return everything visible as corpora, the scope of each, and what its trees are."""
         gathered = await self._gatherer.gather(connection, pinned)
         blocks = await self._gatherer.blocks(connection, pinned.tenant, gathered.alone)
         tail = await self._lanes.loose(connection, pinned, gathered, "tail")
+        beside = await _beside_trees(connection, pinned, include_superseded=query.include_superseded)
+        if beside:
+            tail = tail.beside(beside, gathered)
         internal = Loose(shared=None, alone={})
-        if include_internal:
+        if query.include_internal:
             internal = await self._lanes.loose(connection, pinned, gathered, "internal")
+            internal = internal.without(
+                await _withdrawn_internal(connection, pinned, include_superseded=query.include_superseded)
+            )
+        hidden = pinned.hidden
+        version = object() if hidden.key is None else hidden.key
         owners: list[VisibleScope | None] = []
         corpora: list[Corpus] = []
         trees: list[_Trees] = []
         if gathered.table is not None:
             owners.append(None)
-            trees.append(_Trees(key=(pinned.memory, "laid out", pinned.masks), identity=gathered))
+            trees.append(_Trees(key=(pinned.memory, "laid out", pinned.masks), identity=(gathered, version)))
             corpus = Corpus(
                 table=gathered.table,
                 blocks=tuple([view for view, _ in gathered.packs]),
-                block_masks=tuple([mask for _, mask in gathered.packs]),
+                block_masks=tuple([masked(self._cache, hidden, view, mask) for view, mask in gathered.packs]),
             )
             corpora.append(self._with_timeline(_corpus(corpus, tail.shared, internal.shared), trees[-1]))
         for scope in gathered.alone:
             owners.append(scope)
-            trees.append(_Trees(key=(pinned.memory, "timeline", scope.scope_id), identity=scope.root))
+            trees.append(_Trees(key=(pinned.memory, "timeline", scope.scope_id), identity=(scope.root, version)))
+            views = blocks[scope.scope_id]
             corpus = _corpus(
-                Corpus(participants=scope.participants, blocks=blocks[scope.scope_id]),
+                Corpus(
+                    participants=scope.participants,
+                    blocks=views,
+                    block_masks=tuple([masked(self._cache, hidden, view, None) for view in views]),
+                ),
                 tail.alone.get(scope.scope_id),
                 internal.alone.get(scope.scope_id),
             )
@@ -222,6 +245,7 @@ class Search:
         blocks = await self._gatherer.views(connection, pinned.tenant, scope)
         for rendering_id, view in zip(scope.blocks, blocks, strict=True):
             mask = None if chosen in above[rendering_id] else _below(view, chosen)
+            mask = masked(self._cache, pinned.hidden, view, mask)
             if mask is None or bool(mask.any()):
                 views.append(view)
                 masks.append(mask)
@@ -286,6 +310,27 @@ def _below(view: BlockView, rendering_id: bytes) -> npt.NDArray[np.bool_]:
     for node, parent in enumerate(view.node_parent.tolist()):
         inside[node] = (parent >= 0 and inside[parent]) or view.rendering(node) == rendering_id
     return inside[view.leaf]
+
+
+async def _beside_trees(connection: Connection, pinned: Pinned, *, include_superseded: bool) -> list[Doc]:
+    """Return the events up to the cutoff that this request may show and no tree of its snapshot holds."""
+    wanted = pinned.hidden.returned.tolist()
+    visible = pinned.visible.ids.tolist()
+    if include_superseded:
+        rows = await connection.fetch(sql("retrieval.superseded"), pinned.tenant, visible, pinned.floor)
+        wanted += [row["event_seq"] for row in rows]
+    if not wanted:
+        return []
+    rows = await connection.fetch(sql("events.by_seqs"), pinned.tenant, wanted, visible)
+    return [document(row, scope_id=row["scope_id"]) for row in rows if not row["internal"]]
+
+
+async def _withdrawn_internal(connection: Connection, pinned: Pinned, *, include_superseded: bool) -> Ints:
+    """Return the internal events of the visible scopes that this request must not show."""
+    shown = ["restored", "superseded"] if include_superseded else ["restored"]
+    visible = pinned.visible.ids.tolist()
+    rows = await connection.fetch(sql("retrieval.withdrawn_internal"), pinned.tenant, visible, shown)
+    return np.array([row["event_seq"] for row in rows], dtype=np.int64)
 
 
 async def _root_row(connection: Connection, tenant: str, root: str) -> asyncpg.Record | None:

@@ -90,7 +90,7 @@ class Retrieval:
     async def _event_nodes(self, tenant: str, query: EventNodesQuery, connection: Connection, turn: Turn) -> Json:
         cursor = await self._cursor(connection, tenant, query)
         result = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
-        page = _Events(result, _looked_for(query), with_payload=True)
+        page = _Events(result, query, with_payload=True)
         assembly = Assembly(self._room(result, query), topics={}, asked_by=query.masks.participants)
         async for hits in page.read(connection):
             if not all(assembly.take(page.leafward(hit)) for hit in hits):
@@ -152,10 +152,11 @@ class Retrieval:
         )
         paths = [await self._search.path(connection, result, hit) for hit in result.hits]
         scopes = [result.scope(hit) for hit in result.hits]
-        topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)))
+        hidden = result.pinned.hidden
+        topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)), hidden=hidden)
         if query.root is not None:
             paths = [_downward(path, topics, query.root) for path in paths]
-        events = _Events(result, _looked_for(query), with_payload=query.include_payload, keeps=whole)
+        events = _Events(result, query, with_payload=query.include_payload, keeps=whole)
         room = self._room(result, query)
         assembly = Assembly(room, topics=topics, asked_by=query.masks.participants)
         hits: list[Leafward] = []
@@ -207,13 +208,20 @@ class Retrieval:
         """Return the events that the model found in topics and that pass the filters, and the topics above them."""
         pinned = page.result.pinned
         scopes = {scope.scope_id: scope for scope in page.result.scopes}
-        rows = await connection.fetch(
-            sql("events.by_seqs"), pinned.tenant, [event.event_seq for event in chosen], list(scopes)
-        )
-        rows_by_seq = {row["event_seq"]: row for row in rows if fits(query, row) and row["event_seq"] <= pinned.cutoff}
+        wanted = [event.event_seq for event in chosen]
+        rows = await connection.fetch(sql("events.by_seqs"), pinned.tenant, wanted, list(scopes))
+        withdrawn = {row["event_seq"] for row in await connection.fetch(sql("events.withdrawn"), pinned.tenant, wanted)}
+        rows_by_seq = {
+            row["event_seq"]: row
+            for row in rows
+            if fits(query, row) and row["event_seq"] <= pinned.cutoff and row["event_seq"] not in withdrawn
+        }
         inside = [event for event in chosen if event.event_seq in rows_by_seq]
         topics = await self._paths.topics(
-            connection, pinned.tenant, [(scopes[event.scope_id], event.path) for event in inside]
+            connection,
+            pinned.tenant,
+            [(scopes[event.scope_id], event.path) for event in inside],
+            hidden=pinned.hidden,
         )
         looked_for = _looked_for(query)
         hits = {
@@ -233,17 +241,32 @@ class Retrieval:
         }
         return hits, topics
 
-    async def get_event(self, tenant: str, event_id: str, masks: Masks, *, include_internal: bool = False) -> Json:
-        """Return one event; absent and forbidden look alike.
+    async def get_event(
+        self,
+        tenant: str,
+        event_id: str,
+        masks: Masks,
+        *,
+        include_internal: bool = False,
+        include_superseded: bool = False,
+    ) -> Json:
+        """Return one event; absent, forbidden and withdrawn look alike.
 
         Raises:
-            EventNotFound: these masks see no such event, or it is internal and was not asked for as such.
+            EventNotFound: these masks see no such event, it was withdrawn, or it is internal and was not asked
+                for as such. Of a superseded one the error names what replaced it, where they see it.
         """
         async with self._database.read(tenant) as connection:
             pinned_row = await connection.fetchrow(sql("retrieval.pin"), tenant)
             row = await connection.fetchrow(sql("events.by_id"), tenant, event_id)
         if row is None or not masks.sees(row["participants"]) or (row["internal"] and not include_internal):
-            raise errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
+            raise _no_event(event_id)
+        is_superseded = row["reason"] == "superseded"
+        successor = None
+        if is_superseded and row["successor_id"] is not None and masks.sees(row["successor_participants"]):
+            successor = row["successor_id"]
+        if row["reason"] not in (None, "restored") and not (is_superseded and include_superseded):
+            raise _no_event(event_id, successor)
         cutoff = (pinned_row and pinned_row["cutoff"]) or 0
         node = event_node(row, row["participants"], cutoff=cutoff, score=0, as_reference=False, with_payload=True)
         event = {
@@ -252,6 +275,8 @@ class Retrieval:
             "payload": node["payload"],
             "ingested_at": to_rfc3339(to_microseconds(row["ingested_at"])),
         }
+        if is_superseded:
+            event |= {"superseded": True, "superseded_by": successor}
         return {"snapshot_id": pinned_row and pinned_row["snapshot_id"], "event": event}
 
     async def get_topic(self, tenant: str, topic_id: str, masks: Masks) -> Json:
@@ -283,7 +308,8 @@ class Retrieval:
         topic_row = on_path[path[place]]
         children = await connection.fetch(sql("retrieval.children"), tenant, path[place])
         newest = await connection.fetchval(sql("retrieval.newest_moment"), tenant, pinned.visible.ids.tolist())
-        topic = topic_node(topic_row, scope.participants)
+        first_at, last_at = to_microseconds(topic_row["first_at"]), to_microseconds(topic_row["last_at"])
+        topic = pinned.hidden.topic(topic_node(topic_row, scope.participants), scope.scope_id, first_at, last_at)
         node_type = topic.pop("kind")
         topic["topic_id"] = topic_id
         topic["node_type"] = node_type
@@ -385,6 +411,17 @@ def _walker(database: Database, settings: Settings) -> Walker | None:
     return None if model is None else Configured(database, model)
 
 
+def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNotFound:
+    """Return the refusal of an event that is absent, forbidden or withdrawn, or that another replaced."""
+    if successor_id is None:
+        return errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
+    return errors.EventNotFound(
+        f"event {event_id} was superseded by {successor_id}; look that up, or include superseded events",
+        event_id=event_id,
+        superseded_by=successor_id,
+    )
+
+
 def _counts(answer: Assembled) -> Json:
     """Return how much an answer shows."""
     shown = list(_events(answer.root))
@@ -404,13 +441,13 @@ class _Events:
     `rows` are those read last, or with `keeps` all.
     """
 
-    def __init__(
-        self, result: SearchResult, looked_for: frozenset[str], *, with_payload: bool, keeps: bool = False
-    ) -> None:
+    def __init__(self, result: SearchResult, query: Query, *, with_payload: bool, keeps: bool = False) -> None:
         self.rows: dict[int, asyncpg.Record] = {}
+        self._marks: dict[int, Json] = {}
+        self._query = query
         self._keeps = keeps
         self._result = result
-        self._looked_for = looked_for
+        self._looked_for = _looked_for(query)
         self._with_payload = with_payload
 
     async def read(self, connection: Connection) -> AsyncIterator[Sequence[Hit]]:
@@ -424,7 +461,18 @@ class _Events:
             if not self._keeps:
                 self.rows.clear()
             self.rows.update((row["event_seq"], row) for row in rows)
+            if self._query.include_superseded:
+                await self._mark(connection, wanted)
             yield hits
+
+    async def _mark(self, connection: Connection, wanted: list[int]) -> None:
+        """Note which events are superseded, and by what where that may be seen."""
+        masks = self._query.masks
+        self._marks.clear()
+        for row in await connection.fetch(sql("retrieval.successors"), self._result.pinned.tenant, wanted):
+            shown = row["participants"] is not None and masks.sees(row["participants"])
+            mark = {"superseded": True, "superseded_by": row["event_id"] if shown else None}
+            self._marks[row["event_seq"]] = mark
 
     def leafward(self, hit: Hit, path: Path = ()) -> Leafward:
         """Return a hit as it is placed below the last rendering of its path."""
@@ -433,6 +481,7 @@ class _Events:
             self._result.scope(hit).participants,
             self._result.pinned.cutoff,
         )
+        mark = self._marks.get(hit.event_seq, {})
         shortened = partial(
             shortened_event_node,
             row,
@@ -451,6 +500,10 @@ class _Events:
             with_payload=self._with_payload,
             looked_for=self._looked_for,
         )
+        if mark:
+            event |= mark
+            short = shortened
+            return Leafward(event=event, path=path, shortened=(lambda: short() | mark) if self._with_payload else None)
         return Leafward(event=event, path=path, shortened=shortened if self._with_payload else None)
 
 
@@ -496,6 +549,8 @@ def _arguments(query: Query) -> Json:
         argument.name: _plain(getattr(query, argument.name))
         for argument in fields(query)
         if argument.name not in _NO_ARGUMENTS
+        # Cursors that were made before there was this argument stay valid.
+        and (argument.name != "include_superseded" or query.include_superseded)
     }
     return {**query.masks.to_json(), **given}
 

@@ -68,6 +68,7 @@ def start_of(tenant: str, query: ReferencesQuery, page: Page, wider: Page, looke
             scopes={scope.scope_id: scope.participants for scope in page.result.scopes},
             cutoff=page.result.pinned.cutoff,
             fresh=True,
+            floor=page.result.pinned.floor,
         ),
         found=inside[:MOST_IN_ANSWER],
         further=further,

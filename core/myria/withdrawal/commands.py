@@ -12,12 +12,13 @@ from myria import errors
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
+from myria.contract.limits import MAX_WITHDRAWN
 from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
-from myria.withdrawal.model import MAX_WITHDRAWN, WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
+from myria.withdrawal.model import WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
 from myria.withdrawal.projection import already_superseded, is_stored, refuses
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
@@ -28,7 +29,7 @@ MaySee = Callable[[Sequence[str]], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawn:
+class WithdrawalResult:
     """What a withdrawal did, or would do: ids that it changed, and ids of events that were so already."""
 
     reason: Reason
@@ -67,7 +68,7 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
-    ) -> Withdrawn:
+    ) -> WithdrawalResult:
         """Take events out of every answer, all or none, one withdrawal per scope. A repeat changes nothing.
 
         Args:
@@ -91,7 +92,7 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
-    ) -> Withdrawn:
+    ) -> WithdrawalResult:
         """Bring withdrawn events back into every answer, all or none; see `withdraw`."""
         rows = await self._named(tenant, event_ids, may_see, may_append)
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
@@ -173,11 +174,11 @@ class Withdrawals:
         said: Withdrawal,
         *,
         dry_run: bool,
-    ) -> Withdrawn:
+    ) -> WithdrawalResult:
         if changed and not dry_run:
             await self._append_events(tenant, _by_scope(changed, said, key=None))
         ids = {row["event_id"] for row in changed}
-        return Withdrawn(
+        return WithdrawalResult(
             reason=said.reason,
             changed=tuple(row["event_id"] for row in changed),
             unchanged=tuple(row["event_id"] for row in rows if row["event_id"] not in ids),

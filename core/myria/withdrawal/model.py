@@ -19,8 +19,10 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 WITHDRAWAL_TYPE = "myria.withdrawal"
 WITHDRAWAL_CHANNEL = "myria"
 
-MAX_WITHDRAWN = 500
-"""Events that one withdrawal, or one successor, may name."""
+
+NEUTRAL_LABEL = "Topic with withdrawn events"
+NEUTRAL_SUMMARY = "Some events of this topic were withdrawn after its snapshot was built."
+"""What stands for the words of a topic that covers what was withdrawn: they may have been made of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 -- name: snapshot
 -- One snapshot by its id or its number; the active one when neither is given.
 SELECT s.snapshot_id, s.number, s.parent_snapshot_id, s.build_id, s.status, s.cutoff, s.lineage, s.counts,
-       s.planner_version, s.planner_settings, s.created_at, s.activated_at
+       s.planner_version, s.planner_settings, s.created_at, s.activated_at,
+       CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS withdrawn_floor
 FROM myria.snapshots s
 WHERE s.tenant_id = $1
   AND CASE WHEN $2::text IS NOT NULL THEN s.snapshot_id = $2
@@ -17,7 +18,7 @@ CROSS JOIN LATERAL (
     WHERE x.tenant_id = $1 AND x.scope_id = c.scope_id AND x.number::bigint <@ $2::int8multirange
     ORDER BY x.number DESC LIMIT 1
 ) root
-WHERE c.tenant_id = $1 AND c.scope_id > $3 AND c.participants @> $4::text[]
+WHERE root.root_rendering_id IS NOT NULL AND c.tenant_id = $1 AND c.scope_id > $3 AND c.participants @> $4::text[]
 ORDER BY c.scope_id
 LIMIT $5;
 
@@ -45,15 +46,24 @@ LEFT JOIN LATERAL (
 ORDER BY t.scope_id;
 
 -- name: renderings
--- Renderings with the refs of those that are leaves; in any order.
+-- Renderings with the refs of those that are leaves; in any order. Past $3 withdrawals are not in the trees: what spans
+-- the moment of such an event may have words made of it.
 SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.events, r.leaves,
-       r.units, r.first_at, r.last_at, n.event_seqs
+       r.units, r.first_at, r.last_at, n.event_seqs,
+       EXISTS (
+           SELECT FROM myria.withdrawn w
+           JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
+           WHERE w.tenant_id = $1 AND w.scope_id = r.scope_id AND w.by_event_seq > $3
+             AND e.occurred_at BETWEEN r.first_at AND r.last_at
+             AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)) AS covers_withdrawn
 FROM myria.renderings r
 LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic'
 WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[]);
 
 -- name: events
--- One page of the log, newest first, by what a person may filter it.
+-- One page of the log, newest first, by what a person may filter it; without what is withdrawn, and without withdrawals.
 SELECT e.event_seq, e.event_id, e.occurred_at, e.ingested_at, e.channel, s.participants, e.source_event_key, e.type,
        e.context_id, e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
@@ -66,6 +76,10 @@ WHERE e.tenant_id = $1 AND e.event_seq < $2
   AND ($7::timestamptz IS NULL OR e.occurred_at >= $7)
   AND ($8::timestamptz IS NULL OR e.occurred_at < $8)
   AND ($9::boolean IS NULL OR e.internal = $9)
+  AND e.type IS DISTINCT FROM 'myria.withdrawal'
+  AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
 ORDER BY e.event_seq DESC
 LIMIT $10;
 
@@ -83,5 +97,9 @@ WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <> ALL ($3::bigint[]
   AND ($8::timestamptz IS NULL OR e.occurred_at >= $8)
   AND ($9::timestamptz IS NULL OR e.occurred_at < $9)
   AND ($10::boolean IS NULL OR e.internal = $10)
+  AND e.type IS DISTINCT FROM 'myria.withdrawal'
+  AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
 ORDER BY e.event_seq
 LIMIT 1000;

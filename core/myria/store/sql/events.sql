@@ -52,12 +52,28 @@ FROM unnest($2::bigint[]) AS wanted
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted
 WHERE e.scope_id = ANY ($3::bigint[]);
 
+-- name: withdrawn
+-- Those of some events that are withdrawn now.
+SELECT wanted AS event_seq
+FROM unnest($2::bigint[]) AS wanted
+WHERE coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                WHERE w.tenant_id = $1 AND w.event_seq = wanted
+                ORDER BY w.by_event_seq DESC LIMIT 1), false);
+
 -- name: by_id
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.ingested_at, e.channel, e.type, e.context_id,
-       e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants
+       e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants, newest.reason,
+       successor.event_id AS successor_id, successor_scope.participants AS successor_participants
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
-WHERE e.tenant_id = $1 AND e.event_id = $2;
+LEFT JOIN LATERAL (
+    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest ON true
+LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event_seq = newest.superseded_by
+LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND successor_scope.scope_id = successor.scope_id
+WHERE e.tenant_id = $1 AND e.event_id = $2 AND e.type IS DISTINCT FROM 'myria.withdrawal';
 
 -- name: tail_length
 -- The length of the fresh tail of the whole tenant, counted up to $3.
@@ -94,7 +110,7 @@ CROSS JOIN LATERAL (
 ) e;
 
 -- name: internal
--- The internal events of scopes, below or above the cutoff.
+-- The internal events of scopes, below or above the cutoff; withdrawals are shown to nobody.
 SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
        e.payload, e.topic_hints
 FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)
@@ -102,4 +118,5 @@ CROSS JOIN LATERAL (
     SELECT * FROM myria.events x
     WHERE x.tenant_id = $1 AND x.scope_id = wanted.scope_id AND x.xid >= wanted.xid::text::xid8 AND x.internal
     OFFSET 0
-) e;
+) e
+WHERE e.type IS DISTINCT FROM 'myria.withdrawal';

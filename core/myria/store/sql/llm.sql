@@ -6,11 +6,22 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
         $24, $25, $26);
 
 -- name: calls
--- The audit, newest first; nulls ask for all.
+-- The audit, newest first; nulls ask for all. Of a call that could see a scope of which something was withdrawn
+-- afterwards no text is shown, nor the tools' arguments and the message, which a model may have made of it.
 SELECT call_id, workflow, build_id, scope_id, unit, request_id, round, attempt, mask, mask_scopes, model, structure,
-       prompt, prompt_sha256, prompt_bytes, reply, reply_sha256, reply_bytes, tools, input_tokens, output_tokens,
-       cost_microusd, latency_ms, outcome, message, created_at
-FROM myria.llm_calls
+       CASE WHEN NOT is_withheld THEN prompt END AS prompt, prompt_sha256, prompt_bytes,
+       CASE WHEN NOT is_withheld THEN reply END AS reply, reply_sha256, reply_bytes,
+       CASE WHEN is_withheld THEN '[]'::jsonb ELSE tools END AS tools, input_tokens, output_tokens,
+       cost_microusd, latency_ms, outcome, CASE WHEN NOT is_withheld THEN message END AS message, created_at, is_withheld
+FROM myria.llm_calls c
+CROSS JOIN LATERAL (
+    SELECT EXISTS (
+        SELECT FROM myria.withdrawn w
+        JOIN myria.events b ON b.tenant_id = $1 AND b.event_seq = w.by_event_seq
+        WHERE w.tenant_id = $1 AND w.scope_id = ANY (c.mask_scopes) AND b.ingested_at > c.created_at
+          AND w.reason <> 'restored'
+    ) AS is_withheld
+) withheld
 WHERE tenant_id = $1 AND ($2::text IS NULL OR build_id = $2) AND ($3::text IS NULL OR workflow = $3)
   AND (NOT $4 OR outcome <> 'ok')
 ORDER BY created_at DESC, call_id DESC
@@ -25,9 +36,18 @@ WHERE c.tenant_id = $1 AND c.call_id IN (
     ORDER BY o.created_at LIMIT $3);
 
 -- name: topics
--- Topics with their children's renderings, in the order asked for; only of the scopes in force.
+-- Topics with their children's renderings, in the order asked for; only of the scopes in force. Past $4 withdrawals are
+-- not in the trees: what spans the moment of such an event may have words made of it.
 SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.is_unit,
-       r.events, r.leaves, r.first_at, r.last_at, s.participants
+       r.events, r.leaves, r.first_at, r.last_at, s.participants,
+       EXISTS (
+           SELECT FROM myria.withdrawn w
+           JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
+           WHERE w.tenant_id = $1 AND w.scope_id = r.scope_id AND w.by_event_seq > $4
+             AND e.occurred_at BETWEEN r.first_at AND r.last_at
+             AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)) AS covers_withdrawn
 FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
 JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
@@ -43,6 +63,9 @@ JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id
 CROSS JOIN LATERAL unnest(n.event_seqs) WITH ORDINALITY AS ref (event_seq, position)
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = ref.event_seq AND e.scope_id = r.scope_id
 WHERE r.tenant_id = $1 AND r.rendering_id = $2 AND r.scope_id = ANY ($3::bigint[]) AND NOT e.internal
+  AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
 ORDER BY ref.position;
 
 -- name: events
@@ -53,6 +76,9 @@ FROM unnest($2::bigint[]) WITH ORDINALITY AS wanted (event_seq, position)
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.scope_id = ANY ($3::bigint[])
+  AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
 ORDER BY wanted.position;
 
 -- name: plan

@@ -3,20 +3,86 @@
 -- newest_xid is that of a visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it
 -- again. tenant_since tells a tenant from one of the same name that was deleted.
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
-       newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since
+       newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since,
+       floor.by_event_seq AS withdrawn_floor,
+       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn
 FROM (SELECT) AS request
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN LATERAL (
     SELECT e.xid, e.event_seq FROM myria.events e WHERE e.tenant_id = $1 ORDER BY e.event_seq DESC LIMIT 1
 ) newest ON true
 LEFT JOIN myria.active_snapshots a ON a.tenant_id = $1
-LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id;
+LEFT JOIN myria.snapshots s ON s.tenant_id = $1 AND s.snapshot_id = a.snapshot_id
+CROSS JOIN LATERAL (SELECT CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS by_event_seq) floor;
 
 -- name: pin_again
 -- The snapshot a cursor names, while it is kept.
-SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid
+SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, floor.by_event_seq AS withdrawn_floor,
+       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn
 FROM myria.snapshots s
+CROSS JOIN LATERAL (SELECT CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS by_event_seq) floor
 WHERE s.tenant_id = $1 AND s.snapshot_id = $2 AND s.status IN ('active', 'archived');
+
+-- name: withdrawn
+-- What withdrawals past a number say, in their order, and whether each event was withdrawn at that number.
+SELECT w.event_seq, w.scope_id, w.reason, w.xid::text::bigint AS xid, e.occurred_at,
+       coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                 WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq AND x.by_event_seq <= $2
+                 ORDER BY x.by_event_seq DESC LIMIT 1), false) AS was_withdrawn
+FROM myria.withdrawn w
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
+WHERE w.tenant_id = $1 AND w.by_event_seq > $2
+ORDER BY w.by_event_seq;
+
+-- name: count_withdrawn
+-- For a page of a time before the first snapshot.
+SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > 0;
+
+-- name: withdrawn_internal
+-- The internal events of scopes that are withdrawn: no tree ever held them, so all of them are asked for. (OFFSET 0 here
+-- and below: look each up by its key.)
+SELECT named.event_seq
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT DISTINCT w.event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.scope_id = visible OFFSET 0
+) named
+CROSS JOIN LATERAL (
+    SELECT w.reason FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = named.event_seq
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest
+CROSS JOIN LATERAL (
+    SELECT x.internal FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = named.event_seq OFFSET 0
+) e
+WHERE newest.reason <> ALL ($3::text[]) AND e.internal;
+
+-- name: superseded
+-- The events of scopes that were superseded up to the snapshot's floor ($3) and still are: its trees do not hold them.
+SELECT named.event_seq
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT DISTINCT w.event_seq FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.scope_id = visible AND w.by_event_seq <= $3 OFFSET 0
+) named
+CROSS JOIN LATERAL (
+    SELECT w.reason, w.by_event_seq FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = named.event_seq
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest
+WHERE newest.reason = 'superseded' AND newest.by_event_seq <= $3;
+
+-- name: successors
+-- What replaced events that are superseded now, and whose that is.
+SELECT named.event_seq, successor.event_id, s.participants
+FROM unnest($2::bigint[]) AS named (event_seq)
+CROSS JOIN LATERAL (
+    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = named.event_seq
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest
+LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event_seq = newest.superseded_by
+LEFT JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = successor.scope_id
+WHERE newest.reason = 'superseded';
 
 -- name: driver
 -- Of the participants who ask, the one with the fewest scopes, and how many these are: every visible scope is one of
@@ -147,6 +213,10 @@ FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT e.occurred_at FROM myria.events e
     WHERE e.tenant_id = $1 AND e.scope_id = visible AND e.occurred_at <= now()
+      AND e.type IS DISTINCT FROM 'myria.withdrawal'
+      AND NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                        WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq
+                        ORDER BY w.by_event_seq DESC LIMIT 1), false)
     ORDER BY e.occurred_at DESC, e.event_seq DESC
     LIMIT 1
 ) newest;

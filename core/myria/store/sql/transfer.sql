@@ -4,15 +4,23 @@ SELECT coalesce(max(event_seq), 0) FROM myria.events WHERE tenant_id = $1;
 
 -- name: count
 -- An estimate is not enough for a progress bar that must end at its end.
-SELECT count(*) FROM myria.events WHERE tenant_id = $1 AND event_seq <= $2;
+SELECT count(*) FROM myria.events e
+WHERE e.tenant_id = $1 AND e.event_seq <= $2
+  AND ($3 OR e.type IS DISTINCT FROM 'myria.withdrawal' AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false));
 
 -- name: page
--- One page of an export, in event_seq order; payload and hints leave as the text PostgreSQL holds.
+-- One page of an export, in event_seq order; payload and hints leave as the text PostgreSQL holds. $5: what is withdrawn,
+-- and the withdrawals, too.
 SELECT e.event_seq, e.event_id, e.occurred_at, e.channel, s.participants, e.source_event_key, e.type, e.context_id,
        e.internal, e.payload::text AS payload, e.topic_hints::text AS topic_hints
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <= $3
+  AND ($5 OR e.type IS DISTINCT FROM 'myria.withdrawal' AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
+                     WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false))
 ORDER BY e.event_seq
 LIMIT $4;
 
