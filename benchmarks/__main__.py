@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import appends, auth, builds, hostile, locomo, many_scopes, reads
+from benchmarks import appends, auth, builds, hostile, locomo, many_scopes, noisy, reads
 from benchmarks.options import common, parser, run
 from myria_cli import console
 
-PARTS = (appends.PART, reads.PART, many_scopes.PART, builds.PART, hostile.PART, auth.PART, locomo.PART)
+PARTS = (appends.PART, reads.PART, many_scopes.PART, builds.PART, hostile.PART, auth.PART, noisy.PART, locomo.PART)
 
 
 def main() -> None:
@@ -47,6 +47,7 @@ def main() -> None:
         ),
         hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
         auth.PART: lambda: auth.measure(shared, rounds=7 if full else 3, seconds=8.0 if full else 3.0),
+        noisy.PART: lambda: noisy.measure(shared, rounds=7 if full else 3, seconds=6.0 if full else 3.0),
         locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }
 

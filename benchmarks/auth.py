@@ -127,10 +127,11 @@ def _requests(port: int, keys: dict[str, str] | None) -> dict[str, list[Request]
     }
     if keys is None:
         return requests
-    return {kind: [_with_key(request, keys[kind]) for request in sent] for kind, sent in requests.items()}
+    return {kind: [with_key(request, keys[kind]) for request in sent] for kind, sent in requests.items()}
 
 
-def _with_key(request: Request, text: str) -> Request:
+def with_key(request: Request, text: str) -> Request:
+    """Return a request with a key."""
     head = request.head.removesuffix("\r\n\r\n")
     return replace(request, head=f"{head}\r\nAuthorization: Bearer {text}\r\n\r\n")
 

@@ -103,8 +103,12 @@ class LoadProcess:
         seconds: float | None = None,
         count: int | None = None,
         key_prefix: str = "",
+        pause_s: float = 0.0,
     ) -> Result:
-        """Send the requests round-robin, for a time or a number of requests, and return the result."""
+        """Send the requests round-robin, for a time or a number of requests, and return the result.
+
+        Each connection pauses between an answer and its next request.
+        """
         plan = {
             "requests": [request.to_json() for request in requests],
             "port": port,
@@ -112,6 +116,7 @@ class LoadProcess:
             "seconds": seconds,
             "count": count,
             "key_prefix": key_prefix,
+            "pause_s": pause_s,
         }
         process = self._process
         assert process is not None
@@ -145,6 +150,7 @@ class _Run:
     deadline: float
     count: int
     done: asyncio.Future[None]
+    pause_s: float = 0.0
     sent: int = 0
     open: int = 0
     good: int = 0
@@ -239,7 +245,10 @@ class _Client(asyncio.Protocol):
         # An answer of ours that failed says so in its status, or in the result's isError.
         bad = not answer.startswith(b"HTTP/1.1 200") or b'"isError":true' in answer or b'"error":{' in answer[:2000]
         self._run.finished(self._tag, took, answer[:600].decode("utf-8", "replace") if bad else "")
-        self._send()
+        if self._run.pause_s:
+            asyncio.get_running_loop().call_later(self._run.pause_s, self._send)
+        else:
+            self._send()
 
 
 def _content_length(head: bytes) -> int:
@@ -269,6 +278,7 @@ async def _carry_out(plan: dict[str, Any]) -> dict[str, Any]:
         deadline=began + (plan["seconds"] or 1e9),
         count=plan["count"] or 1 << 60,
         done=loop.create_future(),
+        pause_s=plan["pause_s"],
         latencies={request["tag"]: array("q") for request in plan["requests"]},
     )
     for _ in range(plan["connections"]):

@@ -5,24 +5,66 @@ Asked only once a credential was found to be bad, so a good one is never refused
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
 from starlette.types import Scope
 
 from myria.access.addresses import Proxies
 from myria.access.journal import NO_TENANT, NOBODY, Journal, RefusedAttempt
-from myria.access.limits import Failures, network_of
+from myria.access.limits import Failures, TokenBucket, network_of
 from myria.access.principal import Face, Principal
 from myria.contract.tools import PATH_OF
 from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
 from myria_server.authentication import Headers, claimed_id
 
+PROMPT_PER_S = 50.0
+"""Refusals for too many requests that are answered at once, per second of one process."""
+
+LINGER_S = 0.25
+"""Seconds for which every further one waits: who sends on and on is slowed down, and the others have the processor."""
+
+MAX_LINGERING = 1_000
+"""Refusals that wait at the same time; what is more is answered at once."""
+
 
 class Door:
-    """Counts failures by address and by the id of the key that was claimed, and notes refused attempts."""
+    """Counts failures by address and by the id of the key that was claimed, and notes refused attempts.
 
-    def __init__(self, failures: Failures, proxies: Proxies, journal: Journal) -> None:
+    Args:
+        ticks: a steady clock, in seconds.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        failures: Failures,
+        proxies: Proxies,
+        journal: Journal,
+        *,
+        ticks: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._journal = journal
         self._failures = failures
         self._proxies = proxies
+        self._ticks = ticks
+        self._sleep = sleep
+        self._prompt = TokenBucket(PROMPT_PER_S, PROMPT_PER_S, ticks())
+        self._lingering = 0
+
+    async def linger(self, error: MyriaError) -> None:
+        """Let the answer wait where there are many refusals for too many requests."""
+        if not isinstance(error, RateLimited) or not self._prompt.take(1, self._ticks()):
+            return
+        if self._lingering >= MAX_LINGERING:
+            return
+        self._lingering += 1
+        try:
+            await self._sleep(LINGER_S)
+        finally:
+            self._lingering -= 1
 
     def judged(self, scope: Scope, headers: Headers, error: MyriaError) -> MyriaError:
         """Return the refusal to answer: `error`, or that there were too many like it."""

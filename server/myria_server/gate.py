@@ -328,6 +328,7 @@ class Gate:
             usage: of the credential, where `send` does not tell it.
         """
         self._metrics.refused(error.code)
+        await self._door.linger(error)
         body = rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
         extra = self._authentication.challenge(error, face.toolbox.face) if isinstance(error, AccessError) else ()
         if isinstance(error, RateLimited):

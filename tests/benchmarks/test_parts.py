@@ -68,6 +68,17 @@ def test_auth(work_dir: Path) -> None:
             assert report[kind][side]["acknowledged"] > 0  # type: ignore[index]
 
 
+def test_noisy(work_dir: Path) -> None:
+    """The quiet key is answered beside each noise; what a key sends beyond its limit is refused."""
+    report = run_part("noisy", work_dir, "--rounds", "1", "--seconds", "0.5")
+    checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
+    assert checks["quiet calls that failed"]["value"] == 0
+    assert checks["giant bodies that were taken"]["value"] == 0
+    assert report["noise"]["credential"]["credential 429"] > 0  # type: ignore[index]
+    for noise in ("alone", "credential", "clients"):
+        assert report[f"append, {noise}"]["per_s"] > 0  # type: ignore[index]
+
+
 def test_locomo(work_dir: Path) -> None:
     """A data set is appended over MCP, indexed, verified and asked."""
     data = work_dir / "data"

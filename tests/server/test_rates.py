@@ -9,9 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
+from myria.access.addresses import Proxies
+from myria.access.journal import Journal
+from myria.access.limits import Failures
 from myria.access.store import AccessStore
+from myria.errors import CredentialMissing, RateLimited
 from myria.memory import Memory
-from myria.settings import AuthSettings, Settings
+from myria.settings import AuditSettings, AuthSettings, Settings
+from myria_server.door import LINGER_S, MAX_LINGERING, PROMPT_PER_S, Door
 from tests.server.wire import Served, call, headers, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
@@ -152,3 +157,32 @@ async def test_without_credentials_nothing_is_limited(memory: Memory) -> None:
             response = await ask(served, NOBODY)
             assert response.status_code == 200
             assert "ratelimit-limit" not in response.headers
+
+
+async def test_floods_of_refusals_are_answered_later(memory: Memory) -> None:
+    """Of many refusals for too many requests in a second some wait, a bounded number at once; no other one does."""
+    slept: list[float] = []
+    awake = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await awake.wait()
+
+    clock = Clock()
+    journal = Journal(memory.appending, AuditSettings())
+    door = Door(Failures(None, ticks=clock), Proxies(()), journal, ticks=clock, sleep=sleep)
+    limited, prompt = RateLimited("slowly"), int(PROMPT_PER_S)
+    for _ in range(prompt):
+        await door.linger(limited)
+    for _ in range(prompt):
+        await door.linger(CredentialMissing("who?"))
+    assert not slept
+    waiting = [asyncio.create_task(door.linger(limited)) for _ in range(MAX_LINGERING + 30)]
+    await asyncio.sleep(0)
+    assert slept == [LINGER_S] * MAX_LINGERING
+    assert sum(task.done() for task in waiting) == 30
+    awake.set()
+    await asyncio.gather(*waiting)
+    clock.at += 1
+    await door.linger(limited)
+    assert len(slept) == MAX_LINGERING
