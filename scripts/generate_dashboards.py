@@ -135,8 +135,8 @@ def serving() -> Json:
             (
                 graph(
                     "Calls by tool",
-                    "Tool calls per second, good and bad.",
-                    (f"sum by (tool) (rate(myria_requests_total{{{HERE}}}[{RATE}])) > 0", "{{tool}}"),
+                    "Tool calls per second, good and bad, at each face.",
+                    (f"sum by (face, tool) (rate(myria_requests_total{{{HERE}}}[{RATE}])) > 0", "{{face}} {{tool}}"),
                     unit="reqps",
                 ),
                 graph(

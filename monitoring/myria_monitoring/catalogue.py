@@ -50,8 +50,10 @@ METRICS: tuple[Described, ...] = (
         "myria_database_up",
         "1 if the database answered when it was last asked, within the last seconds; 0 also before it ever did",
     ),
-    _counter("serving", "myria_requests_total", "Tool calls; outcome is ok or an error's code", "tool", "outcome"),
-    _histogram("serving", "myria_request_duration_seconds", "Time from a tool call to its answer", "tool"),
+    _counter(
+        "serving", "myria_requests_total", "Tool calls; outcome is ok or an error's code", "face", "tool", "outcome"
+    ),
+    _histogram("serving", "myria_request_duration_seconds", "Time from a tool call to its answer", "face", "tool"),
     _counter(
         "serving", "myria_http_refusals_total", "HTTP requests refused before a tool: too large, malformed", "reason"
     ),

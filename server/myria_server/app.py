@@ -130,7 +130,7 @@ def build_app(
     auth = settings.auth
     metrics = metrics or ServerMetrics()
     local = local_principal(tenant, fallback=settings.auth.local_participants)
-    authentication: Authentication = Anybody(local)
+    authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
     door = Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
     work: list[Callable[[], Coroutine[Any, Any, None]]] = [journal.run]

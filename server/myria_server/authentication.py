@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from myria.access.principal import Face, Principal, Role
 from myria.access.ring import KeyRing
 from myria.access.secrets import parse_key
-from myria.errors import AccessError, CredentialInvalid, CredentialMissing, RoleRequired
+from myria.errors import (
+    AccessError,
+    CredentialInvalid,
+    CredentialMissing,
+    MyriaError,
+    RoleRequired,
+    TenantSuspended,
+)
+from myria.store.database import Database
+from myria.store.queries import sql
 from myria_server.resource import ProtectedResource
 from myria_server.tokens import Tokens, looks_like_token
 
 Headers = Mapping[bytes, bytes]
 
 REALM = "myria"
+LOOK_S = 1.0
+"""Seconds for which it is taken for granted, where nobody proves anything, that the tenant is not being deleted."""
+
+_LOOK_WITHIN_S = 0.5
 _MAX_CREDENTIAL = 8192
 
 
@@ -41,17 +57,47 @@ class Authentication(Protocol):
 
 
 class Anybody:
-    """No credentials: every request is the local principal's."""
+    """No credentials: every request is the local principal's, until its tenant is about to be deleted.
 
-    def __init__(self, local: Principal) -> None:
+    Args:
+        local: the principal.
+        database: where its tenant is looked at, by the first request that comes a second after the last look.
+        ticks: a steady clock, in seconds.
+    """
+
+    def __init__(self, local: Principal, database: Database, *, ticks: Callable[[], float] = time.monotonic) -> None:
         self._local = local
+        self._database = database
+        self._ticks = ticks
+        self._looked_at = float("-inf")
+        self._is_deleting = False
 
-    def known(self, _headers: Headers, _face: Face) -> Principal:
-        """Return the local principal."""
-        return self._local
+    def known(self, _headers: Headers, _face: Face) -> Principal | None:
+        """Return the local principal; None where its tenant is to be looked at again.
+
+        Raises:
+            TenantSuspended: the tenant is being deleted.
+        """
+        if self._ticks() - self._looked_at >= LOOK_S:
+            return None
+        return self._answer()
 
     async def principal(self, _headers: Headers, _face: Face) -> Principal:
-        """Return the local principal."""
+        """Return the local principal.
+
+        Raises:
+            TenantSuspended: the tenant is being deleted.
+        """
+        self._looked_at = self._ticks()
+        with suppress(MyriaError, TimeoutError):  # what the request itself needs of the database says what is wrong
+            async with asyncio.timeout(_LOOK_WITHIN_S), self._database.read(self._local.tenant) as connection:
+                row = await connection.fetchrow(sql("access.tenant_state"), self._local.tenant)
+                self._is_deleting = row is not None and row["is_deleting"]
+        return self._answer()
+
+    def _answer(self) -> Principal:
+        if self._is_deleting:
+            raise TenantSuspended("the tenant is being deleted; nothing is read or written for it any more")
         return self._local
 
     def challenge(self, _error: AccessError, _face: Face) -> tuple[tuple[bytes, bytes], ...]:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import Metric
 
 from myria.access.journal import Dropped
+from myria.access.principal import Face
 from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
 from myria.redaction.kinds import KINDS
@@ -43,7 +44,9 @@ class ServerMetrics:
     """
 
     def __init__(self) -> None:
-        self.requests: dict[tuple[str, ...], float] = {(tool.name, "ok"): 0 for tool in TOOLS}
+        self.requests: dict[tuple[str, ...], float] = {
+            (face, tool.name, "ok"): 0 for tool in TOOLS for face in tool.faces
+        }
         self.refusals: dict[tuple[str, ...], float] = {}
         self.dropped: dict[tuple[str, ...], float] = {(log,): 0 for log in get_args(Dropped)}
         self.degraded: dict[tuple[str, ...], float] = {
@@ -62,13 +65,13 @@ class ServerMetrics:
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
-    def request_done(self, tool: str, outcome: str, seconds: float) -> None:
-        """Count one tool call; `outcome` is `ok` or an error's code."""
-        key = (tool, outcome)
+    def request_done(self, face: Face, tool: str, outcome: str, seconds: float) -> None:
+        """Count one call of a tool at a face; `outcome` is `ok` or an error's code."""
+        key = (face, tool, outcome)
         self.requests[key] = self.requests.get(key, 0) + 1
-        tally = self.durations.get((tool,))
+        tally = self.durations.get((face, tool))
         if tally is None:
-            tally = self.durations[tool,] = Tally(SECONDS)
+            tally = self.durations[face, tool] = Tally(SECONDS)
         tally.observe(seconds)
 
     def refused(self, reason: str) -> None:

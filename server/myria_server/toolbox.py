@@ -130,7 +130,7 @@ class Toolbox:
 
     def count(self, name: str, code: str) -> None:
         """Count a call of a known tool that was refused before it ran."""
-        self.metrics.request_done(self._runs[name][0].name, code, 0.0)
+        self.metrics.request_done(self.face, self._runs[name][0].name, code, 0.0)
 
     def roles_for(self, name: str) -> tuple[Role, ...]:
         """Return the roles of which a call of a known tool needs one; none where this face does not offer it."""
@@ -198,7 +198,7 @@ class Toolbox:
         finally:
             metrics.in_flight -= 1
             seconds = time.perf_counter() - began
-            metrics.request_done(tool.name, code, seconds)
+            metrics.request_done(self.face, tool.name, code, seconds)
             if self._journal is not None:
                 self._journal.call(
                     principal, face=self.face, tool=tool.name, arguments=arguments, seconds=seconds, outcome=code

@@ -14,8 +14,11 @@ from myria.access import journal
 from myria.access.journal import NO_TENANT, Act, Journal, RefusedAttempt, calls, entries, forget
 from myria.access.principal import Principal, local_principal
 from myria.access.store import AccessStore, NewKey
-from myria.settings import AuditSettings
+from myria.deletion import TenantDeletion
+from myria.registry import Registry
+from myria.settings import AuditSettings, Settings
 from myria.store.database import Database as Pool
+from myria.store.queries import sql
 from tests.support.clock import Clock
 from tests.support.postgres import Database
 
@@ -34,6 +37,8 @@ ADA = Principal(
 async def control(database: Database) -> AsyncIterator[Pool]:
     """The database as the control plane sees it."""
     async with Pool(database.operator_dsn) as pool:
+        async with pool.write("default") as connection:
+            await connection.execute(sql("scopes.ensure_tenant"), "default")
         yield pool
 
 
@@ -233,3 +238,21 @@ async def test_retention_removes_what_is_old_and_nothing_else(control: Pool, ser
     assert len(await entries(control, None, 10)) == 2
     assert await forget(control, AuditSettings(keep_access_s=0)) == 2
     assert await entries(control, None, 10) == []
+
+
+async def test_a_deleted_tenant_gets_no_records_of_calls(serving: Pool, control: Pool) -> None:
+    """What was noted before its deletion and is written after it is left out, so that nothing of it is left."""
+    store = AccessStore(control)
+    await store.create_tenant("gone")
+    log = Journal(serving, AuditSettings(calls=1.0))
+    gone = local_principal("gone")
+    log.call(gone, face="core", tool="get_event", arguments={}, seconds=0.0, outcome="ok")
+    await log.flush()
+    assert len(await calls(control, "gone", 10)) == 1
+    log.call(gone, face="core", tool="get_event", arguments={}, seconds=0.0, outcome="ok")
+    deletion = TenantDeletion(control, Registry(control, Settings()), "gone", actor="test")
+    await deletion.stop()
+    await deletion.remove()
+    await log.flush()
+    assert await deletion.remains() == []
+    assert await calls(control, "gone", 10) == []

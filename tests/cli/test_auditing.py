@@ -30,3 +30,23 @@ def test_calls_are_a_list_of_their_own(myria: Call) -> None:
     assert myria("audit", "--calls", "--json").json == {"calls": []}
     assert myria("audit", "--calls").status == 0
     assert myria("audit", "--calls", "--access").status == 2
+
+
+def test_builds_and_moves_of_the_pointer_are_written_down(myria: Call) -> None:
+    """Each by who asked for it, with what it was done to and how it ended, refusals too."""
+    snapshot = "snap_" + "a" * 32
+    assert myria("rebuild").status == 0
+    for arguments in (("publish", snapshot), ("discard", snapshot), ("rollback",)):
+        assert myria(*arguments).status != 0
+    assert myria("resume").status == 0
+    entries = myria("audit", "--access", "--json").json["access"]
+    assert [(entry["action"], entry["outcome"]) for entry in reversed(entries)] == [
+        ("trigger_build", "ok"),
+        ("publish_snapshot", "snapshot_not_found"),
+        ("discard_snapshot", "snapshot_not_found"),
+        ("rollback", "no_previous_snapshot"),
+        ("resume_builds", "ok"),
+    ]
+    assert {entry["actor"].partition(":")[0] for entry in entries} == {"cli"}
+    assert entries[-1]["target"].startswith("req_")
+    assert entries[-2]["target"] == snapshot

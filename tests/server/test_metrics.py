@@ -15,7 +15,7 @@ from tests.server.wire import Served, event, serving
 from tests.support.postgres import Database
 
 
-async def test_calls_are_counted_by_tool_and_outcome(served: Served) -> None:
+async def test_calls_are_counted_by_face_tool_and_outcome(served: Served) -> None:
     """Good calls as ok, refused ones under their code, also those whose JSON was refused; and how long they took."""
     for version in ("2026-07-28", "2025-06-18"):
         await served.call("append_event", event(), version=version)
@@ -23,15 +23,18 @@ async def test_calls_are_counted_by_tool_and_outcome(served: Served) -> None:
     await served.call("append_event", event(payload={"a": float("nan")}))
     await served.call("get_event", {"event_id": "evt_none", "participants": ["a"]})
     await served.post(b"{", {"content-type": "application/json"})
+    await served.call("trigger_build", {})
     await served.post({}, {"content-type": "application/json", "host": "evil.example"})
     seen = samples((await served.client.get("/metrics")).text)
-    assert seen["myria_requests_total", "outcome=ok", "tool=append_event"] == 2
-    assert seen["myria_requests_total", "outcome=invalid_text", "tool=append_event"] == 2
-    assert seen["myria_requests_total", "outcome=malformed_json", "tool=append_event"] == 1
-    assert seen["myria_requests_total", "outcome=event_not_found", "tool=get_event"] == 1
+    assert seen["myria_requests_total", "face=core", "outcome=ok", "tool=append_event"] == 2
+    assert seen["myria_requests_total", "face=core", "outcome=invalid_text", "tool=append_event"] == 2
+    assert seen["myria_requests_total", "face=core", "outcome=malformed_json", "tool=append_event"] == 1
+    assert seen["myria_requests_total", "face=core", "outcome=event_not_found", "tool=get_event"] == 1
+    assert seen["myria_requests_total", "face=admin", "outcome=ok", "tool=trigger_build"] == 1
+    assert seen["myria_requests_total", "face=admin", "outcome=ok", "tool=get_snapshot_status"] == 0
     assert seen["myria_http_refusals_total", "reason=malformed_json"] == 1
     assert seen["myria_http_refusals_total", "reason=foreign_host"] == 1
-    assert seen["myria_request_duration_seconds_count", "tool=append_event"] == 5
+    assert seen["myria_request_duration_seconds_count", "face=core", "tool=append_event"] == 5
     assert seen["myria_requests_in_flight"] == 0
     assert seen["process_resident_memory_bytes"] > 0
 
@@ -80,7 +83,7 @@ async def test_what_a_serving_process_tells(memory: Memory, settings: Settings) 
     assert seen["myria_pool_limit", "pool=appends"] == settings.postgres.append_pool_size
     assert seen["myria_pool_connections", "pool=reads", "state=idle"] >= 1
     assert seen["myria_pool_connections", "pool=reads", "state=used"] == 0
-    assert seen["myria_requests_total", "outcome=ok", "tool=rollback"] == 0
+    assert seen["myria_requests_total", "face=admin", "outcome=ok", "tool=rollback"] == 0
     assert seen["myria_answers_degraded_total", "reason=other", "tool=query_references"] == 0
 
 

@@ -12,11 +12,15 @@ import pytest
 from myria.access.principal import FACES
 from myria.access.store import AccessStore, NewKey
 from myria.building import run_build
+from myria.deletion import TenantDeletion
 from myria.memory import Memory
+from myria.registry import Registry
 from myria.settings import AuthSettings, Settings
 from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
+from myria_server.authentication import LOOK_S
 from tests.server.wire import MODERN, Served, call, event, headers, serving
+from tests.support.clock import Clock
 from tests.support.postgres import Database
 
 SETTINGS = Settings(auth=AuthSettings(mode="keys"))
@@ -120,3 +124,25 @@ async def test_no_role_goes_round_row_level_security(database: Database) -> None
         assert not unforced
     finally:
         await connection.close()
+
+
+async def test_without_keys_a_tenant_that_is_being_deleted_is_not_read(memory: Memory, control: Pool) -> None:
+    """From a second after the mark on every call is refused; when the deletion is called off, they go on."""
+    store, clock = AccessStore(control), Clock()
+    await store.ensure_tenant("default")
+    deletion = TenantDeletion(control, Registry(control, Settings()), "default", actor="test")
+    name = "myria_query_event_nodes"
+    async with serving(memory, Settings(), ticks=clock) as served:
+
+        async def ask() -> httpx.Response:
+            return await served.post(call(name, {}), headers(name))
+
+        assert (await ask()).status_code == 200
+        await deletion.stop()
+        clock.at += LOOK_S
+        refused = await ask()
+        assert (refused.status_code, refused.json()["error"]["data"]["code"]) == (403, "tenant_suspended")
+        assert (await ask()).status_code == 403
+        await store.resume_tenant("default")
+        clock.at += LOOK_S
+        assert (await ask()).status_code == 200

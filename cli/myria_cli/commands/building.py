@@ -19,7 +19,7 @@ from myria.store.options import pool_options
 from myria.triggers import ControlLoop
 from myria_builder import build as work_on
 from myria_cli import console
-from myria_cli.commands.snapshots import PANEL, Reason, actor
+from myria_cli.commands.snapshots import PANEL, Reason, actor, administered
 from myria_cli.draw import count
 from myria_cli.options import Options, command
 from myria_cli.place import Place, is_attended, opened
@@ -64,9 +64,8 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(opened(options, settings))
             memory = await stack.enter_async_context(Memory(place.serving, settings))
-            request = await memory.trigger_build(
-                options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor()
-            )
+            work = memory.trigger_build(options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor())
+            request = await administered(memory, options, "trigger_build", None, work)
             here = here or not is_attended(place)
             if not (here or wait):
                 if options.json:

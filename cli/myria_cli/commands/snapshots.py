@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from myria import browse
+from myria.access.journal import Act, Journal
+from myria.errors import MyriaError, UnavailableError
 from myria.memory import Memory
 from myria.store import schema
 from myria.store.clock import to_rfc3339
@@ -21,6 +23,8 @@ from myria_cli.options import Options, command
 from myria_cli.place import opened
 
 PANEL = "Builds and snapshots"
+
+Json = dict[str, Any]
 
 Reason = Annotated[str | None, typer.Option(help="Why, for the record.")]
 
@@ -39,6 +43,25 @@ def actor() -> str:
         return "cli"
 
 
+async def administered(
+    memory: Memory, options: Options, action: str, target: str | None, work: Awaitable[Json]
+) -> Json:
+    """Do what a command asks for, and write into the journal of access who did it and how it ended."""
+    outcome = "ok"
+    try:
+        answer = await work
+        target = answer.get("snapshot_id") or answer.get("request_id") or target
+    except UnavailableError:
+        raise
+    except MyriaError as error:
+        outcome = error.code
+        raise
+    finally:
+        act = Act(tenant=options.tenant, actor=actor(), action=action, target=target, outcome=outcome)
+        await Journal(memory.appending, memory.settings.audit).act(act)
+    return answer
+
+
 def _register_moves(app: typer.Typer) -> None:
     @command(
         app,
@@ -55,7 +78,8 @@ def _register_moves(app: typer.Typer) -> None:
         """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
-            moved = await memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
+            work = memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
+            moved = await administered(memory, options, "publish_snapshot", snapshot, work)
         _say_move(options, moved, "published")
 
     @command(
@@ -73,7 +97,8 @@ def _register_moves(app: typer.Typer) -> None:
         """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
-            answer = await memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
+            work = memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
+            answer = await administered(memory, options, "discard_snapshot", snapshot, work)
         if options.json:
             console.write_json(answer)
         else:
@@ -104,7 +129,8 @@ myria rollback snap_0193c1…
         """
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
-            moved = await memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
+            work = memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
+            moved = await administered(memory, options, "rollback", snapshot, work)
         _say_move(options, moved, "rolled back to")
         if not options.json:
             console.say("automatic builds are paused; `myria resume` lets them run again", "dim")
@@ -114,7 +140,8 @@ myria rollback snap_0193c1…
         """Let automatic builds run again after a rollback."""
         settings = options.settings()
         async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
-            answer = await memory.resume_builds(options.tenant)
+            work = memory.resume_builds(options.tenant)
+            answer = await administered(memory, options, "resume_builds", None, work)
         if options.json:
             console.write_json(answer)
         else:

@@ -16,8 +16,8 @@ LEFT JOIN LATERAL (
 ORDER BY wanted.place;
 
 -- name: tenant_state
--- Whether a tenant is there and suspended, and the epoch before it was read.
-SELECT e.epoch, t.tenant_id IS NOT NULL AS found, t.suspended_at
+-- Whether a tenant is there, suspended, or about to be deleted, and the epoch before it was read.
+SELECT e.epoch, t.tenant_id IS NOT NULL AS found, t.suspended_at, t.deleting_at IS NOT NULL AS is_deleting
 FROM myria.access_epoch e LEFT JOIN myria.tenants t ON t.tenant_id = $1;
 
 -- name: note_uses

@@ -9,10 +9,12 @@ FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text
     AS r (actor, action, target, outcome, face, address, times, at);
 
 -- name: write_calls
+-- Nothing is written of a tenant that is deleted, or about to be.
 INSERT INTO myria.call_log (tenant_id, at, request_id, principal, face, tool, context_id, latency_ms, outcome)
 SELECT $1, c.*
 FROM unnest($2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::real[], $9::text[])
-    AS c (at, request_id, principal, face, tool, context_id, latency_ms, outcome);
+    AS c (at, request_id, principal, face, tool, context_id, latency_ms, outcome)
+WHERE EXISTS (SELECT FROM myria.tenants t WHERE t.tenant_id = $1 AND t.deleting_at IS NULL);
 
 -- name: entries
 -- Acts and refused attempts, newest first, of one tenant or of all.
