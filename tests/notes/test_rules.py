@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.errors import InvalidArgument
+from myria.notes import drafting
 from myria.notes.drafting import Draft, completed, inferred_kind, keywords_of
 from myria.notes.kinds import importance_now, kinds_of, policies, policy_of, tier
 
@@ -88,6 +89,20 @@ def test_a_kind_is_inferred_by_rule(content: str, kind: str) -> None:
     assert completed(Draft(content=content, kind="fact", topic="t", keywords=("K",)), "004").inferred == ("importance",)
 
 
+@given(
+    before=st.text(st.characters(codec="utf-8"), max_size=8),
+    words=st.sampled_from(
+        ["Décidé", "PRÉFÈRE", "it timed out", "first, do, then", "好き", "1) x", "sister OF", "ran `"]
+    ),
+    after=st.text(st.characters(codec="utf-8"), max_size=8),
+)
+def test_the_quick_look_misses_no_rule(before: str, words: str, after: str) -> None:
+    """What the rules themselves find is found, whatever stands around it."""
+    content = f"{before}{words}{after}"
+    slow = next((kind for kind, _, rule in drafting._RULES if rule.search(content)), "fact")
+    assert inferred_kind(content) == slow
+
+
 def test_keywords_are_the_words_used_most() -> None:
     """Stop words and numbers are none; of equals, the earlier first; Japanese has words too."""
     assert keywords_of("The kiln and the glaze: kilns need a glaze, 1200 degrees, and patience")[:2] == (
@@ -98,7 +113,7 @@ def test_keywords_are_the_words_used_most() -> None:
     assert keywords_of("") == ()
 
 
-@given(st.text(max_size=300))
+@given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_text_can_be_completed(content: str) -> None:
     """No text breaks the rules, and what they give is bounded."""
     note = completed(Draft(content=content), "004")
