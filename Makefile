@@ -6,7 +6,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo check test soak drill lint format bench lock docs chart clean
+.PHONY: help venv venv-dev control-plane up demo check test soak drill lint audit format bench lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -73,6 +73,10 @@ lint: venv-dev ## Check style, types, import direction and the rules of the hous
 	$(BIN)/mypy scripts benchmarks tests
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_house.py
+	$(BIN)/python scripts/audit_lock.py
+
+audit: venv-dev ## Look the lock's packages up in advisories on this machine (OSV_DATA: OSV's PyPI/all.zip, or a folder).
+	$(BIN)/python scripts/audit_lock.py
 
 format: venv-dev ## Rewrite the code in the house style.
 	$(BIN)/ruff check --fix .
