@@ -358,6 +358,8 @@ async def test_hosts_are_told_what_each_tool_may_do(served: Served) -> None:
     assert {name: hint for name, hint in hints.items() if name not in reading} == {
         "append_event": (False, False, False),
         "append_events": (False, False, False),
+        "withdraw_events": (False, True, True),
+        "restore_events": (False, False, True),
         "trigger_build": (False, False, False),
         "publish_snapshot": (False, True, True),
         "discard_snapshot": (False, True, True),
@@ -382,6 +384,8 @@ async def test_profiles_hide_tools(memory: Memory) -> None:
         assert {tool["name"] for tool in tools} == {
             "myria_append_event",
             "myria_append_events",
+            "myria_withdraw_events",
+            "myria_restore_events",
             "myria_query_event_nodes",
             "myria_query_references",
         }
