@@ -105,9 +105,11 @@ class Child:
 
     def lower_priority(self) -> None:
         """Let the process have what the processors have left over."""
-        if self.pid is not None:
+        pid = self.pid
+        if pid is not None:
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, self.pid, LOW_PRIORITY)
+                niceness = max(LOW_PRIORITY, os.getpriority(os.PRIO_PROCESS, pid))
+                os.setpriority(os.PRIO_PROCESS, pid, niceness)
 
     async def stop(self, patience_s: float) -> None:
         """End the process: SIGTERM, and SIGKILL after `patience_s` seconds."""
