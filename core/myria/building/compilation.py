@@ -265,7 +265,8 @@ class _Work:
                 f"{len(changes.coming)} that come and {len(changes.going)} that go",
             )
         self._counts["events_new"] = len(changes.coming)
-        self._counts["events_withdrawn"] = len(changes.going)
+        if changes.going:
+            self._counts["events_withdrawn"] = len(changes.going)
         return root
 
     async def plan(self) -> Outline | None:
