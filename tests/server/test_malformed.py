@@ -181,7 +181,7 @@ def spoiled(message: dict[str, Any], rng: random.Random) -> bytes:
                 del container[key]
             case 1 if isinstance(container, dict):
                 container[rng.choice(("extra", "", "a" * 300, "participants", "\u0000", "_meta", "id", "method"))] = (
-                    rng.choice(ODD)
+                    copy.deepcopy(rng.choice(ODD))
                 )
             case _:
                 container[key] = copy.deepcopy(rng.choice(ODD))
@@ -262,8 +262,8 @@ async def test_malformed_bodies_are_refused_with_a_code(guarded: Served, texts: 
         try:
             response = await guarded.client.request(verb, path, content=body, headers=sent)
             codes[refused(response) if path != "/metrics" or response.status_code >= 400 else None] += 1
-        except AssertionError as error:
-            raise AssertionError(number, verb, path, sent, body[:2000]) from error
+        except (AssertionError, httpx.HTTPError) as error:
+            raise AssertionError(number, verb, path, sent, len(body), body[:2000]) from error
         memory.look(number)
     memory.check()
     for code in ("credential_missing", "credential_invalid", "invalid_argument", "role_required", "path_not_found"):
