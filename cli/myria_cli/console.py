@@ -101,6 +101,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Se
     return made
 
 
+def to_the_second(timestamp: str | None) -> str:
+    """Return an RFC 3339 timestamp in UTC without its fraction, as 2026-03-19T20:00:00Z; "" for None."""
+    return f"{timestamp[:19]}Z" if timestamp else ""
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"

@@ -118,7 +118,9 @@ async def find_snapshot(connection: Connection, tenant: str, name: str | None) -
     row = await connection.fetchrow(sql("browse.snapshot"), tenant, snapshot_id, number)
     if row is None:
         raise errors.SnapshotNotFound(
-            f"no snapshot {wanted} is kept" if wanted else "no snapshot is active yet; `myria rebuild` makes one",
+            f"no snapshot {wanted} is kept; `myria snapshots` lists those that are"
+            if wanted
+            else "no snapshot is active yet; `myria rebuild` makes one",
             snapshot_id=wanted,
         )
     return SnapshotRow(

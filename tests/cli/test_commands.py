@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -297,3 +298,28 @@ def test_control_characters_of_events_do_not_reach_the_terminal(myria: Call, tmp
         assert "\x1b" not in result.out
         assert "\x07" not in result.out
         assert "\u202e" not in result.out
+
+
+def test_keys_and_tenants_are_listed_as_everything_else_is(myria: Call) -> None:
+    """Columns without a frame, times to the second, and where nothing is to list, the command that changes that."""
+    empty = myria("key", "list")
+    assert empty.status == 0
+    assert empty.out == ""
+    assert "myria key create" in empty.err
+    assert "no grants yet" in myria("grant", "list").err
+    assert myria("tenant", "create", "team-a").status == 0
+    assert myria("key", "create", "ada", "--tenant", "team-a", "--as", "ada", "--expires", "90d").status == 0
+    header, row = myria("key", "list", "--tenant", "team-a").out.splitlines()
+    assert header.startswith("key ")
+    assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +not yet", row)
+    assert re.search(r"team-a +active +1 ", myria("tenant", "list").out)
+    shown = myria("tenant", "set", "team-a", "events_per_s=200").out
+    assert re.search(r"events per s +200 *\n", shown)
+    assert re.search(r"bytes stored +0, no limit", shown)
+
+
+def test_a_snapshot_that_is_not_kept_is_answered_with_where_to_look(myria: Call) -> None:
+    """The error names the command that lists the others."""
+    refused = myria("show", "snap_nowhere")
+    assert refused.status == 3
+    assert "`myria snapshots` lists" in refused.err

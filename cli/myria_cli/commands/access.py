@@ -13,7 +13,6 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from myria.access.durations import parse_duration
@@ -68,11 +67,18 @@ def _register_tenant(app: typer.Typer) -> None:
         if options.json:
             console.write_json({"tenants": tenants})
             return
-        table = Table("tenant", "state", "active keys", "since", "active snapshot")
-        for tenant in tenants:
-            cells = (tenant["tenant"], tenant["state"], str(tenant["active_keys"]), tenant["created_at"])
-            table.add_row(*cells, tenant["active_snapshot"] or "none yet")
-        console.write(table)
+        rows = [
+            (
+                tenant["tenant"],
+                tenant["state"],
+                tenant["active_keys"],
+                console.to_the_second(tenant["created_at"]),
+                tenant["active_snapshot"] or "none yet",
+            )
+            for tenant in tenants
+        ]
+        columns = ("tenant", "state", "active keys", "since", "active snapshot")
+        console.write(console.table(columns, rows, right=("active keys",)))
 
     @command(app, "show", panel=PANEL)
     async def show(options: Options, name: TenantName) -> None:
@@ -282,19 +288,23 @@ myria key create ops --role admin --face admin
         if options.json:
             console.write_json({"keys": keys})
             return
-        table = Table("key", "name", "tenant", "state", "roles", "as", "may ask", "faces", "expires", "last used")
-        for key in keys:
-            lists = (", ".join(map(console.shown, key[field])) for field in ("roles", "as", "may_ask", "faces"))
-            table.add_row(
+        if not keys:
+            console.say("no keys yet; `myria key create NAME --as PARTICIPANT` makes one")
+            return
+        rows = [
+            (
                 key["key_id"],
-                console.shown(key["name"]),
+                key["name"],
                 key["tenant"],
                 key["state"],
-                *lists,
-                key["expires_at"] or "never",
-                key["last_used_at"] or "not yet",
+                *(", ".join(key[field]) for field in ("roles", "as", "may_ask", "faces")),
+                console.to_the_second(key["expires_at"]) or "never",
+                console.to_the_second(key["last_used_at"]) or "not yet",
             )
-        console.write(table)
+            for key in keys
+        ]
+        columns = ("key", "name", "tenant", "state", "roles", "as", "may ask", "faces", "expires", "last used")
+        console.write(console.table(columns, rows))
 
     @command(app, "show", panel=PANEL)
     async def show(options: Options, key_id: KeyId) -> None:
@@ -454,8 +464,11 @@ def _show_tenant(options: Options, tenant: dict[str, Any], sentence: str | None)
     use = tenant["use"]
     shown = {name: value for name, value in tenant.items() if name not in {*limits, "use"}}
     for quota, most in limits.items():
-        text = "any" if most is None else f"{most:,}"
-        shown[quota] = f"{use[quota]:,} of {text}" if quota in use else text
+        limit = "no limit" if most is None else f"{most:,g}" if isinstance(most, float) else f"{most:,}"
+        if quota not in use:
+            shown[quota] = limit
+        else:
+            shown[quota] = f"{use[quota]:,}, {limit}" if most is None else f"{use[quota]:,} of {limit}"
     console.write_fields(shown)
     if sentence is not None:
         console.say(sentence)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from myria.access.consents import Consents
 from myria.store import schema
@@ -39,21 +38,26 @@ def register(app: typer.Typer) -> None:
         if options.json:
             console.write_json({"grants": grants})
             return
-        table = Table("grant", "program", "tenant", "key", "state", "face", "scopes", "since", "last used", "until")
-        for grant in grants:
-            table.add_row(
+        if not grants:
+            console.say("no grants yet; a program asks for one when auth.server is on")
+            return
+        rows = [
+            (
                 grant["grant_id"],
-                console.shown(grant["client"]),
+                grant["client"],
                 grant["tenant"],
                 grant["key_id"],
                 grant["state"],
                 grant["face"],
                 ", ".join(grant["scopes"]),
-                grant["created_at"][:19],
-                (grant["last_used_at"] or "not yet")[:19],
-                grant["expires_at"][:19],
+                console.to_the_second(grant["created_at"]),
+                console.to_the_second(grant["last_used_at"]) or "not yet",
+                console.to_the_second(grant["expires_at"]),
             )
-        console.write(table)
+            for grant in grants
+        ]
+        columns = ("grant", "program", "tenant", "key", "state", "face", "scopes", "since", "last used", "until")
+        console.write(console.table(columns, rows))
 
     @command(grant, "show", panel=PANEL)
     async def show(options: Options, grant_id: GrantId) -> None:
