@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from myria.contract.event import NewEvent
 from myria.contract.fields import RESERVED_TYPES
+from myria.contract.limits import MAX_HINT
 from myria.errors import PayloadTooLarge
+from myria.events import TopicHint
 from myria.redaction.redactor import PayloadRedactor
 from myria.withdrawal.model import WITHDRAWAL_TYPE
 
@@ -21,22 +24,38 @@ Counts = Mapping[str, int]
 def redacted_event(event: NewEvent, redactor: PayloadRedactor, *, payload_bytes: int) -> tuple[NewEvent, Counts]:
     """Return an event without what must not be kept, and how much of each kind was taken out.
 
+    Payload and topic hints are looked at: the texts. Names, ids and keys are what events are found and told apart by.
+
     Raises:
         PayloadTooLarge: what stands in place of the removed makes the payload too large to be exported and imported.
     """
     if event.type == WITHDRAWAL_TYPE:
         return event, {}  # ids of events, none of which anybody wrote
     redacted = redactor.payload(event.payload_json)
-    if not redacted.counts:
+    hints, counts = _redacted_hints(event.topic_hints, redactor)
+    counts.update(redacted.counts)
+    if not counts:
         return event, {}
-    if len(redacted.payload_json) > payload_bytes:
+    if redacted.counts and len(redacted.payload_json) > payload_bytes:
         raise PayloadTooLarge(
             f"payload is {len(redacted.payload_json)} bytes of JSON once secrets are taken out; at most "
             f"{payload_bytes} are stored: leave the secrets out yourself, or keep the blob elsewhere",
             field="payload",
             limit=payload_bytes,
         )
-    return replace(event, payload_json=redacted.payload_json), dict(redacted.counts.items())
+    return replace(event, payload_json=redacted.payload_json, topic_hints=hints), dict(counts)
+
+
+def _redacted_hints(
+    hints: Sequence[TopicHint], redactor: PayloadRedactor
+) -> tuple[tuple[TopicHint, ...], Counter[str]]:
+    counts: Counter[str] = Counter()
+    kept = []
+    for hint in hints:
+        text, taken = redactor.text(hint.hint)
+        counts.update(taken)
+        kept.append(replace(hint, hint=text[:MAX_HINT]) if taken else hint)
+    return tuple(kept), counts
 
 
 async def redacted_events(
@@ -50,9 +69,7 @@ async def redacted_events(
         PayloadTooLarge: see `redacted_event`; of several events, the detail `index` says which.
     """
     suspected = [
-        position
-        for position, event in enumerate(events)
-        if redactor.suspects(event.payload_json) and not _is_our_own(event)
+        position for position, event in enumerate(events) if _suspected(event, redactor) and not _is_our_own(event)
     ]
     if not suspected:
         return events, {}
@@ -71,6 +88,12 @@ async def redacted_events(
     if sum(len(events[position].payload_json) for position in suspected) < BIG_BYTES:
         return work()
     return await asyncio.to_thread(work)
+
+
+def _suspected(event: NewEvent, redactor: PayloadRedactor) -> bool:
+    if redactor.suspects(event.payload_json):
+        return True
+    return any(redactor.suspects(hint.hint.encode("utf-8", "surrogatepass")) for hint in event.topic_hints)
 
 
 def _is_our_own(event: NewEvent) -> bool:

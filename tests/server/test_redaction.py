@@ -64,6 +64,26 @@ async def test_an_append_is_redacted_before_it_is_stored(database: Database, set
     assert "a@example.com" in stored[0]
 
 
+async def test_hints_are_redacted_as_payloads_are(database: Database, settings: Settings) -> None:
+    """A topic's hint is text that a model wrote: what it holds of a secret is neither stored nor left uncounted."""
+    hints = [f"use {KEY}", "x" * 187 + " pwd: hunter2", "pears"]
+    async with Memory(database.server_dsn, settings) as memory, serving(memory, settings) as served:
+        answer = await served.call(
+            "append_event", event(topic_hints=[{"hint": hint, "confidence": 0.5} for hint in hints])
+        )
+    assert answer.content["redacted"] == {"secret": 1, "password": 1}
+    connection = await asyncpg.connect(database.superuser_dsn)
+    try:
+        stored = orjson.loads(await connection.fetchval("SELECT topic_hints::text FROM myria.events"))
+    finally:
+        await connection.close()
+    assert [hint["hint"] for hint in stored] == [
+        "use [REDACTED_API_KEY]",
+        ("x" * 187 + " pwd: [REDACTED_PWD]")[:200],
+        "pears",
+    ]
+
+
 async def test_a_repeat_compares_what_is_stored(served: Served) -> None:
     """The same event sent twice is the same, although what was stored is not what was sent."""
     arguments = event(payload={"text": f"my key is {KEY}"}, source_event_key="once")
