@@ -72,8 +72,9 @@ async def test_a_grant_is_listed_and_taken_back(served: Served, store: AccessSto
     assert (await noted(database, "default"))[-1] == ("cli:test", "grant.revoke", grant["grant_id"], "ok")
 
 
-def test_the_commands_list_show_and_revoke(database: Database) -> None:
+def test_the_commands_list_show_and_revoke(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --json one object each; an id that is none, or of no grant, ends with status 3 and where they are listed."""
+    monkeypatch.setenv("COLUMNS", "200")  # a table that must not depend on who runs the tests
 
     async def granted() -> str | None:
         async with access_store(database) as store, Pool(database.server_dsn) as pool:
