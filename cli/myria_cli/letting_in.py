@@ -1,6 +1,11 @@
-"""The first key of a memory: `myria up --auth` makes a tenant and a key where there are none."""
+"""The first key of a memory, which `myria up --auth` makes where there is none, and how clients connect."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.text import Text
 
 from myria.access.principal import FACES
 from myria.access.secrets import MadeKey
@@ -32,3 +37,23 @@ async def first_key(place: Place, settings: Settings, tenant: str) -> MadeKey | 
             actor="up",
         )
         return made
+
+
+def how_to_connect(url: str, settings: Settings, key: MadeKey | None) -> Text:
+    """Return what a person does to connect an MCP client to `url`; `key` is the one that was made now, if any."""
+    text = Text()
+    server: dict[str, Any] = {"type": "http", "url": url}
+    if key is not None:
+        names = " and ".join(settings.auth.local_participants)
+        text.append(f"The key below is shown this once. It asks and appends as {names}, and administers at ")
+        text.append("/mcp/admin.\n\n")
+        server["headers"] = {"Authorization": f"Bearer {key.text}"}
+    elif settings.auth.mode == "keys":
+        text.append("Callers need a key: `myria key list` shows which there are, `myria key create` makes one.\n\n")
+        if not settings.auth.server:
+            server["headers"] = {"Authorization": "Bearer myr_..."}
+    if settings.auth.server:
+        text.append("Programs that can sign in need the address alone: they open a page that asks for a key.\n\n")
+    text.append("Paste this into an MCP client's configuration:\n", style="dim")
+    text.append(json.dumps({"mcpServers": {"myria": server}}, indent=2))
+    return text

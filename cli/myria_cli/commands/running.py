@@ -6,7 +6,6 @@ The MCP library takes longer to import than most commands take to run, so only t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -14,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import httpx
 import typer
@@ -34,7 +33,7 @@ from myria.store.waiting import until_current
 from myria_builder import build as work_on
 from myria_cli import console, logs
 from myria_cli.children import stop_with_parent
-from myria_cli.letting_in import first_key
+from myria_cli.letting_in import first_key, how_to_connect
 from myria_cli.local import Household, built_beside, household, url_of
 from myria_cli.options import Options, command
 from myria_cli.place import Place, data_dir_of, opened
@@ -101,7 +100,7 @@ myria up --dsn postgresql://myria@localhost/myria
                 household(options, settings, place, sock, verbose=True) as running,
             ):
                 key = await first_key(place, settings, options.tenant) if guarded else None
-                _introduce(options, place, running, guarded=guarded, key=key)
+                _introduce(options, settings, place, running, key)
                 await running.run()
 
     @command(
@@ -153,7 +152,7 @@ myria demo --once --data-dir ./try --port 9000
                     watching.cancel()
                 if once:
                     return
-                _introduce(options, place, running, guarded=settings.auth.mode == "keys", key=None)
+                _introduce(options, settings, place, running)
                 console.say(sample.what_next(options, running.url), "")
                 await running.run()
 
@@ -317,14 +316,16 @@ def _fetch(url: str) -> Callable[[], Awaitable[bytes]]:
     return fetch
 
 
-def _introduce(options: Options, place: Place, running: Household, *, guarded: bool, key: MadeKey | None) -> None:
+def _introduce(
+    options: Options, settings: Settings, place: Place, running: Household, key: MadeKey | None = None
+) -> None:
     """Say where everything is, and how to connect to it; `key` is the one that was made now, shown this once."""
     if options.json:
         console.write_json(
             {
                 "url": running.url,
                 "tenant": options.tenant,
-                "auth": "keys" if guarded else "none",
+                "auth": settings.auth.mode,
                 "key": None if key is None else key.text,
                 "data_dir": str(data_dir_of(options)) if place.embedded is not None else None,
                 "pid": os.getpid(),
@@ -338,14 +339,5 @@ def _introduce(options: Options, place: Place, running: Household, *, guarded: b
     text.append(running.url + "\n", style="bold cyan")
     text.append("memory  ", style="dim")
     text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
-    server: dict[str, Any] = {"type": "http", "url": running.url}
-    if guarded:
-        server["headers"] = {"Authorization": f"Bearer {key.text if key is not None else 'myr_...'}"}
-    if key is not None:
-        text.append("The key below is shown this once. It asks and appends as me and agent, and administers at ")
-        text.append("/mcp/admin.\n\n")
-    elif guarded:
-        text.append("Callers need a key: `myria key list` shows which there are, `myria key create` makes one.\n\n")
-    text.append("Paste this into an MCP client's configuration:\n", style="dim")
-    text.append(json.dumps({"mcpServers": {"myria": server}}, indent=2))
+    text.append_text(how_to_connect(running.url, settings, key))
     console.write(Panel(text, title="Myria is up", subtitle="Ctrl-C stops everything", expand=False, padding=(1, 2)))
