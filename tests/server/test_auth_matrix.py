@@ -45,10 +45,12 @@ ARGUMENTS: dict[str, Any] = {
     "get_topic": {"topic_id": "top_" + "0" * 32},
     "publish_snapshot": {"snapshot_id": "snp_" + "0" * 32},
     "discard_snapshot": {"snapshot_id": "snp_" + "0" * 32},
+    "withdraw_events": {"event_ids": ["evt_" + "0" * 32], "reason": "forgotten"},
+    "restore_events": {"event_ids": ["evt_" + "0" * 32]},
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
 
-ASKING = ("query_event_nodes", "query_references", "get_event", "get_topic")
+ASKING = ("query_event_nodes", "query_references", "get_event", "get_topic", "withdraw_events", "restore_events")
 APPENDING = ("append_event", "append_events")
 
 STATUS_OF = {"credential_missing": 401, "credential_invalid": 401}
