@@ -224,3 +224,17 @@ def test_hostile_text_costs_work_in_proportion_to_its_length(shape: str, monkeyp
 
     cost(1)
     assert cost(8) <= 2.5 * cost(4) + 100
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("password\t: hunter2", "hunter2"),
+        ("bearer\tabcdefghij0123456789", "abcdefghij0123456789"),
+        ("access\r=0123456789=A;", "0123456789=A"),
+        ("api_key\tof it\t= '8f3kq0zt5wv1x7yb2nd9'", "8f3kq0zt5wv1x7yb2nd9"),
+    ],
+)
+def test_tabs_and_ends_of_lines_hide_nothing(text: str, hidden: str) -> None:
+    """JSON writes them as a backslash and a letter, which the first look must pass over as a rule passes over them."""
+    assert hidden not in DEFAULT.payload(written({"text": text})).payload_json.decode()

@@ -46,7 +46,7 @@ _EMAIL = compiled(
 _LEAST_TOKEN = 8
 
 _FIRST_LOOKS: Mapping[Kind, str] = {
-    "password": rf"(?:{_NAMES_WITHHELD})[\s'\"\\]{{0,7}}[:=：]|://[^\s/:@\"]*:[^\s/@\"]+@",
+    "password": rf"(?:{_NAMES_WITHHELD})(?:[\s'\"]|\\[tnrf]?){{0,7}}[:=：]|://[^\s/:@\"]*:[^\s/@\"]+@",
     "card": FIRST_LOOK_CARD,
     "email": "@",
     "phone": FIRST_LOOK_PHONE,

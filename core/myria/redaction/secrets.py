@@ -23,7 +23,8 @@ Span = tuple[int, int]
 _ANYWHERE = frozenset({"access", "api", "auth", "credential", "creds", "key", "passwd", "password", "secret", "token"})
 """Keywords that ordinary sentences hold: what they name must follow for a first look to care."""
 
-_ASSIGNED = r"[ \t\w.-]{0,20}[\s'\"\\]{0,7}[=:>,|?]"
+_ASSIGNED = r"(?:[ \t\w.-]|\\t){0,20}(?:[\s'\"]|\\[tnrf]?){0,7}[=:>,|?]"
+"""In JSON a tab or the end of a line is a backslash and a letter."""
 _SHORT = 3
 _RUN = {"sc_": 5, "ext_": 5}
 """How many characters of a token follow a short keyword in every find of its rules, where not fourteen."""
@@ -39,8 +40,8 @@ _OWN = (
 )
 
 FIRST_LOOK_OWN = (
-    r"sk-[\w-]{20}|AIza[\w-]{35}|my(?:r_[a-z0-9]{6,32}|[acf])_[a-z0-9]{20}|bearer[ \t]+[\w.~+/=-]{16}"
-    r"|basic[ \t]+[a-z0-9+/=]{8}"
+    r"sk-[\w-]{20}|AIza[\w-]{35}|my(?:r_[a-z0-9]{6,32}|[acf])_[a-z0-9]{20}|bearer(?:[ \t]|\\t)+[\w.~+/=-]{16}"
+    r"|basic(?:[ \t]|\\t)+[a-z0-9+/=]{8}"
 )
 
 
