@@ -58,7 +58,16 @@ def check_reach(world: World) -> None:
     """Check that the operations reached what they were meant to reach: an oracle that is never asked proves nothing."""
     done = world.done
     seen = ("words seen", "words seen under several masks")
-    for what in ("found", "forbidden", "compared", "foreign snapshots", *seen, "cursor as it is", "builds"):
+    for what in (
+        "found",
+        "forbidden",
+        "compared",
+        "foreign snapshots",
+        "withdrawals refused",
+        *seen,
+        "cursor as it is",
+        "builds",
+    ):
         assert done[what] > 0, (what, done)
 
 

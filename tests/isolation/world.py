@@ -324,7 +324,8 @@ async def operate(world: World) -> None:
     rng = world.rng
     credential, form = rng.choice(world.credentials), rng.choice(FORMS)
     kind = rng.choices(
-        (_append, _ask, _look_up, _foreign_cursor, _steer, _look_around, _beside), (15, 25, 25, 10, 10, 10, 5)
+        (_append, _ask, _look_up, _withdraw, _foreign_cursor, _steer, _look_around, _beside),
+        (15, 25, 20, 5, 10, 10, 10, 5),
     )[0]
     world.done[kind.__name__.strip("_")] += 1
     await kind(world, credential, form)
@@ -446,6 +447,34 @@ async def _look_up(world: World, credential: Credential, form: str) -> None:
     if not may:
         absent = {**arguments, argument: absent_like(name, rng)}
         await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
+
+
+async def _withdraw(world: World, credential: Credential, form: str) -> None:
+    """Withdraw or restore events that one may not see, by their ids: they are as absent as ids that nothing has."""
+    rng = world.rng
+    tool = rng.choice(("withdraw_events", "restore_events"))
+    arguments: Json = {"dry_run": True} if rng.random() < 0.2 else {}
+    if (named := _named(world, credential)) is not None:
+        arguments["participants"] = named
+    asking = credential.asking(arguments)
+    names = [
+        name
+        for name, told in world.events.items()
+        if told.tenant != credential.tenant or (asking is not None and not asking.sees(told.participants))
+    ]
+    if not names:
+        return
+    arguments["event_ids"] = rng.sample(names, min(len(names), rng.choice((1, 1, 3))))
+    response = await world.send(credential, tool, arguments, form=form)
+    answer = content(response)
+    world.scan(response, credential, asking, said=json.dumps(arguments))
+    if asking is None:
+        assert answer["error"]["code"] == "participants_not_allowed", answer
+        return
+    assert answer["error"]["code"] == "event_not_found", answer
+    world.done["withdrawals refused"] += 1
+    absent = {**arguments, "event_ids": [absent_like(name, rng) for name in arguments["event_ids"]]}
+    await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
 
 
 async def _foreign_cursor(world: World, credential: Credential, form: str) -> None:
