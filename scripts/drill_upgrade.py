@@ -53,7 +53,7 @@ from scripts.drilling import (
 NO_HISTORY = 3
 WRITER = "drill-writer"
 """Who the client appends as: nobody else's answers hold its events."""
-WRITTEN = ("events", "scopes", "scope_members", "schema_migrations")
+WRITTEN = ("events", "scopes", "scope_members", "schema_migrations", "stored_sizes")
 """Tables that are written to meanwhile; events are checked by the answers and by the client's own record."""
 RECKONED = "attempted_cutoff"
 """The column of tenants from which triggers count: bookkeeping that a migration may compute again."""

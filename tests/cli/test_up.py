@@ -147,7 +147,7 @@ def test_one_scrape_tells_of_all_planes(lasting_up: Up) -> None:
         return ("myria_tail_events",) in seen and seen["myria_tail_events"] >= 1
 
     wait_until(tells_all, 120.0, "a scrape with the memory in it")
-    assert seen["myria_requests_total", "outcome=ok", "tool=append_events"] >= 1
+    assert seen["myria_requests_total", "face=core", "outcome=ok", "tool=append_events"] >= 1
     assert seen["myria_tail_events"] >= 1
     assert seen["myria_tenants"] == 1
     assert seen["myria_builds_finished_total", "outcome=failed", "trigger=manual"] == 0
