@@ -30,7 +30,7 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class WithdrawalChange:
     """One row of `retrieval.withdrawn`: what a withdrawal past a snapshot's cutoff says of an event.
 
     `was_withdrawn` tells whether the event was withdrawn at the cutoff, so that the snapshot's trees do not hold it.
@@ -115,7 +115,7 @@ async def hidden_from(
         return NOTHING
     tenant = memory[0]
     key = (memory, "withdrawn", floor)
-    known: tuple[int, tuple[Said, ...], dict[bool, Hidden]] | None = cache.get(key)
+    known: tuple[int, tuple[WithdrawalChange, ...], dict[bool, Hidden]] | None = cache.get(key)
     if known is None or known[0] != rows:
         fetched = await connection.fetch(sql("retrieval.withdrawn"), tenant, floor)
         known = (len(fetched), tuple(_change(row, is_exact=floor == cutoff) for row in fetched), {})
@@ -150,8 +150,8 @@ def masked(cache: ByteCache, hidden: Hidden, view: View, mask: npt.NDArray[np.bo
     return mask & shown
 
 
-def _change(row: asyncpg.Record, *, is_exact: bool) -> Said:
-    return Said(
+def _change(row: asyncpg.Record, *, is_exact: bool) -> WithdrawalChange:
+    return WithdrawalChange(
         event_seq=row["event_seq"],
         scope_id=row["scope_id"],
         occurred_at=to_microseconds(row["occurred_at"]),
@@ -162,7 +162,7 @@ def _change(row: asyncpg.Record, *, is_exact: bool) -> Said:
 
 
 def _hidden(
-    changes: Sequence[Said], key: object, *, cutoff: int, view: Visibility | None, with_superseded: bool
+    changes: Sequence[WithdrawalChange], key: object, *, cutoff: int, view: Visibility | None, with_superseded: bool
 ) -> Hidden:
     """Fold changes, which come in the order of their numbers.
 
@@ -170,7 +170,7 @@ def _hidden(
         view: what an earlier page saw: what was hidden from it stays hidden, and so does what is hidden now.
     """
     shown_reasons = {"restored", "superseded"} if with_superseded else {"restored"}
-    newest: dict[int, Said] = {change.event_seq: change for change in changes}
+    newest: dict[int, WithdrawalChange] = {change.event_seq: change for change in changes}
     hidden = {seq for seq, change in newest.items() if change.reason not in shown_reasons}
     hidden_then: set[int] = set()
     if view is not None:

@@ -143,14 +143,14 @@ class Withdrawals:
         event_id, by_key = event.event_id or new_id("evt"), None
         if event.source_event_key is not None:
             by_key = dedupe_key(event.channel, event.source_event_key).hex()
-        said = Withdrawal(
+        withdrawal = Withdrawal(
             reason="superseded",
             events=(),
             superseded_by=None if by_key else event_id,
             superseded_by_key=by_key,
         )
-        withdrawals = _by_scope(rows, said, key=None if by_key is None else f"supersedes:{by_key}")
-        late = next((row for row in rows if refuses(row, said)), None)
+        withdrawals = _by_scope(rows, withdrawal, key=None if by_key is None else f"supersedes:{by_key}")
+        late = next((row for row in rows if refuses(row, withdrawal)), None)
         if late is not None and not await self._are_stored(tenant, withdrawals):
             if late["reason"] != "superseded":
                 raise _absent(late["event_id"])
@@ -171,15 +171,15 @@ class Withdrawals:
         tenant: str,
         rows: Sequence[asyncpg.Record],
         changed: Sequence[asyncpg.Record],
-        said: Withdrawal,
+        withdrawal: Withdrawal,
         *,
         dry_run: bool,
     ) -> WithdrawalResult:
         if changed and not dry_run:
-            await self._append_events(tenant, _by_scope(changed, said, key=None))
+            await self._append_events(tenant, _by_scope(changed, withdrawal, key=None))
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(
-            reason=said.reason,
+            reason=withdrawal.reason,
             changed=tuple(row["event_id"] for row in changed),
             unchanged=tuple(row["event_id"] for row in rows if row["event_id"] not in ids),
             dry_run=dry_run,
@@ -216,7 +216,7 @@ def _rank(reason: str | None) -> int:
     return {None: 0, "restored": 0, "superseded": 1, "expired": 2, "forgotten": 3}[reason]
 
 
-def _by_scope(rows: Sequence[asyncpg.Record], said: Withdrawal, *, key: str | None) -> list[NewEvent]:
+def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: str | None) -> list[NewEvent]:
     """Return one withdrawal per scope of these events.
 
     Args:
@@ -230,7 +230,7 @@ def _by_scope(rows: Sequence[asyncpg.Record], said: Withdrawal, *, key: str | No
         named = sorted(row["event_id"] for row in of_scope)
         withdrawals.append(
             withdrawal_event(
-                replace(said, events=tuple(named)),
+                replace(withdrawal, events=tuple(named)),
                 of_scope[0]["participants"],
                 timestamp=max(to_microseconds(row["occurred_at"]) for row in of_scope),
                 source_event_key=None if key is None else f"{key}:{digest(named).hex()[:32]}",
