@@ -80,12 +80,13 @@ async def test_what_is_beside_mcp_refuses_in_json(
     ],
 )
 async def test_what_never_became_a_request_is_refused_in_json(
-    served: Served, request_text: bytes, status: bytes
+    served: Served, request_text: bytes, status: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also by the part of the server that only reads HTTP."""
+    """Also by the part of the server that only reads HTTP, once, however many bytes there are."""
     head, _, body = (await served.raw(request_text)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 " + status)
     assert json.loads(body)["error"]["data"]["code"] == "invalid_argument"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_who_goes_on_sending_can_still_read_the_refusal(served: Served) -> None:
