@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from myria.errors import MyriaError
+from myria.errors import DatabaseUnavailable, MyriaError
 
 PIPE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, which has no width of its own."""
@@ -88,6 +88,8 @@ def report(error: MyriaError, *, as_json: bool = False) -> None:
     line = Text()
     line.append(f"error[{error.code}]", style="bold red")
     line.append(f": {shown(error.message)}")
+    if isinstance(error, DatabaseUnavailable):
+        line.append("; see that PostgreSQL runs where --dsn or MYRIA_POSTGRES_DSN says")
     err().print(line, soft_wrap=True)
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from myria.errors import DatabaseUnavailable
 from myria_cli.app import app
 from tests.cli.conftest import Call, call
 from tests.support.postgres import Databases
+from tests.support.processes import free_port
 
 COMMANDS = (
     *("up", "demo", "serve", "build", "migrate", "rebuild", "snapshots", "show", "diff", "publish", "discard"),
@@ -323,3 +325,11 @@ def test_a_snapshot_that_is_not_kept_is_answered_with_where_to_look(myria: Call)
     refused = myria("show", "snap_nowhere")
     assert refused.status == 3
     assert "`myria snapshots` lists" in refused.err
+
+
+def test_a_database_that_is_away_is_answered_with_where_to_look() -> None:
+    """The refusal of the system says nothing of which database was meant, nor who named it."""
+    result = call("status", "--dsn", f"postgresql://nobody@127.0.0.1:{free_port()}/none")
+    assert result.status == DatabaseUnavailable.exit_status
+    assert "error[database_unavailable]" in result.err
+    assert "--dsn or MYRIA_POSTGRES_DSN" in result.err
