@@ -5,6 +5,7 @@ It serves stdio, and over HTTP everything the fast path does not: handshakes, li
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import mcp_types
@@ -16,9 +17,9 @@ from mcp.shared.exceptions import MCPError
 
 import myria
 from myria.access.principal import Principal
-from myria.contract.limits import limits_of
+from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
-from myria.settings import Settings
+from myria.settings import NameStyle, Settings
 from myria_server.toolbox import Toolbox
 
 INSTRUCTIONS = (
@@ -123,10 +124,14 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
 
 
 def describe(tool: Tool, settings: Settings) -> mcp_types.Tool:
-    """Return a tool as `tools/list` shows it, with the names and limits of the settings."""
-    limits = limits_of(settings)
+    """Return a tool as `tools/list` shows it, with the names and limits of the settings; not to be changed."""
+    return _described(tool, settings.mcp.tool_names, limits_of(settings))
+
+
+@lru_cache(maxsize=256)
+def _described(tool: Tool, style: NameStyle, limits: Limits) -> mcp_types.Tool:
     return mcp_types.Tool(
-        name=tool.named(settings.mcp.tool_names),
+        name=tool.named(style),
         title=tool.title,
         description=description(tool, limits),
         input_schema=input_schema(tool, limits),
