@@ -78,9 +78,9 @@ TOOLS_HEAD = f"""\
 
 # Tools
 
-Every tool takes one JSON object and answers one JSON object (as `structuredContent`, and the same as text). An unknown
-argument is refused, and the message names the nearest known one. Names are advertised as written here, or
-with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so; calls may use both.
+Every tool takes one JSON object and answers one JSON object (as `structuredContent`, and the same as text unless lines
+are asked for). An unknown argument is refused, and the message names the nearest known one. Names are advertised as
+written here, or with `myria.` instead of `myria_` if the setting `mcp.tool_names` says so; calls may use both.
 
 A profile is a group of tools that a server offers or not (setting `mcp.profiles`). Read tools see what **all** the
 participants you name may see. They answer one tree; `snapshot_id` says which snapshot it was read from, `indexed` of
@@ -93,6 +93,16 @@ has the whole, which is as large as an append may make it. One that fits not eve
 very small, is skipped: `skipped` has the number and the ids of such matches, at most 50 in an answer. So who follows
 `next_cursor` comes past every match exactly once, whatever the bounds.
 
+**For models**, `query_event_nodes` and `query_references` take `format: text`: a line for each event and topic,
+between marks that say it is data, `2026-02-24 Inês: We open on 14 April. [e:7Q2FK3M]`. What stands in brackets is a
+handle: it may be given wherever an event's id is asked for, by callers of this tenant who may see the event. The
+structured content beside it is the `lean` view: the same tree with who said what, when, its ids, and nothing else.
+`view: lean` gives that as JSON; `view: full` with text adds ids, channel, participants and scores to the lines. With
+`format: text`, `max_tokens` bounds the text's tokens (o200k, or its bytes where no encoder is installed) as well as
+the structured content.
+
+Where nothing is visible under a name, but would be under another spelling of it (`Ada`, `ada`, `user:ada`) as which the
+caller may ask too, `other_spellings` names that.
 
 Names (participants, channel, source_event_key, context_id, type) must not hold characters that nobody sees, such as
 zero-width spaces, joiners and marks of writing direction: names that look alike are alike. Participants are compared in

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from myria import errors
+from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.handles import EVENT_PREFIX
 from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.quotas import TenantQuotas
@@ -17,11 +20,15 @@ from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
+from myria.retrieval.lean import lean_answer
 from myria.retrieval.service import Retrieval
+from myria.retrieval.spellings import other_spellings
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
+from myria.store.queries import sql
+from myria.tokens import token_counter
 from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
 from myria.withdrawal.model import Reason
 
@@ -162,14 +169,66 @@ class Memory:
         )
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
-        """Answer raw events, best first; see `Retrieval.query_event_nodes`."""
+        """Answer raw events in full, best first; see `Retrieval.query_event_nodes`."""
         await self._check_schema_once()
         return await self.retrieval.query_event_nodes(tenant, query)
 
     async def query_references(self, tenant: str, query: ReferencesQuery) -> dict[str, Any]:
-        """Answer a tree of topics and references; see `Retrieval.query_references`."""
+        """Answer a tree of topics and references in full; see `Retrieval.query_references`."""
         await self._check_schema_once()
         return await self.retrieval.query_references(tenant, query)
+
+    async def show(
+        self,
+        tenant: str,
+        query: EventNodesQuery | ReferencesQuery,
+        *,
+        may_name: Callable[[str], bool] = lambda _: False,
+    ) -> ShownAnswer:
+        """Answer either query in the view and format that it asks for.
+
+        Where nothing is visible under a name, other spellings of it under which there is something are pointed out.
+
+        Args:
+            may_name: whether the caller may ask as a name, in place of another that it named.
+        """
+        await self._check_schema_once()
+        writer = None
+        if query.format == "text":
+            counter = await asyncio.to_thread(token_counter)
+            handles = await self.retrieval.handles(tenant)
+            full = query.view == "full"
+            writer = AnswerText(handles=handles, counter=counter, budget=query.max_tokens, full=full)
+        within = None if writer is None or writer.budget is None else writer.fits
+        if isinstance(query, EventNodesQuery):
+            answer = await self.retrieval.query_event_nodes(tenant, query, within=within)
+        else:
+            answer = await self.retrieval.query_references(tenant, query, within=within)
+        if not answer["root"]["children"] and query.cursor is None:
+            async with self.database.read(tenant) as connection:
+                spellings = await other_spellings(connection, tenant, query.masks, may_name)
+            if spellings:
+                answer["other_spellings"] = spellings
+        text = None if writer is None else writer.text(answer)
+        return ShownAnswer(content=lean_answer(answer) if query.view == "lean" else answer, text=text)
+
+    async def event_ids(self, tenant: str, named: Sequence[str]) -> tuple[str, ...]:
+        """Return names of events with event ids in place of handles (`e:7Q2FK3M`); one of nothing stays as it is.
+
+        Raises:
+            InvalidArgument: one begins as a handle and is none.
+        """
+        if not any(name.startswith(EVENT_PREFIX) for name in named):
+            return tuple(named)
+        await self._check_schema_once()
+        handles = await self.retrieval.handles(tenant)
+        numbers = {
+            name: handles.event_seq(name.removeprefix(EVENT_PREFIX)) for name in named if name.startswith(EVENT_PREFIX)
+        }
+        async with self.database.read(tenant) as connection:
+            rows = await connection.fetch(sql("events.ids"), tenant, list(numbers.values()))
+        ids = {row["event_seq"]: row["event_id"] for row in rows}
+        return tuple(ids.get(numbers[name], name) if name in numbers else name for name in named)
 
     async def get_event(
         self,

@@ -104,7 +104,7 @@ class FastPath:
                 b'{"jsonrpc":"2.0","id":',
                 orjson.dumps(request_id),
                 b',"result":{"content":[{"type":"text","text":',
-                orjson.dumps(outcome.body.decode()),
+                orjson.dumps(outcome.shown),
                 b'}],"structuredContent":',
                 outcome.body,
                 b',"isError":true' if outcome.is_error else b',"isError":false',

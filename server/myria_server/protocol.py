@@ -100,7 +100,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)
         outcome = await toolbox.call(params.name, arguments, calling(context))
         return mcp_types.CallToolResult(
-            content=[mcp_types.TextContent(type="text", text=outcome.body.decode())],
+            content=[mcp_types.TextContent(type="text", text=outcome.shown)],
             structured_content=orjson.loads(outcome.body),
             is_error=outcome.is_error,
         )

@@ -9,7 +9,8 @@ import asyncio
 import difflib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import orjson
 
 from myria.access.journal import Act, Journal, RefusedAttempt
 from myria.access.principal import Face, Principal, Role, matches
+from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
@@ -24,6 +26,7 @@ from myria.contract.tools import PATH_OF, TOOLS, Tool
 from myria.errors import (
     AccessError,
     DeadlineExceeded,
+    EventNotFound,
     InternalError,
     MyriaError,
     Overloaded,
@@ -42,15 +45,21 @@ _MAX_TARGET = 200
 
 Json = dict[str, Any]
 
-_Handler = Callable[[Principal, Any], Awaitable[Json]]
+_Handler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call answered: the structured content as JSON text in UTF-8."""
+    """What a call answered: the structured content as JSON text in UTF-8, and the text where that is another."""
 
     body: bytes
     is_error: bool = False
+    text: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What hosts show that know no structured content."""
+        return self.body.decode() if self.text is None else self.text
 
 
 def refusal(error: MyriaError) -> CallResult:
@@ -85,6 +94,19 @@ def _asking_beside(principal: Principal, participants: tuple[str, ...]) -> Masks
         if principal.anyone or name in principal.own or any(matches(pattern, name) for pattern in principal.may_ask)
     ]
     return principal.asking(tuple(known))
+
+
+@contextmanager
+def _as_named(named: Sequence[str], event_ids: Sequence[str]) -> Iterator[None]:
+    """Let a refusal name an event as the caller did: what a handle stands for is for those who may see it."""
+    try:
+        yield
+    except EventNotFound as error:
+        given = dict(zip(event_ids, named, strict=True)).get(error.details["event_id"])
+        if given is None or given == error.details["event_id"]:
+            raise
+        message = error.message.replace(error.details["event_id"], given)
+        raise EventNotFound(message, **{**error.details, "event_id": given}) from None
 
 
 class Toolbox:
@@ -175,9 +197,10 @@ class Toolbox:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             async with asyncio.timeout(deadline):
                 answer = await handler(principal, arguments)
-            if answer.get("degraded"):
-                metrics.answered_degraded(tool.name, answer.get("degraded_reason"))
-            return CallResult(orjson.dumps(answer))
+            content, text = (answer.content, answer.text) if isinstance(answer, ShownAnswer) else (answer, None)
+            if content.get("degraded"):
+                metrics.answered_degraded(tool.name, content.get("degraded_reason"))
+            return CallResult(orjson.dumps(content), text=text)
         except MyriaError as error:
             code = error.code
             if self._journal is not None and isinstance(error, AccessError):
@@ -215,13 +238,15 @@ class Toolbox:
             if not supersedes:
                 results = await memory.append_events(principal.tenant, (event,))
                 return results[0].to_json()
-            result = await memory.append_superseding(
-                principal.tenant,
-                event,
-                supersedes,
-                may_see=_asking_beside(principal, event.participants).sees,
-                may_append=principal.need_channel,
-            )
+            event_ids = await memory.event_ids(principal.tenant, supersedes)
+            with _as_named(supersedes, event_ids):
+                result = await memory.append_superseding(
+                    principal.tenant,
+                    event,
+                    event_ids,
+                    may_see=_asking_beside(principal, event.participants).sees,
+                    may_append=principal.need_channel,
+                )
             return result.to_json()
 
         async def append_events(principal: Principal, arguments: Any) -> Json:
@@ -234,45 +259,51 @@ class Toolbox:
 
         async def withdraw_events(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.WithdrawInput, arguments)
-            withdrawn = await memory.withdraw_events(
-                principal.tenant,
-                request.event_ids,
-                request.reason,
-                may_see=principal.asking(request.participants).sees,
-                may_append=principal.need_channel,
-                dry_run=request.dry_run,
-            )
+            event_ids = await memory.event_ids(principal.tenant, request.event_ids)
+            with _as_named(request.event_ids, event_ids):
+                withdrawn = await memory.withdraw_events(
+                    principal.tenant,
+                    event_ids,
+                    request.reason,
+                    may_see=principal.asking(request.participants).sees,
+                    may_append=principal.need_channel,
+                    dry_run=request.dry_run,
+                )
             return withdrawn.to_json()
 
         async def restore_events(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.RestoreInput, arguments)
-            restored = await memory.restore_events(
-                principal.tenant,
-                request.event_ids,
-                may_see=principal.asking(request.participants).sees,
-                may_append=principal.need_channel,
-                dry_run=request.dry_run,
-            )
+            event_ids = await memory.event_ids(principal.tenant, request.event_ids)
+            with _as_named(request.event_ids, event_ids):
+                restored = await memory.restore_events(
+                    principal.tenant,
+                    event_ids,
+                    may_see=principal.asking(request.participants).sees,
+                    may_append=principal.need_channel,
+                    dry_run=request.dry_run,
+                )
             return restored.to_json()
 
-        async def query_event_nodes(principal: Principal, arguments: Any) -> Json:
+        async def query_event_nodes(principal: Principal, arguments: Any) -> ShownAnswer:
             query = inputs.read(inputs.EventNodesInput, arguments).query_value(principal)
-            return await memory.query_event_nodes(principal.tenant, query)
+            return await memory.show(principal.tenant, query, may_name=principal.may_name)
 
-        async def query_references(principal: Principal, arguments: Any) -> Json:
+        async def query_references(principal: Principal, arguments: Any) -> ShownAnswer:
             query = inputs.read(inputs.ReferencesInput, arguments).query_value(principal)
-            return await memory.query_references(principal.tenant, query)
+            return await memory.show(principal.tenant, query, may_name=principal.may_name)
 
         async def get_event(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.EventLookupInput, arguments)
             masks = principal.asking(request.participants)
-            return await memory.get_event(
-                principal.tenant,
-                request.event_id,
-                masks,
-                include_internal=request.include_internal,
-                include_superseded=request.include_superseded,
-            )
+            event_ids = await memory.event_ids(principal.tenant, (request.event_id,))
+            with _as_named((request.event_id,), event_ids):
+                return await memory.get_event(
+                    principal.tenant,
+                    event_ids[0],
+                    masks,
+                    include_internal=request.include_internal,
+                    include_superseded=request.include_superseded,
+                )
 
         async def get_topic(principal: Principal, arguments: Any) -> Json:
             request = inputs.read(inputs.TopicLookupInput, arguments)

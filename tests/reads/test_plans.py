@@ -90,6 +90,7 @@ class Case:
 CASES = [
     Case("events.by_seqs", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
     Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
+    Case("events.ids", [TENANT, "{2,4,6,88}"]),
     Case("events.withdrawn", [TENANT, "{2,4,6,88}"]),
     Case("events.tail", [TENANT, "{1,2,3}", "{0,0,0}", str(EVENTS * 2 - 500)]),
     Case("events.tail_length", [TENANT, str(EVENTS * 2 - 500), "300"]),
@@ -122,6 +123,7 @@ CASES = [
     Case("retrieval.node", [TENANT, RENDERING]),
     Case("retrieval.newest_moment", [TENANT, "{1,2,3}"]),
     Case("retrieval.children", [TENANT, RENDERING]),
+    Case("retrieval.seen", [TENANT, r'{"[\"user_10\", \"agent_3\"]","[\"nobody\"]"}']),
     Case("retrieval.cursor_secret", []),
 ]
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}

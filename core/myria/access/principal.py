@@ -163,6 +163,10 @@ class Principal:
             return named or self.fallback
         return self._with_own(named, widened=self.appends_for_anyone, field="participants")
 
+    def may_name(self, name: str) -> bool:
+        """Tell whether this principal may ask as somebody beside its own participants."""
+        return self.anyone or any(matches(pattern, name) for pattern in self.may_ask)
+
     def need_channel(self, channel: str) -> None:
         """Return when this principal may append to a channel.
 
@@ -176,7 +180,7 @@ class Principal:
         if self.own and not self.may_ask and (named is None or named == self.own):
             return self.own  # nearly every call
         added = [name for name in named or () if name not in self._own]
-        matched = [name for name in added if any(matches(pattern, name) for pattern in self.may_ask)]
+        matched = [name for name in added if self.may_name(name)]
         if len(matched) < len(added) and not widened:
             raise ParticipantsNotAllowed(f"{field} names somebody as whom this credential may not ask", field=field)
         if self.may_ask and not matched:

@@ -87,6 +87,9 @@ class EventNode(Answer):
     topic_hints: list[Hint] = []
     payload: dict[str, Any] | None = None
     snippet: str | None = None
+    speaker: str | None = Field(
+        default=None, description="Who said it, as far as the payload tells; with references and snippets"
+    )
     truncated: bool | None = Field(default=None, description="True: the payload had no room; get_event has the whole")
     payload_bytes: int | None = Field(default=None, description="Size of a payload that had no room, as JSON")
     superseded: bool | None = Field(default=None, description="True: a newer event replaced it")
@@ -195,7 +198,43 @@ class Tree(Answer):
     degraded_reason: str | None
     counts: TreeCounts
     skipped: Skipped | None = Field(default=None, description="There when matches fit on no page; next_cursor goes on")
+    other_spellings: dict[str, list[str]] | None = Field(
+        default=None, description="By name: nothing is visible under it, but under these; there when nothing was found"
+    )
     walk: Walk | None = Field(default=None, description="There when a language model looked further")
+
+
+class LeanNode(Answer):
+    """A node of the lean view: a root, a topic, an event or a reference to one."""
+
+    kind: Literal["root", "internal_topic", "leaf_topic", "event_ref", "event"]
+    event_id: str | None = None
+    timestamp: str | None = None
+    speaker: str | None = None
+    text: str | None = Field(default=None, description="What an event says, or a part of it around the words asked for")
+    type: str | None = None
+    truncated: bool | None = None
+    superseded: bool | None = None
+    superseded_by: str | None = None
+    topic_id: str | None = None
+    label: str | None = None
+    summary: str | None = None
+    first_at: str | None = None
+    last_at: str | None = None
+    children: list[LeanNode] = []
+
+
+class LeanTree(Answer):
+    """query_event_nodes and query_references in the lean view; what is null is left out."""
+
+    snapshot_id: str | None = None
+    root: LeanNode
+    truncated: bool
+    next_cursor: str | None = None
+    degraded: bool
+    degraded_reason: str | None = None
+    skipped: Skipped | None = None
+    other_spellings: dict[str, list[str]] | None = None
 
 
 class EventAnswer(Answer):

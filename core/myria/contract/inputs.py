@@ -45,7 +45,7 @@ from myria.contract.limits import (
     MAX_TYPES,
     MAX_WITHDRAWN,
 )
-from myria.contract.queries import EventNodesQuery, Mode, Order, ReferencesQuery
+from myria.contract.queries import EventNodesQuery, Format, Mode, Order, ReferencesQuery, View
 from myria.errors import InvalidArgument, InvalidPayload, MyriaError
 from myria.events import TopicHint
 from myria.jsontext import check_storable
@@ -314,7 +314,7 @@ class AppendInput(EventInput):
 
 class _NamedEventsInput(Input):
     event_ids: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
-        description="Ids of events that you may see"
+        description="Ids of events that you may see, or their handles (e:7Q2FK3M)"
     )
     participants: Participants = Field(
         default=None, description="Who asks, beside you; each event must be visible to all of them"
@@ -370,8 +370,8 @@ class _SelectionInput(Input):
     include_superseded: Flag = Field(default=False, description="Also events that a newer one replaced, marked so")
     max_tokens: Annotated[int, BeforeValidator(_integral), Field(ge=1, le=MAX_TOKENS)] | None = Field(
         default=None,
-        description="Bound on the answer's size, estimated as characters / 4; a match that fits on no page "
-        "is shortened (truncated: true), or else only its id is said",
+        description="Bound on the answer's size, estimated as characters / 4, and true for text; a match that fits on "
+        "no page is shortened (truncated: true), or else only its id is said",
     )
     order: Annotated[Order, _or_default("relevance")] = Field(
         default="relevance", description="relevance, or newest or oldest first"
@@ -381,6 +381,15 @@ class _SelectionInput(Input):
         description="What 'yesterday' counts from; left out: the newest visible event not ahead of the server's clock",
     )
     cursor: Cursor = Field(default=None, description="next_cursor of the answer before, to continue it")
+    format: Annotated[Format, _or_default("json")] = Field(
+        default="json",
+        description="json, or text: compact lines for a model beside the structured content",
+    )
+    view: View | None = Field(
+        default=None,
+        description="lean: who said what, when, and its id; full: everything known of it. Left out: full for json, "
+        "lean for text",
+    )
 
     def _selection(self, principal: Principal) -> dict[str, Any]:
         if self.since is not None and self.until is not None and self.since >= self.until:
@@ -388,6 +397,7 @@ class _SelectionInput(Input):
         if self.masks and self.participants is not None:
             raise InvalidArgument("name participants or masks, not both", field="masks")
         given = {name: getattr(self, name) for name in type(self).model_fields}
+        given["view"] = self.view or ("full" if self.format == "json" else "lean")
         masks = principal.asking_under(self.masks) if self.masks else principal.asking(self.participants)
         return {**given, "participants": None, "masks": masks}
 
@@ -439,7 +449,7 @@ class ReferencesInput(_SelectionInput):
 class EventLookupInput(Input):
     """Arguments of get_event."""
 
-    event_id: Identifier = Field(description="The event's id")
+    event_id: Identifier = Field(description="The event's id, or its handle (e:7Q2FK3M)")
     participants: Participants = Field(
         default=None, description="Who asks, beside you; the event must be visible to all of them"
     )

@@ -12,6 +12,8 @@ from myria.masks import NOBODY, Masks
 
 Order = Literal["relevance", "newest", "oldest"]
 Mode = Literal["auto", "llm", "deterministic"]
+View = Literal["lean", "full"]
+Format = Literal["json", "text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,8 @@ class _Selection:
     dates in `query` count from; None for the newest visible event that is not ahead
     of the database's clock. An empty `query` asks for the most recent. `include_superseded` finds what was superseded
     too, each marked with what replaced it.
-    `max_tokens` bounds the answer, estimated as characters / 4.
+    `max_tokens` bounds the answer as JSON, estimated as characters / 4, in the view that is asked for; as text
+    (`format`) it also bounds the text's tokens.
     """
 
     participants: InitVar[tuple[str, ...] | None] = None
@@ -42,6 +45,8 @@ class _Selection:
     order: Order = "relevance"
     now: int | None = None
     cursor: str | None = None
+    view: View = "full"
+    format: Format = "json"
 
     def __post_init__(self, participants: tuple[str, ...] | None) -> None:
         if (participants is None) == (self.masks == NOBODY):

@@ -30,7 +30,8 @@ class Tool:
     `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
-    `faces` are the endpoints that offer it. `arguments` and `answer` are its models.
+    `faces` are the endpoints that offer it. `arguments` and `answer` are its models, `lean` that of its answer in the
+    lean view, where it has one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Tool:
     profile: Profile
     arguments: type[inputs.Input]
     answer: type[answers.Answer]
+    lean: type[answers.Answer] | None = None
     faces: tuple[Face, ...] = ("core",)
     changes: bool = False
     replaces: bool = False
@@ -117,6 +119,7 @@ TOOLS: tuple[Tool, ...] = (
         profile="core",
         arguments=inputs.EventNodesInput,
         answer=answers.Tree,
+        lean=answers.LeanTree,
     ),
     Tool(
         name="query_references",
@@ -126,6 +129,7 @@ TOOLS: tuple[Tool, ...] = (
         profile="core",
         arguments=inputs.ReferencesInput,
         answer=answers.Tree,
+        lean=answers.LeanTree,
     ),
     Tool(
         name="get_event",
@@ -270,15 +274,17 @@ def output_schema(tool: Tool) -> Json:
 
     Clients check structured content against this even when a call failed, hence both.
     """
-    return copy.deepcopy(_output_schema(tool.answer))
+    return copy.deepcopy(_output_schema(tool.answer, tool.lean))
 
 
 @lru_cache
-def _output_schema(model: type[BaseModel]) -> Json:
+def _output_schema(model: type[BaseModel], lean: type[BaseModel] | None) -> Json:
     answer = _plain(model.model_json_schema())
-    refusal = _plain(answers.Refusal.model_json_schema())
-    definitions = {**refusal.pop("$defs"), **answer.pop("$defs", {})}
-    schema: Json = {"type": "object", "anyOf": [answer, refusal]}
+    others = [_plain(other.model_json_schema()) for other in (lean, answers.Refusal) if other is not None]
+    definitions = {**answer.pop("$defs", {})}
+    for other in others:
+        definitions |= other.pop("$defs", {})
+    schema: Json = {"type": "object", "anyOf": [answer, *others]}
     if "RootNode" in definitions:
         definitions = _one_node(definitions)
         answer["properties"]["root"] = {"$ref": "#/$defs/Node"}
@@ -292,7 +298,7 @@ def _one_node(definitions: Json) -> Json:
 
     A oneOf of five kinds makes validators try every kind on every subtree: exponential in depth.
     """
-    kinds = [name for name, body in definitions.items() if "kind" in body.get("properties", {})]
+    kinds = [name for name, body in definitions.items() if "const" in body.get("properties", {}).get("kind", {})]
     properties: Json = {}
     rules = []
     for name in kinds:

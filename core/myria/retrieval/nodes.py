@@ -9,7 +9,7 @@ import asyncpg
 import orjson
 
 from myria.analysis import tokens
-from myria.events import searchable_text
+from myria.events import searchable_text, speaker_of
 from myria.store.clock import to_microseconds, to_rfc3339
 
 Json = dict[str, Any]
@@ -51,7 +51,8 @@ def event_node(
     """Return an `event_ref` (from a leaf topic to its event) or an `event` node.
 
     Args:
-        with_payload: the whole payload and the hints, or a snippet around the first of the terms `looked_for`.
+        with_payload: the whole payload and the hints, or a snippet around the first of the terms `looked_for`. A
+            reference and a snippet name the speaker.
     """
     payload = orjson.loads(row["payload"])
     node = {"kind": "event_ref" if as_reference else "event", **event_body(row, participants, cutoff=cutoff)}
@@ -60,6 +61,8 @@ def event_node(
         node["payload"] = payload
     else:
         node["snippet"] = snippet(searchable_text(payload), looked_for)
+    if as_reference or not with_payload:
+        node["speaker"] = speaker_of(payload)
     node["score"] = score
     return node
 

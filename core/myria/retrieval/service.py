@@ -6,9 +6,9 @@ belong to one moment, whatever is published or rolled back meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from myria import errors
 from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.events import TopicHint
+from myria.handles import Handles
 from myria.masks import Masks
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+Within = Callable[[Json], bool]
+"""Whether an answer keeps a bound of the caller's. Of an answer that does not, the best hits that do are given."""
 
 _FURTHER = 40
 """Hits after those of an answer from which a model may choose."""
@@ -50,8 +53,8 @@ _FURTHER = 40
 _ROWS_AT_ONCE = 64
 """Events of an answer that are read at once: bounds the memory of payloads that turn out to have no room in it."""
 
-_NO_ARGUMENTS = frozenset({"cursor", "mode", "masks"})
-"""Fields that are no arguments to show: a cursor is valid in every mode, and the masks show themselves."""
+_NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
+"""Fields that are no arguments to show: a cursor is valid in every mode and form, and the masks show themselves."""
 
 _ANSWER_TOKENS = 190
 """Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
@@ -78,27 +81,42 @@ class Retrieval:
         if self.walker is not None:
             await self.walker.close()
 
-    async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> Json:
+    async def handles(self, tenant: str) -> Handles:
+        """Return the handles of a tenant's events."""
+        if self._secret is None:
+            async with self._database.read(tenant) as connection:
+                return Handles(await self._cursor_secret(connection), tenant)
+        return Handles(self._secret, tenant)
+
+    async def query_event_nodes(self, tenant: str, query: EventNodesQuery, *, within: Within | None = None) -> Json:
         """Return matching events under one root, best first.
 
         Raises:
             CursorInvalid, CursorExpired: ask again without the cursor.
             UnavailableError: retry.
         """
-        return await self.turns.read((tenant, query.masks), partial(self._event_nodes, tenant, query))
+        return await self.turns.read((tenant, query.masks), partial(self._event_nodes, tenant, query, within))
 
-    async def _event_nodes(self, tenant: str, query: EventNodesQuery, connection: Connection, turn: Turn) -> Json:
+    async def _event_nodes(
+        self, tenant: str, query: EventNodesQuery, within: Within | None, connection: Connection, turn: Turn
+    ) -> Json:
         cursor = await self._cursor(connection, tenant, query)
         result = await self._search.find(connection, tenant, query, limit=query.limit, cursor=cursor, turn=turn)
         page = _Events(result, query, with_payload=True)
-        assembly = Assembly(self._room(result, query), topics={}, asked_by=query.masks.participants)
+        room = self._room(result, query)
+        assembly = Assembly(room, topics={}, asked_by=query.masks.participants)
+        taken: list[Leafward] = []
         async for hits in page.read(connection):
-            if not all(assembly.take(page.leafward(hit)) for hit in hits):
+            leafwards = [page.leafward(hit) for hit in hits]
+            fitting = next((at for at, leafward in enumerate(leafwards) if not assembly.take(leafward)), len(hits))
+            taken += leafwards[:fitting]
+            if fitting < len(hits):
                 break
-        answer = assembly.finish()
-        return await self._answer(connection, tenant, query, result=result, answer=answer, cursor=cursor)
+        respond = partial(self._answer, connection, tenant, query, result=result, cursor=cursor)
+        answer, _ = await _fitting(assembly, taken, respond, within)
+        return answer
 
-    async def query_references(self, tenant: str, query: ReferencesQuery) -> Json:
+    async def query_references(self, tenant: str, query: ReferencesQuery, *, within: Within | None = None) -> Json:
         """Return topics with references to matching events, and matching fresh events, under one root.
 
         Raises:
@@ -107,22 +125,25 @@ class Retrieval:
             UnavailableError: retry.
         """
         answer, page, wider, start = await self.turns.read(
-            (tenant, query.masks), partial(self._references, tenant, query)
+            (tenant, query.masks), partial(self._references, tenant, query, within)
         )
         if start is not None and wider is not None and self.walker is not None:
             walked = await self.walker.walk(start)
-            return await self._walked(tenant, query, answer, page=page, wider=wider, walked=walked)
+            return await self._walked(tenant, query, answer, within, page=page, wider=wider, walked=walked)
         if query.mode == "llm" and self.walker is None:
             return {**answer, "degraded": True, "degraded_reason": "not_configured"}
         return answer
 
     async def _references(
-        self, tenant: str, query: ReferencesQuery, connection: Connection, turn: Turn
+        self, tenant: str, query: ReferencesQuery, within: Within | None, connection: Connection, turn: Turn
     ) -> tuple[Json, Page, Page | None, Start | None]:
         """Return the deterministic answer with its page and, where a model looks further, what it starts from."""
         cursor = await self._cursor(connection, tenant, query)
         page = await self._page(connection, tenant, query, limit=query.max_nodes, cursor=cursor, turn=turn)
-        answer = await self._answer(connection, tenant, query, result=page.result, answer=page.answer, cursor=cursor)
+        respond = partial(self._answer, connection, tenant, query, result=page.result, cursor=cursor)
+        assembly = Assembly(page.room, topics=page.topics, asked_by=query.masks.participants)
+        answer, assembled = await _fitting(assembly, page.hits[: page.answer.taken], respond, within, page.answer)
+        page = replace(page, answer=assembled)
         if not self._walks(query):
             return answer, page, None, None
         limit = query.max_nodes + _FURTHER
@@ -178,9 +199,17 @@ class Retrieval:
         )
 
     async def _walked(
-        self, tenant: str, query: ReferencesQuery, answer: Json, *, page: Page, wider: Page, walked: Walked
+        self,
+        tenant: str,
+        query: ReferencesQuery,
+        answer: Json,
+        within: Within | None,
+        *,
+        page: Page,
+        wider: Page,
+        walked: Walked,
     ) -> Json:
-        """Return the deterministic answer with what a walk has added to it."""
+        """Return the deterministic answer with what a walk has added to it, as far as the bound allows."""
         ranked = {hit.event_seq: leafward for hit, leafward in zip(wider.result.hits, wider.hits, strict=True)}
         placed = {hit.event_seq for hit in page.result.hits[: page.answer.taken]}
         chosen = [event for event in walked.additions if event.event_seq not in placed]
@@ -192,15 +221,19 @@ class Retrieval:
             ranked |= more
             topics |= below
         additions = [ranked[event.event_seq] for event in chosen if event.event_seq in ranked]
-        tree = with_additions(query, page, additions, topics) if additions else page.answer
-        return {
-            **answer,
-            "root": tree.root,
-            "degraded": walked.reason is not None,
-            "degraded_reason": walked.reason,
-            "counts": _counts(tree),
-            "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
-        }
+        while True:
+            tree = with_additions(query, page, additions, topics) if additions else page.answer
+            longer = {
+                **answer,
+                "root": tree.root,
+                "degraded": walked.reason is not None,
+                "degraded_reason": walked.reason,
+                "counts": _counts(tree),
+                "walk": {"rounds": walked.rounds, "calls": walked.calls, "tokens": walked.tokens},
+            }
+            if within is None or not additions or within(longer):
+                return longer
+            additions = additions[:-1]
 
     async def _unranked(
         self, connection: Connection, query: ReferencesQuery, page: Page, chosen: Sequence[ShownEvent]
@@ -334,9 +367,9 @@ class Retrieval:
         connection: Connection,
         tenant: str,
         query: Query,
+        answer: Assembled,
         *,
         result: SearchResult,
-        answer: Assembled,
         cursor: Cursor | None,
     ) -> Json:
         more = answer.taken < len(result.hits) or result.more
@@ -370,7 +403,9 @@ class Retrieval:
 
     def _room(self, result: SearchResult, query: Query) -> Room:
         """Return the bounds of an answer; around its tree there are the query and a cursor as long as it may get."""
-        query_cost = cost_of([_constraints(query), result.pinned.visibility.text * 2], nodes=0)
+        is_lean = query.view == "lean"
+        constraints = {} if is_lean else _constraints(query)
+        query_cost = cost_of([constraints, result.pinned.visibility.text * 2], nodes=0)
         if isinstance(query, ReferencesQuery):
             nodes, depth = query.max_nodes, query.max_depth
         else:
@@ -381,6 +416,7 @@ class Retrieval:
             tokens=query.max_tokens,
             size=self._settings.retrieval.answer_bytes,
             around=query_cost + Cost(0, _ANSWER_TOKENS, _ANSWER_TOKENS * CHARACTERS_PER_TOKEN),
+            lean=is_lean,
         )
 
     def _state(self, last_at: Any, newest: Any) -> str:
@@ -394,6 +430,41 @@ class Retrieval:
             secret: bytes = await connection.fetchval(sql("retrieval.cursor_secret"))
             self._secret = secret
         return self._secret
+
+
+async def _fitting(
+    assembly: Assembly,
+    hits: Sequence[Leafward],
+    respond: Callable[[Assembled], Awaitable[Json]],
+    within: Within | None,
+    assembled: Assembled | None = None,
+) -> tuple[Json, Assembled]:
+    """Return the answer of as many of some hits, in order, as keep the caller's bound, and what it was made of.
+
+    A first hit that breaks it alone is skipped: it fits on no page.
+
+    Args:
+        assembly: where the hits are placed.
+        assembled: what came of all of them; None where they are in the assembly already.
+    """
+    whole = assembled or assembly.finish()
+    answer = await respond(whole)
+    if within is None or not hits or within(answer):
+        return answer, whole
+    best: tuple[Json, Assembled] | None = None
+    fitting, beyond = 0, len(hits)
+    while fitting + 1 < beyond:
+        middle = (fitting + beyond) // 2
+        part = assembly.again(hits[:middle])
+        shorter = await respond(part)
+        if within(shorter):
+            best, fitting = (shorter, part), middle
+        else:
+            beyond = middle
+    if best is None:
+        part = assembly.without(hits[0])
+        best = await respond(part), part
+    return best
 
 
 def _walker(database: Database, settings: Settings) -> Walker | None:

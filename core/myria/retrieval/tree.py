@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from myria.retrieval.lean import lean_node
+
 CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated: characters of the answer's JSON, divided by this."""
 
@@ -49,6 +51,7 @@ class Room:
         tokens: the answer's size, estimated as characters / 4.
         size: the answer's size as JSON in UTF-8, in bytes.
         around: what the answer holds beside its tree.
+        lean: it is shown in the lean view, and that is what has a size.
     """
 
     nodes: int
@@ -56,6 +59,7 @@ class Room:
     tokens: int | None = None
     size: int | None = None
     around: Cost | None = None
+    lean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,8 @@ class Assembly:
         self._topics = topics
         self._asked_by = asked_by
         around = room.around or Cost()
-        self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + cost_of(asked_by, nodes=0)
+        named = Cost() if room.lean else cost_of(asked_by, nodes=0)
+        self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + named
         self._used = self._empty
         self._top = _root()
         self._named = set(asked_by)
@@ -150,6 +155,16 @@ class Assembly:
             cut_by_depth=cut[0],
         )
 
+    def again(self, hits: Iterable[Leafward]) -> Assembled:
+        """Return another answer within the same bounds, of these hits."""
+        return assemble(hits, self._room, topics=self._topics, asked_by=self._asked_by)
+
+    def without(self, hit: Leafward) -> Assembled:
+        """Return another answer: one that skips this hit, and holds nothing."""
+        assembly = Assembly(self._room, topics=self._topics, asked_by=self._asked_by)
+        assembly._skip(hit.event["event_id"])
+        return assembly.finish()
+
     def _skip(self, event_id: str) -> bool:
         id_cost = cost_of(event_id, nodes=0)
         is_first = not self._placed and not self._skipped
@@ -172,18 +187,21 @@ class Assembly:
 
     def _cost(self, top: _Branch, named: set[str], hit: Leafward) -> Cost:
         """Return what inserting a hit would add."""
-        cost = cost_of(hit.event)
+        cost = cost_of(self._shown(hit.event))
         branch: _Branch | None = top
         for depth, rendering_id in enumerate(hit.path):
             below = branch.branches.get(rendering_id) if branch is not None else None
             if below is None:
                 if branch is not None and not branch.always and len(branch.branches) == 1:
-                    cost += _topic_cost(branch.topic)
+                    cost += _topic_cost(self._shown(branch.topic))
                 if depth == 0 or depth == len(hit.path) - 1:
-                    cost += _topic_cost(self._topics[rendering_id])
+                    cost += _topic_cost(self._shown(self._topics[rendering_id]))
             branch = below
-        others = set(hit.event["participants"]) - named
+        others = set() if self._room.lean else set(hit.event["participants"]) - named
         return cost + cost_of(sorted(others), nodes=0) if others else cost
+
+    def _shown(self, node: Json) -> Json:
+        return lean_node(node) if self._room.lean else node
 
 
 def assemble(

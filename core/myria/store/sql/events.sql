@@ -52,6 +52,12 @@ FROM unnest($2::bigint[]) AS wanted
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted
 WHERE e.scope_id = ANY ($3::bigint[]);
 
+-- name: ids
+-- The ids of events that are named by their numbers, whoever may see them.
+SELECT e.event_seq, e.event_id
+FROM unnest($2::bigint[]) AS wanted
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted;
+
 -- name: withdrawn
 -- Those of some events that are withdrawn now.
 SELECT wanted AS event_seq

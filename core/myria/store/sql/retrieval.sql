@@ -232,3 +232,20 @@ ORDER BY child.position;
 
 -- name: cursor_secret
 SELECT cursor_secret FROM myria.installation;
+
+-- name: seen
+-- The places of those sets of participants (JSON arrays) that some scope contains: of the first name's scopes, as many
+-- are looked at as one look may cost.
+SELECT wanted.place
+FROM unnest($2::jsonb[]) WITH ORDINALITY AS wanted (names, place)
+WHERE EXISTS (
+    SELECT FROM (
+        SELECT m.scope_id FROM myria.scope_members m
+        WHERE m.tenant_id = $1 AND m.participant = wanted.names->>0
+        LIMIT 1000
+    ) first
+    WHERE NOT EXISTS (
+        SELECT FROM jsonb_array_elements_text(wanted.names) AS other (name)
+        WHERE NOT EXISTS (
+            SELECT FROM myria.scope_members x
+            WHERE x.tenant_id = $1 AND x.participant = other.name AND x.scope_id = first.scope_id)));
