@@ -42,13 +42,9 @@ OURS = {
 
 UNUSED = {
     "WRITES": "tests stop the operator at each of these fail-points",
-    "Recall": "what an agent's tools recall",
-    "amend": "the commands of an agent's tools",
-    "Notes": "the commands of an agent's tools",
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "parse_events": "tests read a whole batch by it",
-    "remember": "the commands of an agent's tools",
     "send_400_response": "uvicorn calls it",
     "unfenced": "tests play the model's part and read its prompts",
 }

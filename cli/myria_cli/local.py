@@ -8,6 +8,7 @@ connect meanwhile wait instead of being refused. PostgreSQL has its own supervis
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import AsyncIterator, Coroutine
@@ -19,8 +20,9 @@ from typing import Any
 import httpx
 from prometheus_client.core import Metric
 
+from myria.contract.tools import PATH_OF
 from myria.errors import InternalError, OperationalError
-from myria.settings import AuthMode, McpSettings, Settings
+from myria.settings import AuthSettings, McpSettings, Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -48,9 +50,10 @@ _log = logging.getLogger("myria.local")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Household:
-    """The running planes: where MCP is served, and the server's process."""
+    """The running planes: where MCP is served, also to agents (None: not), and the server's process."""
 
     url: str
+    agent_url: str | None
     server: Child
     failed: asyncio.Future[None]
 
@@ -106,7 +109,7 @@ async def household(
         # The server may not read all tenants: this process makes their metrics, and the server's scrape includes them.
         port = stack.enter_context(scraped("127.0.0.1", 0, families, process=False))
         beside = f"http://127.0.0.1:{port}/metrics"
-        server = _server(options, place, sock, beside, verbose=verbose, auth=settings.auth.mode)
+        server = _server(options, place, sock, beside, verbose=verbose, auth=settings.auth)
         control = ControlLoop(database, settings, launch=_Launcher(options, settings, place, verbose=verbose))
         try:
             if place.embedded is not None:
@@ -117,7 +120,8 @@ async def household(
             ready.set()
             begin(control.run(), "control")
             begin(_attend(place), "attendance")
-            yield Household(url=f"{address}/mcp", server=server, failed=failed)
+            agent_url = address + PATH_OF["agent"] if settings.agent.enabled else None
+            yield Household(url=address + PATH_OF["core"], agent_url=agent_url, server=server, failed=failed)
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):
@@ -211,7 +215,7 @@ class _Launcher:
 
 
 def _server(
-    options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool, auth: AuthMode
+    options: Options, place: Place, sock: socket.socket, beside: str, *, verbose: bool, auth: AuthSettings
 ) -> Child:
     # The socket is loopback, or --auth or --insecure has allowed it already.
     return Child(
@@ -219,7 +223,11 @@ def _server(
         command_line(
             "serve", "--tenant", options.tenant, "--descriptor", str(sock.fileno()), "--beside", beside, WITH_PARENT
         ),
-        environment={**_environment(options, place.serving, verbose=verbose), "MYRIA_AUTH_MODE": auth},
+        environment={
+            **_environment(options, place.serving, verbose=verbose),
+            "MYRIA_AUTH_MODE": auth.mode,
+            "MYRIA_AUTH_LOCAL_PARTICIPANTS": json.dumps(auth.local_participants),
+        },
         without=_OURS,
         descriptors=[sock.fileno()],
     )

@@ -19,10 +19,14 @@ _UNBOUNDED = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAnswer:
-    """An answer as it goes out: its structured content, and the text where that is not the same as JSON."""
+    """An answer as it goes out: its structured content, and the text where that is not the same as JSON.
+
+    `text_for_all` is false where nobody asked for this text: clients that read no structured content get the JSON then.
+    """
 
     content: Json
     text: str | None = None
+    text_for_all: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

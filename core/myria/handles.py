@@ -14,6 +14,9 @@ from myria.errors import InvalidArgument
 EVENT_PREFIX = "e:"
 """What stands before an event's handle, so that nobody takes it for an event_id."""
 
+NOTE_PREFIX = "n:"
+"""What stands before a note's handle, which is that of its first version's event."""
+
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _BITS = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,11 @@ from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.handles import EVENT_PREFIX
+from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.ingest import Ingest
 from myria.masks import Masks
+from myria.notes.commands import Notes
+from myria.notes.recalling import Recall
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
@@ -64,6 +66,7 @@ class Memory:
         self.withdrawals = Withdrawals(self.appending, self.append_events)
         self.retrieval = Retrieval(self.database, settings)
         self.registry = Registry(self.database, settings)
+        self._recall: Recall | None = None
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False
 
@@ -113,6 +116,34 @@ class Memory:
             for kind, count in counts.items():
                 self._on_redacted(kind, count)
         return results
+
+    async def notes(self, tenant: str, *, without: Collection[Kind] = ()) -> Notes:
+        """Return the commands of notes for a tenant.
+
+        Args:
+            without: kinds to take out of what is kept, beside those of the tenant.
+
+        Raises:
+            DatabaseUnavailable: nobody can tell now what is taken out.
+        """
+        await self._check_schema_once()
+        kinds = await self.quotas.redacted(tenant)
+        kinds = self.settings.redaction.kinds if kinds is None else kinds
+        return Notes(
+            self.appending,
+            self.append_events,
+            self._redactor((*kinds, *without)),
+            content_characters=self.settings.notes.content_characters,
+            payload_bytes=self.settings.ingest.payload_bytes,
+            on_redacted=self._on_redacted,
+        )
+
+    @property
+    def recall(self) -> Recall:
+        """What recalls. The first use loads the token counter: see `myria.tokens.token_counter`."""
+        if self._recall is None:
+            self._recall = Recall(self.database, self.query_event_nodes, token_counter())
+        return self._recall
 
     def _redactor(self, kinds: Sequence[Kind] | None) -> PayloadRedactor:
         """Return what takes these kinds out, or those of the settings; there are few, and making one takes a moment."""
@@ -229,6 +260,25 @@ class Memory:
             rows = await connection.fetch(sql("events.ids"), tenant, list(numbers.values()))
         ids = {row["event_seq"]: row["event_id"] for row in rows}
         return tuple(ids.get(numbers[name], name) if name in numbers else name for name in named)
+
+    async def note_id(self, tenant: str, named: str) -> str:
+        """Return the id of a note that is named by its id, or by its handle (`n:7Q2FK3M`, in brackets or not).
+
+        A name of nothing stays as it is. A name is no permission: who may see the note is for its user to check.
+        """
+        name = named.strip().strip("[]")
+        if not name.startswith(NOTE_PREFIX):
+            return name
+        await self._check_schema_once()
+        try:
+            first_seq = (await self.retrieval.handles(tenant)).event_seq(name.removeprefix(NOTE_PREFIX))
+        except errors.InvalidArgument:
+            return name
+        if first_seq >= 1 << 63:
+            return name
+        async with self.database.read(tenant) as connection:
+            note_id: str | None = await connection.fetchval(sql("notes.id_of_event"), tenant, first_seq)
+        return note_id or name
 
     async def get_event(
         self,

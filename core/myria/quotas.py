@@ -112,6 +112,17 @@ class TenantQuotas:
         finally:
             use.under_way -= size
 
+    async def redacted(self, tenant: str) -> tuple[Kind, ...] | None:
+        """Return what is taken out of a tenant's payloads; None where that is what the settings say.
+
+        Raises:
+            DatabaseUnavailable: nobody can tell now.
+        """
+        use = self._uses.get(tenant)
+        if use is None or self._ticks() - use.read_at >= FRESH_S:
+            use = await self._read(tenant)
+        return use.redacted
+
     async def _read(self, tenant: str) -> _Use:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.quotas"), tenant)

@@ -303,6 +303,34 @@ class RedactionSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotesSettings(Section):
+    """What agents keep on purpose."""
+
+    section_name: ClassVar[str] = "notes"
+
+    content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
+    """Longest text of a note, in characters; a longer one is refused, never cut. Only answers shorten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings(Section):
+    """The agent's face, /mcp/agent; [agents.md](agents.md) says how to use it."""
+
+    section_name: ClassVar[str] = "agent"
+
+    enabled: bool = True
+    """Whether `/mcp/agent` is served. A key opens it only where it names the face `agent`."""
+    text: Literal["lines", "json"] = "lines"
+    """What the text of an answer is: `lines` for a model, or the contract's `json`, which the structured content is
+    always. A call chooses by `format`; clients of protocol versions without structured content get `json`."""
+    pool: bool = True
+    """Whether agents share a pool: what is kept without an agentId (or with `default`) belongs to the caller's own
+    participants, and every agent of theirs reads it. False: each call names its agent, and reads what is its alone."""
+    redaction_kinds: tuple[Kind, ...] = ("email", "phone")
+    """What is taken out of what agents keep, beside redaction.kinds or the tenant's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderSettings(Section):
     """When a build starts, how it works, what happens with its result."""
 
@@ -700,6 +728,8 @@ class Settings(Section):
     postgres: PostgresSettings = Field(default_factory=PostgresSettings)
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     redaction: RedactionSettings = Field(default_factory=RedactionSettings)
+    notes: NotesSettings = Field(default_factory=NotesSettings)
+    agent: AgentSettings = Field(default_factory=AgentSettings)
     builder: BuilderSettings = Field(default_factory=BuilderSettings)
     planner: PlannerSection = Field(default_factory=PlannerSection)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)

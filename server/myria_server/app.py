@@ -1,4 +1,4 @@
-"""The ASGI application: MCP at /mcp and /mcp/admin, and beside them /livez (also /healthz), /readyz and /metrics."""
+"""The ASGI application: MCP at a path for each face, and beside them /livez (also /healthz), /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -129,6 +129,7 @@ def build_app(
     settings = settings or Settings()
     auth = settings.auth
     metrics = metrics or ServerMetrics()
+    served = tuple(face for face in PATH_OF if face != "agent" or settings.agent.enabled)
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
@@ -142,7 +143,7 @@ def build_app(
         tokens = resource = None
         if auth.public_url is not None and (auth.issuers_file is not None or auth.server):
             issuers = () if auth.issuers_file is None else load_issuers(auth.issuers_file)
-            resource = ProtectedResource(auth.public_url, issuers, own=auth.server)
+            resource = ProtectedResource(auth.public_url, issuers, own=auth.server, faces=served)
             open_routes += resource.routes()
             if issuers:
                 tokens = Tokens(issuers, ring, resource.urls, appends_for_anyone=anyone, now=now, ticks=ticks)
@@ -153,7 +154,8 @@ def build_app(
         authentication = KeysAndTokens(ring, tokens, resource)
     faces: dict[str, FaceParts] = {}
     managers: list[StreamableHTTPSessionManager] = []
-    for face, path in PATH_OF.items():
+    for face in served:
+        path = PATH_OF[face]
         toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
         server = build_server(toolbox, settings, local)
         manager = StreamableHTTPSessionManager(

@@ -18,7 +18,11 @@ from mcp_types import methods
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from myria_server.toolbox import CallResult, Toolbox
+from myria_server.results import CallResult
+from myria_server.toolbox import Toolbox
+
+TEXT_VERSIONS = frozenset(version for version in HANDSHAKE_PROTOCOL_VERSIONS if version < "2025-06-18")
+"""Versions whose clients know only the text of an answer; a request that names no version is of one of them."""
 
 VERSION_KEY = mcp_types.PROTOCOL_VERSION_META_KEY
 _CLIENT_KEY = mcp_types.CLIENT_INFO_META_KEY
@@ -30,18 +34,22 @@ _MESSAGE = frozenset({"jsonrpc", "id", "method", "params"})
 _PARAMS = frozenset({"name", "arguments", "_meta"})
 _MODERN_VERSION_HEADER = LATEST_MODERN_VERSION.encode()
 _LEGACY_VERSION_HEADERS = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+_STRUCTURED_VERSION_HEADERS = frozenset(
+    version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS if version not in TEXT_VERSIONS
+)
 _REMEMBERED_CLIENTS = 1024
 _REMEMBERED_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class PlainCall:
-    """A request the fast path will answer."""
+    """A request the fast path will answer. `structured`: its client reads structured content."""
 
     request_id: int | str
     name: str
     arguments: Any
     modern: bool
+    structured: bool = True
 
 
 class FastPath:
@@ -91,20 +99,20 @@ class FastPath:
         meta = params.get("_meta")
         if meta is not None and not (type(meta) is dict and meta.keys() <= _LEGACY_META and _plain_token(meta)):
             return None
-        return PlainCall(request_id, name, arguments, modern=False)
+        return PlainCall(request_id, name, arguments, modern=False, structured=version in _STRUCTURED_VERSION_HEADERS)
 
     def render(self, call: PlainCall, outcome: CallResult) -> bytes:
         """Return the JSON-RPC response to a plain call."""
-        return self.response(call.request_id, outcome, modern=call.modern)
+        return self.response(call.request_id, outcome, modern=call.modern, structured=call.structured)
 
-    def response(self, request_id: int | str, outcome: CallResult, *, modern: bool) -> bytes:
+    def response(self, request_id: int | str, outcome: CallResult, *, modern: bool, structured: bool = True) -> bytes:
         """Return the JSON-RPC response that carries a tool's outcome, as text and as structured content."""
         return b"".join(
             (
                 b'{"jsonrpc":"2.0","id":',
                 orjson.dumps(request_id),
                 b',"result":{"content":[{"type":"text","text":',
-                orjson.dumps(outcome.shown),
+                orjson.dumps(outcome.text_for(structured=structured)),
                 b'}],"structuredContent":',
                 outcome.body,
                 b',"isError":true' if outcome.is_error else b',"isError":false',

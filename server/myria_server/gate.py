@@ -42,7 +42,7 @@ from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import ARGUMENTS_KEY, PRINCIPAL_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
-from myria_server.toolbox import Toolbox, refusal
+from myria_server.toolbox import Toolbox
 
 MAX_BATCH_MESSAGES = 100
 """Messages in one JSON-RPC batch."""
@@ -349,7 +349,9 @@ class Gate:
             request_id, name, about_arguments = blamed
             face.toolbox.count(name, error.code)
             modern = headers.get(b"mcp-protocol-version") == _MODERN
-            await _respond(send, 200, face.render.response(request_id, refusal(about_arguments), modern=modern))
+            await _respond(
+                send, 200, face.render.response(request_id, face.toolbox.refusal(about_arguments), modern=modern)
+            )
             return
         self._metrics.refused(error.code)
         is_large = isinstance(error, BodyTooLarge)

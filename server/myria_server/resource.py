@@ -24,13 +24,16 @@ class ProtectedResource:
         public_url: where clients reach it, without a path.
         issuers: whose tokens are accepted.
         own: whether this server issues tokens too, whose scopes are roles.
+        faces: those that are served.
     """
 
-    def __init__(self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False) -> None:
+    def __init__(
+        self, public_url: str, issuers: Sequence[Issuer], *, own: bool = False, faces: Sequence[Face] = tuple(PATH_OF)
+    ) -> None:
         self._public_url = public_url
         self._issuers = issuers
         self._own = own
-        self.urls: Mapping[Face, str] = {face: public_url + path for face, path in PATH_OF.items()}
+        self.urls: Mapping[Face, str] = {face: public_url + PATH_OF[face] for face in faces}
 
     def metadata_url(self, face: Face) -> str:
         """Return where a face is described: the well-known part stands before its path (RFC 9728, section 3.1)."""
@@ -60,7 +63,8 @@ class ProtectedResource:
 
     def routes(self) -> list[Route]:
         """Return a document for each face, open to everybody; without a path, that of the core face."""
-        at_paths = [_document(WELL_KNOWN + path, orjson.dumps(self.describe(face))) for face, path in PATH_OF.items()]
+        paths = {face: PATH_OF[face] for face in self.urls}
+        at_paths = [_document(WELL_KNOWN + path, orjson.dumps(self.describe(face))) for face, path in paths.items()]
         return [*at_paths, _document(WELL_KNOWN, orjson.dumps(self.describe("core")))]
 
 

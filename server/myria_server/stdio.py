@@ -35,7 +35,7 @@ from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
 from myria_server.refusals import blamed_call, id_of, rpc_error
-from myria_server.toolbox import Toolbox, refusal
+from myria_server.toolbox import Toolbox
 
 
 async def serve_stdio(
@@ -159,7 +159,7 @@ class _Pipe:
             return rpc_error(id_of(outline), mcp_types.PARSE_ERROR, error.message, error.to_json())
         meta = outline["params"].get("_meta")
         modern = isinstance(meta, dict) and VERSION_KEY in meta
-        return self._render.response(blamed[0], refusal(blamed[2]), modern=modern)
+        return self._render.response(blamed[0], self._toolbox.refusal(blamed[2]), modern=modern)
 
     async def _write(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async with from_server:

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -37,7 +36,9 @@ from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import in_steps
+from myria_server.faces import agent
 from myria_server.metrics import ServerMetrics
+from myria_server.results import CallResult
 
 logger = logging.getLogger(__name__)
 
@@ -46,25 +47,6 @@ _MAX_TARGET = 200
 Json = dict[str, Any]
 
 _Handler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """What a call answered: the structured content as JSON text in UTF-8, and the text where that is another."""
-
-    body: bytes
-    is_error: bool = False
-    text: str | None = None
-
-    @property
-    def shown(self) -> str:
-        """What hosts show that know no structured content."""
-        return self.body.decode() if self.text is None else self.text
-
-
-def refusal(error: MyriaError) -> CallResult:
-    """Return the outcome of a refused call."""
-    return CallResult(orjson.dumps({"error": error.to_json()}, default=str), is_error=True)
 
 
 def _act_of(tool: Tool, principal: Principal, face: Face, arguments: Any, result: CallResult) -> Act:
@@ -79,7 +61,7 @@ def _act_of(tool: Tool, principal: Principal, face: Face, arguments: Any, result
         actor=principal.actor,
         action=tool.name,
         target=target,
-        outcome=answer["error"]["code"] if result.is_error else "ok",
+        outcome=result.code,
         face=face,
     )
 
@@ -138,13 +120,18 @@ class Toolbox:
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
         offered = {tool.name for tool in self.offered}
-        handlers = self._handlers()
+        handlers = {**self._handlers(), **agent.handlers(memory, settings)}
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
             entry = (tool, handlers[tool.name], deadline, tool.name in offered)
             for name in (tool.name, tool.dotted(), tool.plain()):
                 self._runs[name] = entry
+
+    def refusal(self, error: MyriaError) -> CallResult:
+        """Return the outcome of a refused call, in the form of this face's contract."""
+        content = agent.refused(error) if self.face == "agent" else {"error": error.to_json()}
+        return CallResult(orjson.dumps(content, default=str), is_error=True, code=error.code)
 
     def knows(self, name: str) -> bool:
         """Tell whether a tool has this name, in any of its styles, offered here or not."""
@@ -197,10 +184,10 @@ class Toolbox:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             async with asyncio.timeout(deadline):
                 answer = await handler(principal, arguments)
-            content, text = (answer.content, answer.text) if isinstance(answer, ShownAnswer) else (answer, None)
-            if content.get("degraded"):
-                metrics.answered_degraded(tool.name, content.get("degraded_reason"))
-            return CallResult(orjson.dumps(content), text=text)
+            shown = answer if isinstance(answer, ShownAnswer) else ShownAnswer(content=answer)
+            if shown.content.get("degraded"):
+                metrics.answered_degraded(tool.name, shown.content.get("degraded_reason"))
+            return CallResult(orjson.dumps(shown.content), text=shown.text, text_for_all=shown.text_for_all)
         except MyriaError as error:
             code = error.code
             if self._journal is not None and isinstance(error, AccessError):
@@ -209,15 +196,15 @@ class Toolbox:
                         tenant=principal.tenant, actor=principal.actor, action=tool.name, outcome=code, face=self.face
                     )
                 )
-            return refusal(error)
+            return self.refusal(error)
         except TimeoutError:
             late = DeadlineExceeded(f"{name} did not finish within {deadline:g} s; retry", deadline_s=deadline)
             code = late.code
-            return refusal(late)
+            return self.refusal(late)
         except Exception:
             logger.exception("tool call failed", extra={"action": "tool_failed", "tool": tool.name})
             code = InternalError.code
-            return refusal(InternalError("an error of this service; its log has the details"))
+            return self.refusal(InternalError("an error of this service; its log has the details"))
         finally:
             metrics.in_flight -= 1
             seconds = time.perf_counter() - began

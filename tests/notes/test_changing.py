@@ -96,7 +96,8 @@ async def test_forgetting_takes_all_versions(keeper: Keeper) -> None:
     kept = await keeper.remember("one")
     await amend(keeper, kept.note_id, "two")
     await amend(keeper, kept.note_id, "three")
-    assert await forget(keeper, kept.note_id) == Forgotten(note_id=kept.note_id, forgotten=True, protected=False)
+    expected = Forgotten(note_id=kept.note_id, text="three", forgotten=True, protected=False)
+    assert await forget(keeper, kept.note_id) == expected
     assert await visible_texts(keeper) == []
     with pytest.raises(errors.NoteNotFound):
         await forget(keeper, kept.note_id)
@@ -113,7 +114,7 @@ async def test_a_permanent_note_wants_force(keeper: Keeper, more: dict[str, Any]
     kept = await keeper.remember("The kiln is in the shed", **more)
     assert (await forget(keeper, kept.note_id)).protected
     assert await forget(keeper, kept.note_id, force=True, dry_run=True) == Forgotten(
-        note_id=kept.note_id, forgotten=False, protected=False
+        note_id=kept.note_id, text="The kiln is in the shed", forgotten=False, protected=False
     )
     assert len(await keeper.events()) == 1
     assert (await forget(keeper, kept.note_id, force=True)).forgotten

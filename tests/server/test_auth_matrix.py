@@ -18,7 +18,7 @@ import pytest
 from myria.access.principal import ROLES
 from myria.access.secrets import make_key
 from myria.access.store import AccessStore, NewKey
-from myria.contract.tools import PATH_OF, TOOLS, Tool
+from myria.contract.tools import PATH_OF, TOOLS, Tool, path_of
 from myria.deletion import TenantDeletion
 from myria.memory import Memory
 from myria.registry import Registry
@@ -47,11 +47,23 @@ ARGUMENTS: dict[str, Any] = {
     "discard_snapshot": {"snapshot_id": "snp_" + "0" * 32},
     "withdraw_events": {"event_ids": ["evt_" + "0" * 32], "reason": "forgotten"},
     "restore_events": {"event_ids": ["evt_" + "0" * 32]},
+    "remember": {"content": "We design the memory system"},
+    "batch_remember": {"items": [{"content": "We build the memory system"}]},
+    "recall": {"text": "memory"},
+    "forget": {"id": "note_" + "0" * 32},
+    "restore": {"id": "note_" + "0" * 32},
+    "amend": {"id": "note_" + "0" * 32, "content": "We design it"},
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
 
 ASKING = ("query_event_nodes", "query_references", "get_event", "get_topic", "withdraw_events", "restore_events")
 APPENDING = ("append_event", "append_events")
+
+AGENT_ASKING = ("recall", "forget", "restore", "amend")
+AGENT_APPENDING = ("remember", "batch_remember")
+"""The same at the agent's face, whose calls name an agent."""
+
+NAMES = {tool.name: tool.plain() for tool in TOOLS}
 
 STATUS_OF = {"credential_missing": 401, "credential_invalid": 401}
 
@@ -226,6 +238,12 @@ def appending_for(*names: str) -> dict[str, tuple[Any, ...]]:
     return {"append_event": (new,), "append_events": ({"events": [event(participants=["ada", "bot"]), new]},)}
 
 
+def acting_as(agent: str | None) -> dict[str, tuple[Any, ...]]:
+    """Return the arguments of every tool of the agent's face, as an agent, or as none."""
+    named = {} if agent is None else {"agentId": agent}
+    return {tool: ({**ARGUMENTS[tool], **named},) for tool in (*AGENT_ASKING, *AGENT_APPENDING)}
+
+
 def naming_nobody() -> dict[str, tuple[Any, ...]]:
     """Return the arguments of every tool with participants, without any."""
     new = {name: value for name, value in event().items() if name != "participants"}
@@ -259,12 +277,20 @@ FORBIDDEN: dict[str, Forbidden] = {
     "a key of many that names itself": Forbidden(
         code="participants_not_allowed", key=HOST, refused={**asking_for("host"), **appending_for("host")}
     ),
+    "an agent outside": Forbidden(code="participants_not_allowed", key={}, refused=acting_as("carl")),
+    "an agent that matches no pattern": Forbidden(
+        code="participants_not_allowed", key=HOST, refused=acting_as("users:1")
+    ),
+    "no agent, and nobody whose pool it could be": Forbidden(
+        code="participants_not_allowed", key={"own": (), "may_ask": ("user:*",)}, refused=acting_as(None)
+    ),
     "a channel outside": Forbidden(
         code="channel_not_allowed",
         key={"channels": ("mail", "chat:*")},
         refused={
             "append_event": (ELSEWHERE,),
             "append_events": ({"events": [{**ELSEWHERE, "channel": "mail"}, ELSEWHERE]},),
+            **{tool: (ARGUMENTS[tool],) for tool in (*AGENT_APPENDING, "forget", "restore", "amend")},
         },
     ),
 }
@@ -300,7 +326,7 @@ async def guarded(memory: Memory, issuer: RunningIssuer, tmp_path: Path) -> Asyn
         "tenant": {"claim": "org", "values": {"ours": ["default"], "gone": ["not-there"]}},
         "participants": {"claim": "sub"},
         "roles": {"always": ["read", "append", "admin"]},
-        "faces": {"always": ["core", "admin"]},
+        "faces": {"always": list(PATH_OF)},
     }
     path = tmp_path / "issuers.json"
     path.write_text(json.dumps({"issuers": [entry]}))
@@ -407,13 +433,20 @@ async def check_role(served: Served, credential: Headers, tool: Tool, path: str,
             assert f'scope="{" ".join(tool.roles)}"' in challenge
             continue
         assert response.status_code == 200, response.text
-        code = response.json()["result"]["structuredContent"].get("error", {}).get("code")
+        code = code_of(response.json()["result"]["structuredContent"])
         assert (code == "tool_not_enabled") == (not offers), (tool.name, path, code)
         assert code not in {"role_required", "participants_not_allowed", "channel_not_allowed"}
     batch = [call(tool.plain(), arguments, version=None)]
     response = await ask(served, ("POST", path, batch, headers(version=None)), credential)
     refused = response.json()[0].get("error", {}).get("data", {}).get("code")
     assert (refused == "role_required") == (offers and not may), (tool.name, path)
+
+
+def code_of(content: dict[str, Any]) -> str | None:
+    """Return the code of a refusal, in the form of any face; None of an answer."""
+    error = content.get("error")
+    code: str | None = error["code"] if isinstance(error, dict) else content.get("code")
+    return code
 
 
 @pytest.mark.parametrize("face", PATH_OF)
@@ -435,20 +468,20 @@ async def test_what_a_good_key_may_not_name(name: str, guarded: Served, keys: Ke
     row = FORBIDDEN[name]
     credential = bearer(await keys.key(**row.key))
     for tool, each in row.refused.items():
-        full = f"myria_{tool}"
+        full, path = NAMES[tool], path_of(tool)
         for arguments in each:
             answers = []
             for version in (MODERN, None, "2025-06-18"):
                 message = call(full, arguments, version=version)
-                answer = await ask(guarded, ("POST", "/mcp", message, headers(full, version=version)), credential)
+                answer = await ask(guarded, ("POST", path, message, headers(full, version=version)), credential)
                 assert answer.status_code == 200, answer.text
                 answers.append(answer.json())
             batch = [call(full, arguments, version=None)]
-            answers += (await ask(guarded, ("POST", "/mcp", batch, headers(version=None)), credential)).json()
+            answers += (await ask(guarded, ("POST", path, batch, headers(version=None)), credential)).json()
             for answer_body in answers:
                 result = answer_body["result"]
                 assert result["isError"], (name, tool)
-                assert result["structuredContent"]["error"]["code"] == row.code, (name, tool)
+                assert code_of(result["structuredContent"]) == row.code, (name, tool)
     assert await stored(database) == (0, 0)
 
 
@@ -467,13 +500,17 @@ async def test_what_a_good_key_may_name(guarded: Served, keys: Keys) -> None:
         **asking_for("ada", "bot"),
         "append_event": ({**ELSEWHERE, "channel": "mail", "participants": ["ada"]},),
     }
-    for credential, calls in ((own, inside), (host, {**asking_for("user:1"), **appending_for_host()})):
+    for credential, calls in (
+        (own, {**inside, "recall": (ARGUMENTS["recall"],)}),
+        (host, {**asking_for("user:1"), **appending_for_host(), **acting_as("user:1")}),
+        (host, acting_as(None)),
+    ):
         for tool, each in calls.items():
-            full = f"myria_{tool}"
+            full, path = NAMES[tool], path_of(tool)
             for arguments in each:
-                answer = await ask(guarded, ("POST", "/mcp", call(full, arguments), headers(full)), credential)
+                answer = await ask(guarded, ("POST", path, call(full, arguments), headers(full)), credential)
                 content = answer.json()["result"]["structuredContent"]
-                assert content.get("error", {}).get("code") in (None, "event_not_found", "topic_not_found"), tool
+                assert code_of(content) in (None, "event_not_found", "topic_not_found", "note_not_found"), tool
 
 
 def appending_for_host() -> dict[str, tuple[Any, ...]]:

@@ -73,6 +73,8 @@ myria up --port 9000 --data-dir ./memory
 
 myria up --auth --host 0.0.0.0
 
+myria up --as ana --as assistant
+
 myria up --dsn postgresql://myria@localhost/myria
 """,
     )
@@ -83,6 +85,14 @@ myria up --dsn postgresql://myria@localhost/myria
         port: Port = None,
         insecure: Insecure = False,
         auth: Auth = False,
+        as_: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--as",
+                metavar="NAME",
+                help="As whom callers ask and keep who name nobody. Repeatable. Default: auth.local_participants.",
+            ),
+        ] = None,
     ) -> None:
         """Run the whole memory on this machine until Ctrl-C: PostgreSQL, MCP server, triggers and builder.
 
@@ -90,7 +100,12 @@ myria up --dsn postgresql://myria@localhost/myria
         of it dies is started again; Ctrl-C stops all that was started.
         """
         _expect_server()
-        settings = options.settings(mcp__host=host, mcp__port=port, auth__mode="keys" if auth else None)
+        settings = options.settings(
+            mcp__host=host,
+            mcp__port=port,
+            auth__mode="keys" if auth else None,
+            auth__local_participants=tuple(as_) if as_ else None,
+        )
         guarded = settings.auth.mode == "keys"
         logs.configure(settings.service, "up", settings.log)
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
@@ -163,14 +178,16 @@ myria demo --once --data-dir ./try --port 9000
         examples="""
 myria serve --dsn postgresql://myria_server@db/myria --port 8321
 
-myria serve --stdio
+myria serve --stdio --face agent
 """,
     )
     async def serve(
         options: Options,
         *,
         stdio: Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")] = False,
-        face: Annotated[str, typer.Option(metavar="FACE", help="With --stdio: which tools, core or admin.")] = "core",
+        face: Annotated[
+            str, typer.Option(metavar="FACE", help="With --stdio: which tools, core, agent or admin.")
+        ] = "core",
         host: Host = None,
         port: Port = None,
         insecure: Insecure = False,
@@ -324,6 +341,7 @@ def _introduce(
         console.write_json(
             {
                 "url": running.url,
+                "agent_url": running.agent_url,
                 "tenant": options.tenant,
                 "auth": settings.auth.mode,
                 "key": None if key is None else key.text,
@@ -337,6 +355,9 @@ def _introduce(
     text = Text()
     text.append("MCP     ", style="dim")
     text.append(running.url + "\n", style="bold cyan")
+    if running.agent_url is not None:
+        text.append("agents  ", style="dim")
+        text.append(running.agent_url + "\n", style="bold cyan")
     text.append("memory  ", style="dim")
     text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
     text.append_text(how_to_connect(running.url, settings, key))

@@ -43,7 +43,11 @@ MAX_REDIRECT_URIS = 10
 MAX_URI = 500
 MAX_CLIENT_NAME = 100
 
-SCOPES: Mapping[Face, tuple[Role, ...]] = {"core": ("append", "read"), "admin": ("read", "admin")}
+SCOPES: Mapping[Face, tuple[Role, ...]] = {
+    "core": ("append", "read"),
+    "agent": ("append", "read"),
+    "admin": ("read", "admin"),
+}
 """What may be granted at each face."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -24,7 +24,7 @@ from myria.masks import Mask, Masks
 from myria.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
-Face = Literal["core", "admin"]
+Face = Literal["core", "agent", "admin"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 FACES: tuple[Face, ...] = get_args(Face)

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.access.principal import Face, Role
-from myria.contract import answers, inputs
+from myria.contract import agent_notes, answers, inputs
+from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
 
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 
 PREFIX = "myria"
 
-PATH_OF: Mapping[Face, str] = {"core": "/mcp", "admin": "/mcp/admin"}
+PATH_OF: Mapping[Face, str] = {"core": "/mcp", "agent": "/mcp/agent", "admin": "/mcp/admin"}
 """Where each face is served over HTTP."""
 
 
@@ -30,8 +31,8 @@ class Tool:
     `name` is without prefix; `description` may have the field `{batch_events}` (see the function `description`).
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
-    `faces` are the endpoints that offer it. `arguments` and `answer` are its models, `lean` that of its answer in the
-    lean view, where it has one.
+    `faces` are the endpoints that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
+    answer in the lean view, where it has one. A tool of the agent's face has its name alone, without prefix.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Tool:
     changes: bool = False
     replaces: bool = False
     repeatable: bool = True
+    refusal: type[answers.Answer] = answers.Refusal
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -57,11 +59,11 @@ class Tool:
 
     def dotted(self) -> str:
         """Return the name as the design writes it, `myria.append_event`."""
-        return f"{PREFIX}.{self.name}"
+        return self.name if "agent" in self.faces else f"{PREFIX}.{self.name}"
 
     def plain(self) -> str:
         """Return the name that every host takes, `myria_append_event`."""
-        return f"{PREFIX}_{self.name}"
+        return self.name if "agent" in self.faces else f"{PREFIX}_{self.name}"
 
     def named(self, style: NameStyle) -> str:
         """Return the name in one of both styles."""
@@ -175,6 +177,75 @@ TOOLS: tuple[Tool, ...] = (
         answer=answers.Status,
     ),
     Tool(
+        name="remember",
+        title="Remember",
+        description="Keep a fact, decision, preference, procedure or error for later conversations. Only content is "
+        "needed. scope session: forgotten when sessionId ends. isAnchor: never fades. supersedes: ids it replaces.",
+        profile="core",
+        arguments=agent_notes.RememberInput,
+        answer=agent_notes.RememberAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
+        name="batch_remember",
+        title="Remember several",
+        description="Keep up to 200 notes at once; each is kept or refused by itself.",
+        profile="core",
+        arguments=agent_notes.BatchRememberInput,
+        answer=agent_notes.BatchRememberAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
+        name="recall",
+        title="Recall",
+        description="Find what is remembered, before you answer. Lines end in ids. topic, type and minImportance leave "
+        "only notes.",
+        profile="core",
+        arguments=agent_notes.RecallInput,
+        answer=agent_notes.RecallAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+    ),
+    Tool(
+        name="forget",
+        title="Forget",
+        description="Take notes out of memory by id, or all of a topic, or what a text finds (list them by dryRun "
+        "first). restore undoes it.",
+        profile="core",
+        arguments=agent_notes.ForgetInput,
+        answer=agent_notes.ForgetAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+        replaces=True,
+    ),
+    Tool(
+        name="restore",
+        title="Restore",
+        description="Bring a forgotten note back.",
+        profile="core",
+        arguments=agent_notes.RestoreNoteInput,
+        answer=agent_notes.RestoreAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
+        name="amend",
+        title="Amend",
+        description="Correct a note: a new version under the same id.",
+        profile="core",
+        arguments=agent_notes.AmendInput,
+        answer=agent_notes.AmendAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
         name="trigger_build",
         title="Start a rebuild",
         description="Ask for a rebuild of the topic index now; it ends as nothing_to_do if nothing is new.",
@@ -274,13 +345,13 @@ def output_schema(tool: Tool) -> Json:
 
     Clients check structured content against this even when a call failed, hence both.
     """
-    return copy.deepcopy(_output_schema(tool.answer, tool.lean))
+    return copy.deepcopy(_output_schema(tool.answer, tool.lean, tool.refusal))
 
 
 @lru_cache
-def _output_schema(model: type[BaseModel], lean: type[BaseModel] | None) -> Json:
+def _output_schema(model: type[BaseModel], lean: type[BaseModel] | None, refusal: type[BaseModel]) -> Json:
     answer = _plain(model.model_json_schema())
-    others = [_plain(other.model_json_schema()) for other in (lean, answers.Refusal) if other is not None]
+    others = [_plain(other.model_json_schema()) for other in (lean, refusal) if other is not None]
     definitions = {**answer.pop("$defs", {})}
     for other in others:
         definitions |= other.pop("$defs", {})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import asyncpg
 import orjson
 
+from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_WITHDRAWN
@@ -32,7 +34,10 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before."""
+    """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
+
+    `note_id` is empty where a dry run would keep a new one.
+    """
 
     note_id: str
     created: bool
@@ -58,9 +63,10 @@ class Amended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What became of a note that was to be forgotten; `protected` where that needs force."""
+    """What became of a note that was to be forgotten; `protected` where that needs force. `text` is what it says."""
 
     note_id: str
+    text: str
     forgotten: bool
     protected: bool
 
@@ -74,6 +80,7 @@ class Notes:
         redactor: what is taken out of what a note says, before anything else looks at it.
         content_characters: the longest text of a note; a longer one is refused.
         payload_bytes: the largest payload of an event.
+        on_redacted: called with each kind that was taken out of a stored note, and how often.
     """
 
     def __init__(
@@ -84,7 +91,9 @@ class Notes:
         *,
         content_characters: int,
         payload_bytes: int,
+        on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
     ) -> None:
+        self._on_redacted = on_redacted
         self._database = database
         self._append = append
         self._withdrawals = Withdrawals(database, append)
@@ -101,22 +110,33 @@ class Notes:
         contract: Contract,
         speaker: str | None = None,
         now: int | None = None,
+        key: str | None = None,
+        supersedes: Sequence[str] = (),
+        may_see: MaySee = lambda _: False,
+        dry_run: bool = False,
     ) -> Remembered:
         """Keep a note, once: of equal ones of the same people, kind and session, the first stays and is named.
 
         Args:
             participants: canonical; who may see it.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
+            key: the caller's own name for this note: a repeat for the same people answers the first, whatever it says.
+            supersedes: ids of notes that this one replaces.
+            may_see: whether the caller may see what these participants may; asked of `supersedes`.
+            dry_run: only say what would be kept.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
+            NoteNotFound: one of `supersedes` is absent, of others, or withdrawn.
+            AlreadySuperseded: one of them was replaced meanwhile.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
             as `Ingest.append_events`.
         """
-        content, redacted = self._redactor.text(self._checked(draft.content))
-        note = completed(replace(draft, content=content), contract)
+        draft, redacted = self._redacted(draft)
+        note = completed(draft, contract)
+        key = None if key is None else digest([*participants, key]).hex()
         for _ in range(_ATTEMPTS):
-            note_id = new_id("note")
+            note_id = new_id("note") if key is None else f"note_{key[:32]}"
             event = note_event(
                 note,
                 participants,
@@ -124,19 +144,62 @@ class Notes:
                 version=1,
                 timestamp=time.time_ns() // 1000 if now is None else now,
                 speaker=speaker,
+                key=None if key is None else f"note:{key}",
             )
             self._check_size(event)
+            if key is not None and supersedes and await self._is_there(tenant, note_id):
+                return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
+            replaced = [await self._live_event(tenant, name, may_see) for name in supersedes]
+            if dry_run:
+                earlier = await self._same(tenant, participants, note)
+                return Remembered(note_id=earlier or "", created=False, note=note, event_id=None, redacted=redacted)
             try:
-                results = await self._append(tenant, (event,))
+                if replaced:
+                    results = await self._withdrawals.append(tenant, event, supersedes=replaced, may_see=may_see)
+                else:
+                    results = await self._append(tenant, (event,))
             except NoteExists:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None:
                     continue  # it was withdrawn meanwhile
-                return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=dict(redacted))
-            return Remembered(
-                note_id=note_id, created=True, note=note, event_id=results[0].event_id, redacted=dict(redacted)
-            )
+                return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=redacted)
+            if results[0].deduplicated:
+                return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
+            self._count(redacted)
+            return Remembered(note_id=note_id, created=True, note=note, event_id=results[0].event_id, redacted=redacted)
         raise Overloaded("the same note is being kept and withdrawn again and again; retry")
+
+    async def _is_there(self, tenant: str, note_id: str) -> bool:
+        async with self._database.read(tenant) as connection:
+            return await connection.fetchrow(sql("notes.current"), tenant, note_id) is not None
+
+    async def _live_event(self, tenant: str, note_id: str, may_see: MaySee) -> str:
+        row = await self._current(tenant, note_id, may_see)
+        if not row["live"]:
+            raise note_absent(note_id)
+        event_id: str = row["event_id"]
+        return event_id
+
+    def _redacted(self, draft: Draft) -> tuple[Draft, dict[Kind, int]]:
+        """Return a draft without what must not be kept, and how much of each kind was taken out."""
+        counts: Counter[Kind] = Counter()
+        draft = replace(
+            draft,
+            content=self._kept(self._checked(draft.content), counts),
+            keywords=None if draft.keywords is None else tuple(self._kept(word, counts) for word in draft.keywords),
+            topic=None if draft.topic is None else self._kept(draft.topic, counts),
+            source=None if draft.source is None else self._kept(draft.source, counts),
+        )
+        return draft, dict(counts)
+
+    def _kept(self, text: str, counts: Counter[Kind]) -> str:
+        kept, taken = self._redactor.text(text)
+        counts.update(taken)
+        return kept
+
+    def _count(self, redacted: Mapping[Kind, int]) -> None:
+        for kind, count in redacted.items():
+            self._on_redacted(kind, count)
 
     async def _same(self, tenant: str, participants: tuple[str, ...], note: NoteText) -> str | None:
         session = (note.session_id or "") if note.lifetime == "session" else ""
@@ -173,12 +236,16 @@ class Notes:
         """
         row = await self._current(tenant, note_id, may_see)
         if not row["live"]:
-            raise _absent(note_id)
+            raise note_absent(note_id)
         before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
-        redacted: Mapping[Kind, int] = {}
-        if changes.content is not None:
-            content, redacted = self._redactor.text(self._checked(changes.content))
-            changes = replace(changes, content=content)
+        redacted: Counter[Kind] = Counter()
+        given = changes
+        changes = replace(
+            given,
+            content=None if given.content is None else self._kept(self._checked(given.content), redacted),
+            keywords=None if given.keywords is None else tuple(self._kept(word, redacted) for word in given.keywords),
+            topic=None if given.topic is None else self._kept(given.topic, redacted),
+        )
         note = changes.of(before, contract)
         if note == replace(before, inferred=()):
             return Amended(note_id=note_id, version=row["version"], note=note, changed=False, redacted=dict(redacted))
@@ -196,7 +263,7 @@ class Notes:
         try:
             await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
         except EventNotFound as error:
-            raise _absent(note_id) from error
+            raise note_absent(note_id) from error
         except NoteExists:
             same = await self._same(tenant, participants, note)
             if same is None:
@@ -209,6 +276,7 @@ class Notes:
                 same_as=same,
                 redacted=dict(redacted),
             )
+        self._count(redacted)
         return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=dict(redacted))
 
     async def forget(
@@ -228,19 +296,20 @@ class Notes:
         for _ in range(_ATTEMPTS):
             row = await self._current(tenant, note_id, may_see)
             if not row["live"]:
-                raise _absent(note_id)
+                raise note_absent(note_id)
+            text = orjson.loads(row["payload"])["text"]
             kept = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
             if kept == "permanent" and not force:
-                return Forgotten(note_id=note_id, forgotten=False, protected=True)
+                return Forgotten(note_id=note_id, text=text, forgotten=False, protected=True)
             if dry_run:
-                return Forgotten(note_id=note_id, forgotten=False, protected=False)
+                return Forgotten(note_id=note_id, text=text, forgotten=False, protected=False)
             async with self._database.read(tenant) as connection:
                 versions = [row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note_id)]
             for at in range(0, len(versions), MAX_WITHDRAWN):
                 some = versions[at : at + MAX_WITHDRAWN]
                 await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see)
             if not (await self._current(tenant, note_id, may_see))["live"]:
-                return Forgotten(note_id=note_id, forgotten=True, protected=False)
+                return Forgotten(note_id=note_id, text=text, forgotten=True, protected=False)
         raise Overloaded("the note is being amended again and again; retry")
 
     async def restore(self, tenant: str, note_id: str, *, may_see: MaySee) -> None:
@@ -257,7 +326,7 @@ class Notes:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
         if row is None or not may_see(row["participants"]):
-            raise _absent(note_id)
+            raise note_absent(note_id)
         return row
 
     def _checked(self, content: str) -> str:
@@ -282,5 +351,6 @@ class Notes:
             )
 
 
-def _absent(note_id: str) -> NoteNotFound:
+def note_absent(note_id: str) -> NoteNotFound:
+    """Return the refusal of a note that is absent, of others, or withdrawn."""
     return NoteNotFound(f"no note {note_id} is visible to you", note_id=note_id)

@@ -25,6 +25,7 @@ def note_event(
     timestamp: int,
     speaker: str | None,
     previous: str | None = None,
+    key: str | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -33,6 +34,7 @@ def note_event(
         timestamp: in microseconds since 1970 UTC.
         speaker: who keeps it, as answers name them.
         previous: the event of the version before.
+        key: its source key, by which a repeat is known.
     """
     about: dict[str, Any] = {
         "id": note_id,
@@ -57,6 +59,7 @@ def note_event(
         channel=NOTE_CHANNEL,
         participants=participants,
         payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+        source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
     )

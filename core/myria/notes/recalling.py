@@ -17,7 +17,7 @@ from myria.contract.fields import parse_timestamp
 from myria.contract.limits import MAX_LIMIT
 from myria.contract.queries import EventNodesQuery
 from myria.events import searchable_text, speaker_of
-from myria.handles import Handles
+from myria.handles import EVENT_PREFIX, NOTE_PREFIX, Handles
 from myria.masks import Masks
 from myria.notes.kinds import Tier, importance_now, tier
 from myria.notes.lines import MemoryLine, MemoryText, memory_text
@@ -175,6 +175,10 @@ class Recall:
                 beyond = middle
         return shown[:fitting]
 
+    def count(self, text: str) -> int:
+        """Return how many tokens a text costs, or a bound that is not below it."""
+        return self._counter.count(text)
+
     def _fragment(self, query: RecallQuery, node: Json, row: asyncpg.Record, handles: Handles) -> Fragment:
         payload: Json = node.get("payload") or {"text": node.get("snippet", "")}
         at = parse_timestamp(node["timestamp"])
@@ -183,7 +187,7 @@ class Recall:
             return Fragment(
                 note_id=None,
                 event_id=node["event_id"],
-                handle="e:" + handles.of(node["event_seq"]),
+                handle=EVENT_PREFIX + handles.of(node["event_seq"]),
                 text=searchable_text(payload),
                 speaker=speaker_of(payload),
                 at=at,
@@ -194,7 +198,7 @@ class Recall:
         return Fragment(
             note_id=row["note_id"],
             event_id=node["event_id"],
-            handle="n:" + handles.of(row["first_seq"]),
+            handle=NOTE_PREFIX + handles.of(row["first_seq"]),
             text=searchable_text(payload),
             speaker=speaker_of(payload),
             at=at,

@@ -75,3 +75,8 @@ LEFT JOIN LATERAL (
     SELECT w.reason FROM myria.withdrawn w
     WHERE w.tenant_id = $1 AND w.event_seq = wanted ORDER BY w.by_event_seq DESC LIMIT 1
 ) newest ON true;
+
+-- name: id_of_event
+-- The note of which an event is a version.
+SELECT e.payload->'note'->>'id' FROM myria.events e
+WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';

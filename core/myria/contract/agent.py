@@ -1,0 +1,133 @@
+"""What the tools of the agent's face have in common: seed contract 004's names, refusals, and fields.
+
+Names are on the wire as the contract has them, most in camel case. Schemas are bare on purpose: a model reads them with
+every conversation, so bounds that no honest call reaches are checked and not published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+
+from myria.contract.answers import Answer
+from myria.contract.fields import check_text, parse_timestamp
+from myria.contract.inputs import Input
+from myria.contract.limits import MAX_ID, MAX_QUERY
+from myria.errors import InvalidArgument
+from myria.scopes import MAX_PARTICIPANT_CHARACTERS
+
+CONTRACT: Literal["004"] = "004"
+"""Whose kinds of notes this face knows."""
+
+KINDS = ("fact", "decision", "error", "preference", "procedure", "relation", "episode")
+"""Those kinds; a test holds them to notes/kinds.toml."""
+
+MAX_TOPIC = 200
+MAX_KEYWORD = 100
+MAX_KEYWORDS = 32
+MAX_SOURCE = 500
+MAX_IDS = 100
+MAX_BUDGET = 100_000
+
+_Checked = Callable[[Any, ValidationInfo], Any]
+
+
+def field_name(info: ValidationInfo) -> str:
+    """Return the name of the field that is checked."""
+    return info.field_name or ""
+
+
+def _text(limit: int) -> _Checked:
+    return lambda value, info: check_text(value, field_name(info), limit)
+
+
+def _optional_text(limit: int) -> _Checked:
+    return lambda value, info: None if value in (None, "") else check_text(value, field_name(info), limit)
+
+
+def _texts(limit: int, longest: int) -> _Checked:
+    def check(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+        name = field_name(info)
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple):
+            raise InvalidArgument(f"{name} must be a list of texts", field=name)
+        if len(value) > limit:
+            raise InvalidArgument(f"{name} may hold at most {limit}", field=name, limit=limit)
+        return tuple(check_text(item, f"{name}[{at}]", longest) for at, item in enumerate(value)) or None
+
+    return check
+
+
+def _moment(value: Any, info: ValidationInfo) -> int | None:
+    return None if value in (None, "") else parse_timestamp(value, field_name(info))
+
+
+def choice(default: Any) -> BeforeValidator:
+    """Return the validator of a field whose null or empty text means its default: agents fill in all they see."""
+    return BeforeValidator(lambda value: default if value is None or value == "" else value)
+
+
+def _number(value: Any) -> Any:
+    return float(value) if type(value) is int else value
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_TEXT = WithJsonSchema({"type": "string"})
+_TEXTS = WithJsonSchema({"type": "array", "items": {"type": "string"}})
+
+Id = Annotated[str, BeforeValidator(_text(MAX_ID)), _TEXT]
+OptionalId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
+Ids = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(MAX_IDS, MAX_ID)), _TEXTS]
+Content = Annotated[str, BeforeValidator(_text(10_000_000)), _TEXT]
+OptionalContent = Annotated[str | None, BeforeValidator(_optional_text(10_000_000)), _TEXT]
+Topic = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), _TEXT]
+Source = Annotated[str | None, BeforeValidator(_optional_text(MAX_SOURCE)), _TEXT]
+Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
+Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(MAX_KEYWORDS, MAX_KEYWORD)), _TEXTS]
+AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
+SessionId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
+Time = Annotated[int | None, BeforeValidator(_moment), _TEXT]
+Share = Annotated[
+    Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_number), WithJsonSchema({"type": "number"})
+]
+No = Annotated[bool, choice(False), WithJsonSchema({"type": "boolean"})]
+OptionalFlag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
+Kind = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), WithJsonSchema({"enum": list(KINDS)})]
+Budget = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_BUDGET)], BeforeValidator(_whole), WithJsonSchema({"type": "integer"})
+]
+Format = Literal["text", "json"]
+
+
+class AgentInput(Input):
+    """Base of the arguments on this face.
+
+    `agentId` is the agent that acts; `format` says what the text of the answer is: every tool takes it, but only those
+    whose text is worth choosing publish it.
+    """
+
+    agentId: AgentId = None
+    format: SkipJsonSchema[Annotated[Format | None, choice(None)]] = None
+
+
+class AgentAnswer(Answer):
+    """Base of what this face answers."""
+
+    success: bool
+
+
+class AgentRefusal(Answer):
+    """What a refused call answers on this face."""
+
+    success: Literal[False]
+    error: str
+    code: str
+    retryable: bool
+    details: dict[str, Any]

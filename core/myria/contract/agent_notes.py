@@ -1,0 +1,234 @@
+"""The agent's tools that keep, find, change and forget notes (seed contract 004, 6.2-6.4 and 6.6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from myria.contract.agent import (
+    AgentAnswer,
+    AgentInput,
+    Budget,
+    Content,
+    Format,
+    Id,
+    Ids,
+    Keywords,
+    Kind,
+    No,
+    OptionalContent,
+    OptionalFlag,
+    OptionalId,
+    Query,
+    SessionId,
+    Share,
+    Source,
+    Time,
+    Topic,
+    choice,
+)
+from myria.contract.answers import Answer
+from myria.contract.inputs import Input
+
+MAX_BATCH = 200
+"""Notes of one batch_remember."""
+
+DEFAULT_BUDGET = 1000
+"""Tokens of an answer of recall."""
+
+
+class _NoteInput(AgentInput):
+    content: Content = Field(description="one self-contained statement")
+    type: Kind = None
+    topic: Topic = None
+    keywords: Keywords = None
+    importance: Share = None
+    source: Source = None
+    scope: Annotated[Literal["permanent", "session"], choice("permanent")] = "permanent"
+    sessionId: SessionId = None
+    isAnchor: No = False
+    supersedes: Ids = None
+    idempotencyKey: OptionalId = None
+
+
+class RememberInput(_NoteInput):
+    """Arguments of remember."""
+
+    dryRun: No = False
+
+
+class BatchRememberInput(AgentInput):
+    """Arguments of batch_remember. Each item is read by itself: one that is refused does not refuse the others."""
+
+    items: Annotated[
+        list[Any],
+        Field(min_length=1, max_length=MAX_BATCH),
+        WithJsonSchema({"type": "array", "items": {"type": "object"}}),
+    ] = Field(description="arguments of remember, up to 200")
+    dryRun: No = False
+
+
+class TimeRange(Input):
+    """A span of time; what happened at `to` is outside."""
+
+    since: Time = Field(default=None, alias="from")
+    to: Time = None
+
+
+class RecallInput(AgentInput):
+    """Arguments of recall."""
+
+    text: Query = Field(default=None, description="question in plain words")
+    keywords: Keywords = None
+    topic: Topic = None
+    type: Kind = None
+    tokenBudget: Annotated[Budget, choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
+    minImportance: Share = None
+    timeRange: TimeRange | None = None
+    sessionId: SessionId = None
+    format: Annotated[Format | None, choice(None)] = None
+
+
+class ForgetInput(AgentInput):
+    """Arguments of forget: one of id, topic and text says what goes."""
+
+    id: OptionalId = None
+    topic: Topic = None
+    text: Query = None
+    force: No = Field(default=False, description="also permanent notes and anchors")
+    dryRun: No = False
+
+
+class RestoreNoteInput(AgentInput):
+    """Arguments of restore."""
+
+    id: Id
+
+
+class AmendInput(AgentInput):
+    """Arguments of amend."""
+
+    id: Id
+    content: OptionalContent = None
+    topic: Topic = None
+    keywords: Keywords = None
+    type: Kind = None
+    importance: Share = None
+    isAnchor: OptionalFlag = None
+    supersedes: OptionalFlag = None
+
+
+class NoteBody(Answer):
+    """A note as it stands."""
+
+    id: str
+    content: str
+    type: str
+    topic: str
+    keywords: list[str]
+    importance: float
+    ttl_tier: str
+    scope: Literal["permanent", "session"]
+    is_anchor: bool
+    source: str | None = None
+    version: int | None = None
+
+
+class FragmentBody(Answer):
+    """A memory that was recalled: a note, or a raw event, which has no type, topic, keywords, importance and tier."""
+
+    id: str
+    content: str
+    handle: str
+    created_at: str
+    speaker: str | None = None
+    type: str | None = None
+    topic: str | None = None
+    keywords: list[str] = Field(default=[])
+    importance: float | None = None
+    ttl_tier: str | None = None
+
+
+class _Kept(Answer):
+    id: str | None = Field(description="Null where nothing was kept: a dry run")
+    created: bool = Field(description="False: it was kept before")
+    type: str
+    topic: str
+    keywords: list[str]
+    importance: float
+    ttl_tier: str
+    scope: Literal["permanent", "session"]
+    inferred: list[str] = Field(description="What was left out and filled in by rule")
+    redacted: dict[str, int] = Field(default={}, description="How much of each kind was taken out")
+    dryRun: bool = False
+
+
+class RememberAnswer(_Kept, AgentAnswer):
+    """remember."""
+
+
+class BatchItem(Answer):
+    """What became of one item: kept, or refused."""
+
+    index: int
+    success: bool
+    id: str | None = None
+    created: bool | None = None
+    error: str | None = None
+    code: str | None = None
+
+
+class BatchRememberAnswer(AgentAnswer):
+    """batch_remember."""
+
+    results: list[BatchItem]
+    inserted: int
+    skipped: int = Field(description="Kept before, or refused; results say which")
+    dryRun: bool = False
+
+
+class RecallAnswer(AgentAnswer):
+    """recall."""
+
+    fragments: list[FragmentBody]
+    count: int
+    totalTokens: int
+    searchPath: str = Field(description="Which lanes found how many, such as words:12")
+
+
+class Named(Answer):
+    """A note that would be forgotten."""
+
+    id: str
+    content: str
+    protected: bool
+
+
+class ForgetAnswer(AgentAnswer):
+    """forget."""
+
+    deleted: int
+    protected: int
+    reason: str | None = None
+    error: str | None = None
+    code: str | None = None
+    dryRun: bool = False
+    fragments: list[Named] = Field(default=[])
+
+
+class RestoreAnswer(AgentAnswer):
+    """restore."""
+
+    id: str
+    restored: bool
+
+
+class AmendAnswer(AgentAnswer):
+    """amend."""
+
+    updated: bool
+    fragment: NoteBody | None = None
+    merged: bool | None = None
+    existingId: str | None = None
+    redacted: dict[str, int] = Field(default={})

@@ -1,0 +1,17 @@
+"""The agent's face (seed contract 004): tools by which a model remembers, recalls and forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from myria.memory import Memory
+from myria.settings import Settings
+from myria_server.faces.agent.answering import Handler, refused
+from myria_server.faces.agent.notes import NoteTools
+
+__all__ = ["handlers", "refused"]
+
+
+def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
+    """Return what runs each tool of the face, by its name."""
+    return {**NoteTools(memory, settings).handlers()}

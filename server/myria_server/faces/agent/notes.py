@@ -1,0 +1,324 @@
+"""remember, batch_remember, recall, forget, restore and amend."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from myria.access.agents import Acting
+from myria.access.principal import Principal
+from myria.answertext import ShownAnswer
+from myria.contract import inputs
+from myria.contract.agent import CONTRACT
+from myria.contract.agent_notes import (
+    AmendInput,
+    BatchRememberInput,
+    ForgetInput,
+    RecallInput,
+    RememberInput,
+    RestoreNoteInput,
+)
+from myria.errors import InvalidArgument, MyriaError, NoteNotFound
+from myria.notes.commands import Notes, Remembered, note_absent
+from myria.notes.drafting import Draft, NoteText
+from myria.notes.kinds import Tier, tier
+from myria.notes.model import Changes
+from myria.notes.recalling import Fragment, RecallQuery
+from myria_server.faces.agent.answering import AgentTools, Handler, Json
+from myria_server.results import REPORT
+
+_AT_ONCE = 32
+"""Notes of a batch that are kept at once: they share commits."""
+
+_SHOWN = 300
+"""Characters of a note in a list of what would be forgotten."""
+
+
+class NoteTools(AgentTools):
+    """The tools that keep, find, change and forget notes."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by the names of their tools."""
+        return {
+            "remember": self.remember,
+            "batch_remember": self.batch_remember,
+            "recall": self.recall,
+            "forget": self.forget,
+            "restore": self.restore,
+            "amend": self.amend,
+        }
+
+    async def remember(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Keep one note."""
+        request = inputs.read(RememberInput, arguments)
+        who = self.writing(principal, request)
+        kept = await self._keep(await self.notes(principal), principal, who, request)
+        content = _kept_json(kept, request)
+        return self.answered(request, content, _kept_text(kept, content))
+
+    async def _keep(self, notes: Notes, principal: Principal, who: Acting, request: RememberInput) -> Remembered:
+        if request.scope == "session" and request.sessionId is None:
+            raise InvalidArgument("scope session needs a sessionId: the session that it ends with", field="sessionId")
+        draft = Draft(
+            content=request.content,
+            kind=request.type,
+            topic=request.topic,
+            keywords=request.keywords,
+            importance=request.importance,
+            source=request.source,
+            lifetime=request.scope,
+            anchor=request.isAnchor,
+            session_id=request.sessionId,
+        )
+        replaced = {name: await self.note_id(principal, name) for name in request.supersedes or ()}
+        with self.as_named(replaced):
+            return await notes.remember(
+                principal.tenant,
+                who.participants,
+                draft,
+                contract=CONTRACT,
+                speaker=who.speaker,
+                key=request.idempotencyKey,
+                supersedes=list(replaced.values()),
+                may_see=who.masks.sees,
+                dry_run=request.dryRun,
+            )
+
+    async def batch_remember(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Keep several notes, each by itself; those kept at once share commits."""
+        request = inputs.read(BatchRememberInput, arguments)
+        who = self.writing(principal, request)
+        notes = await self.notes(principal)
+        turns = asyncio.Semaphore(_AT_ONCE)
+        results: list[Json] = [{} for _ in request.items]
+        done = 0
+
+        async def keep(index: int, item: Any) -> None:
+            nonlocal done
+            async with turns:
+                results[index] = {"index": index, **await self._kept_or_refused(notes, principal, who, request, item)}
+            done += 1
+            if (report := REPORT.get()) is not None:
+                await report(done, len(results))
+
+        async with asyncio.TaskGroup() as group:
+            for index, item in enumerate(request.items):
+                group.create_task(keep(index, item))
+        inserted = sum(1 for result in results if result.get("created"))
+        content = {
+            "success": True,
+            "results": results,
+            "inserted": inserted,
+            "skipped": len(results) - inserted,
+            "dryRun": request.dryRun,
+        }
+        refusals = [f"{result['index']}: {result['error']}" for result in results if not result["success"]]
+        text = "\n".join([f"Remembered {inserted} of {len(results)}.", *refusals])
+        return self.answered(request, content, text)
+
+    async def _kept_or_refused(
+        self, notes: Notes, principal: Principal, who: Acting, batch: BatchRememberInput, item: Any
+    ) -> Json:
+        try:
+            if not isinstance(item, dict):
+                raise InvalidArgument("an item must be an object: the arguments of remember", field="items")
+            named = sorted({"agentId", "dryRun", "format"} & item.keys())
+            if named:
+                raise InvalidArgument(f"say {named[0]} beside items, for all of them", field=named[0])
+            request = inputs.read(RememberInput, {**item, "dryRun": batch.dryRun})
+            kept = await self._keep(notes, principal, who, request)
+        except MyriaError as error:
+            return {"success": False, "error": error.message, "code": error.code}
+        return {"success": True, "id": kept.note_id or None, "created": kept.created}
+
+    async def recall(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Find notes and events, within a budget of tokens."""
+        request = inputs.read(RecallInput, arguments)
+        who = self.acting(principal, request)
+        span = request.timeRange
+        query = RecallQuery(
+            masks=who.masks,
+            now=time.time_ns() // 1000,
+            text=request.text,
+            keywords=request.keywords or (),
+            topic=request.topic,
+            kind=request.type,
+            min_importance=request.minImportance,
+            since=None if span is None else span.since,
+            until=None if span is None else span.to,
+            session_id=request.sessionId,
+        )
+        if query.since is not None and query.until is not None and query.since >= query.until:
+            raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
+        recall = self.memory.recall
+        fragments = await recall.find(principal.tenant, query)
+        lane = "recent" if query.words is None else "words"
+        content = self._within(fragments, request.tokenBudget, f"{lane}:{len(fragments)}")
+        text = recall.as_text(fragments, request.tokenBudget).text or "Nothing is remembered of that."
+        return self.answered(request, content, text)
+
+    def _within(self, fragments: tuple[Fragment, ...], budget: int, search_path: str) -> Json:
+        """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
+        recall = self.memory.recall
+
+        def answer(shown: list[Json], tokens: int) -> Json:
+            counted = {"count": len(shown), "totalTokens": tokens, "searchPath": search_path}
+            return {"success": True, "fragments": shown, **counted}
+
+        room = budget
+        while True:
+            shown = recall.as_json(fragments, max(0, room))
+            used = recall.count(orjson.dumps(answer(shown, budget)).decode())
+            if used <= budget or not shown:
+                return answer(shown, used if shown else 0)
+            room -= used - budget
+
+    async def forget(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Forget by id, or what a topic or a text finds."""
+        request = inputs.read(ForgetInput, arguments)
+        who = self.writing(principal, request)
+        given = [name for name in ("id", "topic", "text") if getattr(request, name) is not None]
+        if len(given) != 1:
+            raise InvalidArgument("say what to forget by one of id, topic or text", field="id")
+        notes = await self.notes(principal)
+        if request.id is not None:
+            named = [await self.note_id(principal, request.id)]
+        else:
+            named = await self._found(principal, who, request)
+        deleted, protected, missing, listed = 0, 0, 0, []
+        for note_id in named:
+            try:
+                outcome = await notes.forget(
+                    principal.tenant, note_id, may_see=who.masks.sees, force=request.force, dry_run=request.dryRun
+                )
+            except NoteNotFound:
+                missing += 1
+                continue
+            deleted += outcome.forgotten
+            protected += outcome.protected
+            listed.append({"id": note_id, "content": outcome.text[:_SHOWN], "protected": outcome.protected})
+        content: Json = {"success": True, "deleted": deleted, "protected": protected}
+        text = f"Forgot {deleted}."
+        if request.dryRun:
+            content |= {"dryRun": True, "fragments": listed}
+            lines = [f"{item['id']}{' (protected)' if item['protected'] else ''}: {item['content']}" for item in listed]
+            text = "\n".join([f"Would forget {len(listed) - protected}:", *lines])
+        if protected:
+            content["reason"] = f"{protected} permanent: force forgets anchors and permanent notes too"
+            text += f" {protected} protected: permanent notes and anchors need force."
+        if missing and request.id is not None:
+            absent = note_absent(request.id)
+            content |= {"error": absent.message, "code": absent.code}
+            text = absent.message
+        return self.answered(request, content, text)
+
+    async def _found(self, principal: Principal, who: Acting, request: ForgetInput) -> list[str]:
+        """Return the notes that a topic or a text finds."""
+        query = RecallQuery(masks=who.masks, now=time.time_ns() // 1000, text=request.text, topic=request.topic)
+        fragments = await self.memory.recall.find(principal.tenant, query)
+        return [note.note_id for note in fragments if note.note_id is not None]
+
+    async def restore(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Bring a forgotten note back."""
+        request = inputs.read(RestoreNoteInput, arguments)
+        who = self.writing(principal, request)
+        note_id = await self.note_id(principal, request.id)
+        with self.as_named({request.id: note_id}):
+            await (await self.notes(principal)).restore(principal.tenant, note_id, may_see=who.masks.sees)
+        content = {"success": True, "id": note_id, "restored": True}
+        return self.answered(request, content, f"Restored {note_id}.")
+
+    async def amend(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Make a new version of a note."""
+        request = inputs.read(AmendInput, arguments)
+        who = self.writing(principal, request)
+        changes = Changes(
+            content=request.content,
+            kind=request.type,
+            topic=request.topic,
+            keywords=request.keywords,
+            importance=request.importance,
+            anchor=request.isAnchor,
+        )
+        if changes == Changes():
+            raise InvalidArgument(
+                "say what to change: content, topic, keywords, type, importance or isAnchor", field=""
+            )
+        note_id = await self.note_id(principal, request.id)
+        with self.as_named({request.id: note_id}):
+            amended = await (await self.notes(principal)).amend(
+                principal.tenant,
+                note_id,
+                changes,
+                may_see=who.masks.sees,
+                contract=CONTRACT,
+                speaker=who.speaker,
+            )
+        if amended.same_as is not None:
+            content: Json = {"success": False, "updated": False, "merged": True, "existingId": amended.same_as}
+            return self.answered(request, content, f"Not changed: {amended.same_as} says that already.")
+        content = {
+            "success": True,
+            "updated": True,
+            "fragment": _note_json(amended.note_id, amended.note, version=amended.version),
+        }
+        if amended.redacted:
+            content["redacted"] = amended.redacted
+        return self.answered(request, content, f"Amended {amended.note_id} (version {amended.version}).")
+
+
+def _tier(note: NoteText) -> Tier:
+    return tier(note.kind, note.importance, anchor=note.anchor, age_days=0, idle_days=0)
+
+
+def _note_json(note_id: str, note: NoteText, *, version: int) -> Json:
+    return {
+        "id": note_id,
+        "content": note.content,
+        "type": note.kind,
+        "topic": note.topic,
+        "keywords": list(note.keywords),
+        "importance": note.importance,
+        "ttl_tier": _tier(note),
+        "scope": note.lifetime,
+        "is_anchor": note.anchor,
+        "source": note.source,
+        "version": version,
+    }
+
+
+def _kept_json(kept: Remembered, request: RememberInput) -> Json:
+    note = kept.note
+    content: Json = {
+        "success": True,
+        "id": kept.note_id or None,
+        "created": kept.created,
+        "type": note.kind,
+        "topic": note.topic,
+        "keywords": list(note.keywords),
+        "importance": note.importance,
+        "ttl_tier": _tier(note),
+        "scope": note.lifetime,
+        "inferred": list(note.inferred),
+    }
+    if kept.redacted:
+        content["redacted"] = kept.redacted
+    if request.dryRun:
+        content["dryRun"] = True
+    return content
+
+
+def _kept_text(kept: Remembered, content: Json) -> str:
+    said = f"{content['type']}, topic {content['topic']}"
+    if kept.created:
+        begin = f"Remembered as {kept.note_id} ({said})."
+    elif kept.note_id:
+        begin = f"Remembered already as {kept.note_id}."
+    else:
+        begin = f"Would be remembered ({said})."
+    taken = ", ".join(f"{count} {kind}" for kind, count in kept.redacted.items())
+    return f"{begin} Taken out: {taken}." if taken else begin

@@ -1,0 +1,370 @@
+"""The agent's face: each tool with its parameters, for clients that read structured content and those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from myria.contract.agent import CONTRACT, KINDS
+from myria.contract.tools import PATH_OF, TOOLS, output_schema
+from myria.memory import Memory
+from myria.notes.kinds import kinds_of
+from myria.settings import AgentSettings, Settings
+from myria.tokens import token_counter
+from tests.server.wire import MODERN, Served, call, headers, listed, serving
+
+AGENT = PATH_OF["agent"]
+SCHEMAS = {tool.name: output_schema(tool) for tool in TOOLS if "agent" in tool.faces}
+
+
+async def raw(served: Served, tool: str, arguments: Any, *, version: str | None = MODERN) -> dict[str, Any]:
+    """Return the result of a call as it is sent."""
+    sent = headers(tool, version=version)
+    response = await served.post(call(tool, arguments, version=version), sent, path=AGENT)
+    assert response.status_code == 200, response.text
+    result: dict[str, Any] = response.json()["result"]
+    return result
+
+
+async def ask(served: Served, tool: str, /, **arguments: Any) -> dict[str, Any]:
+    """Return the structured content of a call; it fits the tool's schema, and only refusals are errors."""
+    result = await raw(served, tool, arguments)
+    content: dict[str, Any] = result["structuredContent"]
+    jsonschema.Draft202012Validator(SCHEMAS[tool]).validate(content)
+    assert result["isError"] == ("retryable" in content)
+    return content
+
+
+async def keep(served: Served, content: str, **more: Any) -> str:
+    """Remember something, and return its id."""
+    kept = await ask(served, "remember", content=content, **more)
+    assert kept["created"], kept
+    note_id: str = kept["id"]
+    return note_id
+
+
+async def found(served: Served, text: str, **more: Any) -> list[str]:
+    """Return what a question recalls."""
+    return [fragment["content"] for fragment in (await ask(served, "recall", text=text, **more))["fragments"]]
+
+
+async def test_the_list_of_tools_is_short(served: Served) -> None:
+    """A model reads names, descriptions and input schemas with every conversation: at most 2,500 tokens of them."""
+    shown = [
+        {name: tool[name] for name in ("name", "description", "inputSchema")}
+        for tool in await listed(served, path=AGENT)
+    ]
+    counter = token_counter()
+    assert counter.name == "o200k"
+    assert counter.count(orjson.dumps(shown).decode()) <= 2_500
+    assert {tool["name"] for tool in shown} == set(SCHEMAS)
+
+
+def test_the_kinds_are_those_of_the_contract() -> None:
+    """What the schemas offer is what the rules of notes know."""
+    assert kinds_of(CONTRACT) == KINDS
+
+
+async def test_remember_needs_content_alone(served: Served) -> None:
+    """Kind, topic, keywords and importance are inferred, and the answer says so; the same again is the same note."""
+    kept = await ask(served, "remember", content="We decided that the kiln opens on Friday")
+    assert kept["success"]
+    assert kept["created"]
+    assert (kept["type"], kept["ttl_tier"], kept["scope"]) == ("decision", "permanent", "permanent")
+    assert kept["inferred"] == ["type", "topic", "keywords", "importance"]
+    again = await ask(served, "remember", content="We decided that the kiln opens on Friday")
+    assert (again["id"], again["created"]) == (kept["id"], False)
+    assert await found(served, "When does the kiln open?") == ["We decided that the kiln opens on Friday"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "procedure"}, {"type": "procedure", "importance": 0.7, "ttl_tier": "hot"}),
+        ({"topic": "kiln"}, {"topic": "kiln"}),
+        ({"keywords": ["Kiln", "glaze"]}, {"keywords": ["kiln", "glaze"]}),
+        ({"importance": 1}, {"importance": 1.0, "ttl_tier": "permanent"}),
+        ({"importance": 0.1}, {"importance": 0.1, "ttl_tier": "cold"}),
+        ({"isAnchor": True, "importance": 0.1}, {"ttl_tier": "permanent"}),
+        ({"scope": "session", "sessionId": "s1"}, {"scope": "session"}),
+        ({"source": "manual.pdf"}, {"created": True}),
+        ({"idempotencyKey": "k1"}, {"created": True}),
+        ({"dryRun": True}, {"created": False, "id": None, "dryRun": True}),
+        ({"agentId": "default"}, {"created": True}),
+        ({"agentId": "planner"}, {"created": True}),
+        ({"type": None, "topic": "", "keywords": [], "scope": None, "isAnchor": None}, {"created": True}),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+async def test_each_parameter_of_remember(served: Served, given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Each is heard, and its effect is in the answer."""
+    kept = await ask(served, "remember", content="The glaze is celadon", **given)
+    assert {name: kept[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        ({"content": ""}, "invalid_text", "content"),
+        ({"content": "  "}, "invalid_argument", "content"),
+        ({}, "invalid_argument", "content is required"),
+        ({"content": "x" * 10_001}, "invalid_argument", "10000"),
+        ({"content": "x", "type": "guess"}, "invalid_argument", "preference"),
+        ({"content": "x", "importance": 2}, "invalid_argument", "importance"),
+        ({"content": "x", "scope": "session"}, "invalid_argument", "sessionId"),
+        ({"content": "x", "supersedes": ["note_absent"]}, "note_not_found", "note_absent"),
+        ({"content": "x", "subject": "y"}, "unknown_field", "subject"),
+        ({"content": "x", "agentId": "a\u200bb"}, "invalid_participants", "agentId"),
+    ],
+)
+async def test_what_cannot_be_remembered(served: Served, given: dict[str, Any], code: str, says: str) -> None:
+    """The refusal has the contract's form, a code, and what to do; nothing is kept."""
+    refused = await ask(served, "remember", **given)
+    assert (refused["success"], refused["code"]) == (False, code)
+    assert says in refused["error"]
+    assert (await ask(served, "recall"))["count"] == 0
+
+
+async def test_what_must_not_be_kept_is_taken_out(served: Served) -> None:
+    """Addresses, telephone numbers and passwords, also out of topic and keywords; the answer counts them."""
+    kept = await ask(
+        served,
+        "remember",
+        content="Inês: ines@example.com, +49 151 23456789, password: hunter2",
+        keywords=["ines@example.com"],
+    )
+    assert kept["redacted"] == {"email": 2, "phone": 1, "password": 1}
+    (text,) = await found(served, "Inês")
+    assert text == "Inês: [REDACTED_EMAIL], [REDACTED_PHONE], password: [REDACTED_PWD]"
+    amended = await ask(served, "amend", id=kept["id"], content="Inês: ines@example.com")
+    assert amended["redacted"] == {"email": 1}
+
+
+async def test_a_key_makes_a_retry_one_note(served: Served) -> None:
+    """A repeat with the idempotencyKey answers the first note, for another agent it is another one."""
+    first = await ask(served, "remember", content="one", idempotencyKey="k")
+    again = await ask(served, "remember", content="another", idempotencyKey="k")
+    assert (again["id"], again["created"]) == (first["id"], False)
+    other = await ask(served, "remember", content="another", idempotencyKey="k", agentId="planner")
+    assert other["created"]
+    old = await keep(served, "old")
+    newer = await ask(served, "remember", content="newer", idempotencyKey="n", supersedes=[old])
+    repeat = await ask(served, "remember", content="newer", idempotencyKey="n", supersedes=[old])
+    assert (repeat["id"], repeat["created"]) == (newer["id"], False)
+
+
+async def test_a_newer_note_replaces_older_ones(served: Served) -> None:
+    """What supersedes names is no longer recalled; naming it again is refused."""
+    old = await keep(served, "The kiln opens on Friday")
+    await keep(served, "The kiln opens on Monday", supersedes=[old])
+    assert await found(served, "kiln") == ["The kiln opens on Monday"]
+    refused = await ask(served, "remember", content="The kiln opens on Sunday", supersedes=[old])
+    assert refused["code"] == "note_not_found"
+
+
+async def test_a_batch_keeps_each_by_itself(served: Served) -> None:
+    """One that is refused, or is there, does not refuse the others; 200 are the most."""
+    await keep(served, "known")
+    items = [{"content": "new", "topic": "t"}, {"content": "known"}, {"content": ""}, "no", {"agentId": "x"}]
+    answer = await ask(served, "batch_remember", items=items)
+    assert (answer["inserted"], answer["skipped"]) == (1, 4)
+    assert [(item["index"], item["success"], item.get("created")) for item in answer["results"]] == [
+        (0, True, True),
+        (1, True, False),
+        (2, False, None),
+        (3, False, None),
+        (4, False, None),
+    ]
+    assert set(await found(served, "")) == {"new", "known"}
+    dry = await ask(served, "batch_remember", items=[{"content": "later"}], dryRun=True)
+    assert (dry["dryRun"], dry["inserted"]) == (True, 0)
+    most = [{"content": f"note number {number}"} for number in range(200)]
+    assert (await ask(served, "batch_remember", items=most))["inserted"] == 200
+    assert (await ask(served, "batch_remember", items=[*most, most[0]]))["code"] == "invalid_argument"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"topic": "Glaze"}, {"glaze fact"}),
+        ({"type": "decision"}, {"kiln decision"}),
+        ({"minImportance": 0.6}, {"kiln decision", "kiln procedure"}),
+        ({"timeRange": {"from": "2020-01-01T00:00:00Z"}}, {"kiln decision", "kiln procedure", "glaze fact"}),
+        ({"timeRange": {"to": "2020-01-01T00:00:00Z"}}, set()),
+        ({"sessionId": "s1"}, {"kiln decision", "kiln procedure", "glaze fact", "of a session"}),
+        ({"agentId": "planner"}, {"kiln decision", "kiln procedure", "glaze fact", "planner's own"}),
+        ({}, {"kiln decision", "kiln procedure", "glaze fact"}),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+async def test_what_filters_recall(served: Served, given: dict[str, Any], expected: set[str]) -> None:
+    """Each parameter is heard: what is asked for, and as whom."""
+    await keep(served, "kiln decision", type="decision", topic="kiln")
+    await keep(served, "kiln procedure", type="procedure", topic="clay")
+    await keep(served, "glaze fact", type="fact", topic="glaze", keywords=["glaze"])
+    await keep(served, "of a session", type="fact", scope="session", sessionId="s1")
+    await keep(served, "planner's own", type="fact", agentId="planner")
+    answer = await ask(served, "recall", **given)
+    assert {fragment["content"] for fragment in answer["fragments"]} == expected
+    assert answer["count"] == len(expected)
+    assert answer["searchPath"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"text": "What of the glaze?"}, {"keywords": ["glaze"]}, {"text": "glaze", "topic": "t"}]
+)
+async def test_what_recall_looks_for(served: Served, given: dict[str, Any]) -> None:
+    """What says the words that are looked for comes first."""
+    for content in ("kiln decision", "glaze fact", "clay procedure"):
+        await keep(served, content, topic="t")
+    assert (await ask(served, "recall", **given))["fragments"][0]["content"] == "glaze fact"
+
+
+@pytest.mark.parametrize("budget", [1, 60, 300, 800])
+async def test_the_budget_bounds_both_forms(served: Served, budget: int) -> None:
+    """Neither the text nor the structured content of an answer costs more tokens than were asked for."""
+    for number, word in enumerate(["kiln", "窯", "🔥🏺", "kiln_open(x)[0]"] * 8):
+        await keep(served, f"{number}: {word} " * (number + 1))
+    result = await raw(served, "recall", {"tokenBudget": budget})
+    count = token_counter().count
+    assert count(result["content"][0]["text"]) <= max(budget, 10)
+    content = result["structuredContent"]
+    assert not content["fragments"] or count(orjson.dumps(content).decode()) <= budget
+    assert content["totalTokens"] <= budget
+    assert bool(content["fragments"]) == (budget == 800)
+
+
+async def test_forgetting_by_id_handle_topic_and_text(served: Served) -> None:
+    """Each names notes; a dry run lists them; what is permanent needs force; restore undoes."""
+    one = await keep(served, "kiln one", topic="kiln", type="fact")
+    await keep(served, "kiln two", topic="kiln", type="preference")
+    await keep(served, "glaze three", topic="glaze", type="fact")
+    dry = await ask(served, "forget", topic="kiln", dryRun=True)
+    assert (dry["deleted"], dry["protected"], dry["dryRun"]) == (0, 1, True)
+    assert {(item["content"], item["protected"]) for item in dry["fragments"]} == {
+        ("kiln one", False),
+        ("kiln two", True),
+    }
+    gone = await ask(served, "forget", topic="kiln")
+    assert (gone["deleted"], gone["protected"]) == (1, 1)
+    assert "force" in gone["reason"]
+    assert set(await found(served, "")) == {"kiln two", "glaze three"}
+    assert (await ask(served, "restore", id=one)) == {"success": True, "id": one, "restored": True}
+    assert set(await found(served, "")) == {"kiln one", "kiln two", "glaze three"}
+    assert (await ask(served, "forget", topic="kiln", force=True))["deleted"] == 2
+    (fragment,) = (await ask(served, "recall"))["fragments"]
+    assert (await ask(served, "forget", id=f"[{fragment['handle']}]"))["deleted"] == 1
+    assert (await ask(served, "recall"))["count"] == 0
+    for wrong in ({}, {"id": one, "topic": "kiln"}):
+        assert (await ask(served, "forget", **wrong))["code"] == "invalid_argument"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"content": "The kiln opens on Monday"}, {"content": "The kiln opens on Monday"}),
+        ({"topic": "opening"}, {"topic": "opening"}),
+        ({"keywords": ["day"]}, {"keywords": ["day"]}),
+        ({"type": "decision"}, {"type": "decision"}),
+        ({"importance": 0.3}, {"importance": 0.3}),
+        ({"isAnchor": True}, {"is_anchor": True, "ttl_tier": "permanent"}),
+        ({"content": "Monday", "supersedes": True}, {"content": "Monday", "version": 2}),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+async def test_each_parameter_of_amend(served: Served, given: dict[str, Any], expected: dict[str, Any]) -> None:
+    """The note changes under its id, in that alone."""
+    note_id = await keep(served, "The kiln opens on Friday", type="fact")
+    answer = await ask(served, "amend", id=note_id, **given)
+    assert answer["updated"]
+    assert {name: answer["fragment"][name] for name in ("id", *expected)} == {"id": note_id, **expected}
+    (fragment,) = (await ask(served, "recall"))["fragments"]
+    assert fragment["id"] == note_id
+    assert (await ask(served, "amend", id=note_id))["code"] == "invalid_argument"
+
+
+async def test_amending_into_another_note_merges(served: Served) -> None:
+    """The answer names the note that says so already, and nothing changes."""
+    note_id, other = await keep(served, "one", type="fact"), await keep(served, "two", type="fact")
+    answer = await ask(served, "amend", id=note_id, content="two")
+    assert answer == {"success": False, "updated": False, "merged": True, "existingId": other}
+
+
+async def test_absent_and_anothers_are_answered_alike(served: Served) -> None:
+    """Whatever names a note of another agent gets the same bytes as what names none."""
+    theirs = await keep(served, "the critic's secret", agentId="critic")
+    absent = "note_" + "0" * 32
+    for tool, more in (("forget", {}), ("restore", {}), ("amend", {"content": "x"})):
+        for agent in ({}, {"agentId": "planner"}):
+            answers = [
+                orjson.dumps(await raw(served, tool, {"id": name, **more, **agent})).replace(name.encode(), b"")
+                for name in (theirs, absent)
+            ]
+            assert answers[0] == answers[1]
+    assert await found(served, "secret", agentId="critic") == ["the critic's secret"]
+    for agent in ({}, {"agentId": "planner"}, {"agentId": "default"}):
+        assert await found(served, "secret", **agent) == []
+
+
+async def test_a_strict_server_keeps_no_pool(memory: Memory) -> None:
+    """Each call names its agent, and reads that agent's alone."""
+    async with serving(memory, Settings(agent=AgentSettings(pool=False))) as strict:
+        assert (await ask(strict, "remember", content="x"))["code"] == "invalid_argument"
+        assert (await ask(strict, "recall", agentId="default"))["code"] == "invalid_argument"
+        await keep(strict, "planner's", agentId="planner")
+        assert await found(strict, "planner", agentId="planner") == ["planner's"]
+    async with serving(memory) as pooled:
+        await keep(pooled, "of the pool")
+        assert set(await found(pooled, "", agentId="planner")) == {"of the pool", "planner's"}
+    async with serving(memory, Settings(agent=AgentSettings(pool=False))) as strict:
+        assert await found(strict, "", agentId="planner") == ["planner's"]
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "is_json"),
+    [
+        (MODERN, None, False),
+        (MODERN, "json", True),
+        (MODERN, "text", False),
+        ("2025-11-25", None, False),
+        ("2025-06-18", None, False),
+        ("2025-03-26", None, True),
+        ("2025-03-26", "text", False),
+        ("2024-11-05", None, True),
+        (None, None, True),
+    ],
+)
+async def test_the_text_is_for_models_or_for_programs(
+    served: Served, version: str | None, given: str | None, is_json: bool
+) -> None:
+    """Clients of versions without structured content find the contract's JSON in the text, others lines."""
+    arguments = {"content": "The kiln opens on Friday", **({} if given is None else {"format": given})}
+    asking = {name: value for name, value in arguments.items() if name == "format"}
+    for tool, sent in (("remember", arguments), ("recall", asking)):
+        result = await raw(served, tool, sent, version=version)
+        text = result["content"][0]["text"]
+        if is_json:
+            assert orjson.loads(text) == result["structuredContent"]
+        else:
+            assert not text.startswith("{")
+    assert is_json or "kiln opens on Friday" in text
+
+
+async def test_the_settings_choose_the_text(memory: Memory) -> None:
+    """Where agent.text is json, the text is JSON for everybody who does not ask for lines."""
+    async with serving(memory, Settings(agent=AgentSettings(text="json"))) as served:
+        result = await raw(served, "recall", {})
+        assert orjson.loads(result["content"][0]["text"]) == result["structuredContent"]
+        lines = await raw(served, "recall", {"format": "text"})
+        assert not lines["content"][0]["text"].startswith("{")
+
+
+async def test_a_switch_takes_the_face_away(memory: Memory) -> None:
+    """Then nothing is served at its path."""
+    async with serving(memory, Settings(agent=AgentSettings(enabled=False))) as served:
+        response = await served.post(call("recall", {}), headers("recall"), path=AGENT)
+        assert response.status_code == 404
+        assert response.json()["error"]["code"] == "path_not_found"
