@@ -30,6 +30,7 @@ from myria.ids import new_id
 from myria.notes.projection import NoteProjection
 from myria.projections import Incoming, Projection, Stored
 from myria.scopes import scope_key
+from myria.sessions.projection import SessionProjection
 from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
@@ -40,8 +41,8 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
-PROJECTIONS: tuple[Projection, ...] = (WithdrawalProjection(), NoteProjection())
-"""Everything that is folded in the append transaction, in this order: notes look at what withdrawals made."""
+PROJECTIONS: tuple[Projection, ...] = (WithdrawalProjection(), NoteProjection(), SessionProjection())
+"""Everything that is folded in the append transaction, in this order: each looks at what those before it made."""
 
 _KNOWN_SCOPES = 100_000
 _RETRIED = (

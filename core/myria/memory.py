@@ -136,6 +136,7 @@ class Memory:
             content_characters=self.settings.notes.content_characters,
             payload_bytes=self.settings.ingest.payload_bytes,
             on_redacted=self._on_redacted,
+            session_idle_s=self.settings.notes.session_idle_s,
         )
 
     @property

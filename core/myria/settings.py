@@ -310,6 +310,8 @@ class NotesSettings(Section):
 
     content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
     """Longest text of a note, in characters; a longer one is refused, never cut. Only answers shorten."""
+    session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
+    """Seconds after the last note of a session at which it is over by itself, and its session notes expire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

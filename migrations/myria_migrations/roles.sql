@@ -34,7 +34,8 @@ GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_serv
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.withdrawn TO myria_server;
-GRANT INSERT, UPDATE ON myria.notes TO myria_server;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions TO myria_server;
+GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
 GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
@@ -64,6 +65,11 @@ GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
+-- It withdraws notes that have expired, which is appending: of the log nobody changes or removes anything.
+GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions TO myria_operator;
+GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
+GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
 GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;
 -- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
 REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;

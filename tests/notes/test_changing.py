@@ -38,7 +38,7 @@ async def amend(keeper: Keeper, note_id: str, content: str, **more: Any) -> Amen
 
 
 async def forget(keeper: Keeper, note_id: str, **more: Any) -> Forgotten:
-    return await keeper.notes.forget(TENANT, note_id, may_see=may_see, **more)
+    return await keeper.notes.forget(TENANT, note_id, may_see=may_see, now=NOW, **more)
 
 
 async def visible_texts(keeper: Keeper) -> list[str]:
@@ -103,7 +103,7 @@ async def test_forgetting_takes_all_versions(keeper: Keeper) -> None:
         await forget(keeper, kept.note_id)
     with pytest.raises(errors.NoteNotFound):
         await amend(keeper, kept.note_id, "four")
-    await keeper.notes.restore(TENANT, kept.note_id, may_see=may_see)
+    await keeper.notes.restore(TENANT, kept.note_id, may_see=may_see, now=NOW)
     assert await visible_texts(keeper) == ["three"]
     assert await keeper.is_folded()
 
@@ -127,7 +127,7 @@ async def test_a_note_of_others_is_absent(keeper: Keeper) -> None:
         for attempt in (
             amend(keeper, note_id, "x"),
             forget(keeper, note_id, force=True),
-            keeper.notes.restore(TENANT, note_id, may_see=may_see),
+            keeper.notes.restore(TENANT, note_id, may_see=may_see, now=NOW),
         ):
             with pytest.raises(errors.NoteNotFound, match=note_id):
                 await attempt
@@ -170,9 +170,9 @@ def test_any_sequence_leaves_what_the_log_says(databases: Databases, steps: list
                     elif step == "restore" and note_id in gone:
                         if gone[note_id] in texts.values():
                             with pytest.raises(errors.NoteExists):
-                                await keeper.notes.restore(TENANT, note_id, may_see=may_see)
+                                await keeper.notes.restore(TENANT, note_id, may_see=may_see, now=NOW)
                         else:
-                            await keeper.notes.restore(TENANT, note_id, may_see=may_see)
+                            await keeper.notes.restore(TENANT, note_id, may_see=may_see, now=NOW)
                             texts[note_id] = gone.pop(note_id)
                 assert sorted(await visible_texts(keeper)) == sorted(texts.values())
                 assert {row["note_id"] for row in await keeper.rows() if row["live"]} == set(texts)

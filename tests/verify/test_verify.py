@@ -78,7 +78,8 @@ def built(databases: Databases) -> Iterator[str]:
                 content_characters=100,
                 payload_bytes=1_000,
             )
-            await notes.remember(TENANT, ("ana",), Draft(content="The kiln is hot"), contract="004", now=10**15)
+            draft = Draft(content="The kiln is hot", session_id="s1")
+            await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -163,6 +164,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
     ),
     "a forged note": ("UPDATE myria.notes SET importance = 0.1", "notes"),
     "a note that was not folded": ("DELETE FROM myria.notes", "notes"),
+    "a forged session": ("UPDATE myria.sessions SET idle_s = 1", "sessions"),
+    "a session that was not folded": ("DELETE FROM myria.sessions", "sessions"),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (

@@ -17,6 +17,7 @@ from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import EventNotFound, InvalidArgument, NoteExists, NoteNotFound, Overloaded, PayloadTooLarge
 from myria.ids import new_id
 from myria.notes.drafting import Draft, NoteText, completed
+from myria.notes.expiry import SESSION_IDLE_S, Lasting
 from myria.notes.kinds import Contract, tier
 from myria.notes.model import Changes, note_event, note_of
 from myria.redaction.kinds import Kind
@@ -25,6 +26,7 @@ from myria.scopes import scope_key
 from myria.store.database import Database
 from myria.store.queries import sql
 from myria.withdrawal.commands import MaySee, Withdrawals
+from myria.withdrawal.model import Reason
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
@@ -81,6 +83,7 @@ class Notes:
         content_characters: the longest text of a note; a longer one is refused.
         payload_bytes: the largest payload of an event.
         on_redacted: called with each kind that was taken out of a stored note, and how often.
+        session_idle_s: seconds after which a session that says nothing is over.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Notes:
         content_characters: int,
         payload_bytes: int,
         on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
+        session_idle_s: int = SESSION_IDLE_S,
     ) -> None:
         self._on_redacted = on_redacted
         self._database = database
@@ -100,6 +104,7 @@ class Notes:
         self._redactor = redactor
         self._content_characters = content_characters
         self._payload_bytes = payload_bytes
+        self._session_idle_s = session_idle_s
 
     async def remember(
         self,
@@ -145,11 +150,12 @@ class Notes:
                 timestamp=time.time_ns() // 1000 if now is None else now,
                 speaker=speaker,
                 key=None if key is None else f"note:{key}",
+                idle_s=self._session_idle_s,
             )
             self._check_size(event)
             if key is not None and supersedes and await self._is_there(tenant, note_id):
                 return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
-            replaced = [await self._live_event(tenant, name, may_see) for name in supersedes]
+            replaced = [await self._live_event(tenant, name, may_see, now) for name in supersedes]
             if dry_run:
                 earlier = await self._same(tenant, participants, note)
                 return Remembered(note_id=earlier or "", created=False, note=note, event_id=None, redacted=redacted)
@@ -160,8 +166,8 @@ class Notes:
                     results = await self._append(tenant, (event,))
             except NoteExists:
                 earlier = await self._same(tenant, participants, note)
-                if earlier is None:
-                    continue  # it was withdrawn meanwhile
+                if earlier is None or await self._expire(tenant, earlier, now):
+                    continue  # it was withdrawn meanwhile, or had expired
                 return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=redacted)
             if results[0].deduplicated:
                 return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
@@ -173,9 +179,9 @@ class Notes:
         async with self._database.read(tenant) as connection:
             return await connection.fetchrow(sql("notes.current"), tenant, note_id) is not None
 
-    async def _live_event(self, tenant: str, note_id: str, may_see: MaySee) -> str:
+    async def _live_event(self, tenant: str, note_id: str, may_see: MaySee, now: int | None) -> str:
         row = await self._current(tenant, note_id, may_see)
-        if not row["live"]:
+        if not _is_live(row, now):
             raise note_absent(note_id)
         event_id: str = row["event_id"]
         return event_id
@@ -235,7 +241,7 @@ class Notes:
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
         """
         row = await self._current(tenant, note_id, may_see)
-        if not row["live"]:
+        if not _is_live(row, now):
             raise note_absent(note_id)
         before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
         redacted: Counter[Kind] = Counter()
@@ -258,6 +264,7 @@ class Notes:
             timestamp=time.time_ns() // 1000 if now is None else now,
             speaker=speaker,
             previous=row["event_id"],
+            idle_s=self._session_idle_s,
         )
         self._check_size(event)
         try:
@@ -280,7 +287,14 @@ class Notes:
         return Amended(note_id=note_id, version=row["version"] + 1, note=note, changed=True, redacted=dict(redacted))
 
     async def forget(
-        self, tenant: str, note_id: str, *, may_see: MaySee, force: bool = False, dry_run: bool = False
+        self,
+        tenant: str,
+        note_id: str,
+        *,
+        may_see: MaySee,
+        force: bool = False,
+        dry_run: bool = False,
+        now: int | None = None,
     ) -> Forgotten:
         """Take a note with all its versions out of every answer, until `restore`.
 
@@ -288,14 +302,15 @@ class Notes:
             may_see: whether the caller may see what these participants may.
             force: also where the note is permanent (an anchor, a permanent kind, or important): else it is protected.
             dry_run: only say what would happen.
+            now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
-            NoteNotFound: absent, of others, or withdrawn.
+            NoteNotFound: absent, of others, withdrawn, or expired.
             Overloaded: it is being amended again and again; retry.
         """
         for _ in range(_ATTEMPTS):
             row = await self._current(tenant, note_id, may_see)
-            if not row["live"]:
+            if not _is_live(row, now):
                 raise note_absent(note_id)
             text = orjson.loads(row["payload"])["text"]
             kept = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
@@ -303,24 +318,43 @@ class Notes:
                 return Forgotten(note_id=note_id, text=text, forgotten=False, protected=True)
             if dry_run:
                 return Forgotten(note_id=note_id, text=text, forgotten=False, protected=False)
-            async with self._database.read(tenant) as connection:
-                versions = [row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note_id)]
-            for at in range(0, len(versions), MAX_WITHDRAWN):
-                some = versions[at : at + MAX_WITHDRAWN]
-                await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see)
+            await self._withdraw(tenant, note_id, "forgotten", may_see)
             if not (await self._current(tenant, note_id, may_see))["live"]:
                 return Forgotten(note_id=note_id, text=text, forgotten=True, protected=False)
         raise Overloaded("the note is being amended again and again; retry")
 
-    async def restore(self, tenant: str, note_id: str, *, may_see: MaySee) -> None:
-        """Bring a withdrawn note back, in its last version; one that is not withdrawn stays as it is.
+    async def restore(self, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None) -> None:
+        """Bring a withdrawn or expired note back, in its last version; another stays as it is.
+
+        It does not expire again by itself until somebody changes it.
+
+        Args:
+            may_see: whether the caller may see what these participants may.
+            now: in microseconds since 1970 UTC; left out, this machine's clock.
 
         Raises:
             NoteNotFound: absent, or of others.
             NoteExists: a note that says the same was kept meanwhile.
         """
         row = await self._current(tenant, note_id, may_see)
+        if row["live"] and not _is_live(row, now):
+            await self._expire(tenant, note_id, now)
         await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see)
+
+    async def _expire(self, tenant: str, note_id: str, now: int | None) -> bool:
+        """Withdraw a note that has expired, as maintenance would; return whether it has."""
+        row = await self._current(tenant, note_id, _anybody)
+        if not row["live"] or _is_live(row, now):
+            return False
+        await self._withdraw(tenant, note_id, "expired", _anybody)
+        return True
+
+    async def _withdraw(self, tenant: str, note_id: str, reason: Reason, may_see: MaySee) -> None:
+        """Withdraw all versions of a note."""
+        async with self._database.read(tenant) as connection:
+            versions = [row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note_id)]
+        for at in range(0, len(versions), MAX_WITHDRAWN):
+            await self._withdrawals.withdraw(tenant, versions[at : at + MAX_WITHDRAWN], reason, may_see=may_see)
 
     async def _current(self, tenant: str, note_id: str, may_see: MaySee) -> asyncpg.Record:
         async with self._database.read(tenant) as connection:
@@ -349,6 +383,15 @@ class Notes:
                 field="content",
                 limit=self._payload_bytes,
             )
+
+
+def _is_live(row: asyncpg.Record, now: int | None) -> bool:
+    """Tell whether a note is neither withdrawn nor expired."""
+    return row["live"] and not Lasting.of(row).has_expired(time.time_ns() // 1000 if now is None else now)
+
+
+def _anybody(_: Sequence[str]) -> bool:
+    return True
 
 
 def note_absent(note_id: str) -> NoteNotFound:

@@ -10,6 +10,7 @@ import orjson
 
 from myria.contract.event import NewEvent
 from myria.notes.drafting import NoteText, keywords_of
+from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
 
 NOTE_TYPE = "myria.note"
@@ -26,6 +27,7 @@ def note_event(
     speaker: str | None,
     previous: str | None = None,
     key: str | None = None,
+    idle_s: int = SESSION_IDLE_S,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -35,6 +37,7 @@ def note_event(
         speaker: who keeps it, as answers name them.
         previous: the event of the version before.
         key: its source key, by which a repeat is known.
+        idle_s: seconds after which its session is over by itself, where it names one.
     """
     about: dict[str, Any] = {
         "id": note_id,
@@ -47,6 +50,8 @@ def note_event(
     }
     if previous is not None:
         about["previous"] = previous
+    if note.session_id is not None:
+        about["idle_s"] = idle_s
     if note.anchor:
         about["anchor"] = True
     if note.source is not None:

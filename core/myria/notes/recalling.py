@@ -19,6 +19,7 @@ from myria.contract.queries import EventNodesQuery
 from myria.events import searchable_text, speaker_of
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX, Handles
 from myria.masks import Masks
+from myria.notes.expiry import Lasting
 from myria.notes.kinds import Tier, importance_now, tier
 from myria.notes.lines import MemoryLine, MemoryText, memory_text
 from myria.notes.model import NOTE_TYPE
@@ -218,6 +219,8 @@ def _counts(query: RecallQuery, nodes: dict[int, Json], row: asyncpg.Record) -> 
     if row["note_id"] is None:
         return nodes[row["event_seq"]]["type"] != NOTE_TYPE and not query.wants_notes
     if row["session"] and row["context_id"] != query.session_id:
+        return False
+    if Lasting.of(row).has_expired(query.now):
         return False
     if query.kind is not None and row["kind"] != query.kind:
         return False

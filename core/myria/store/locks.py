@@ -21,3 +21,9 @@ def scope_lock_key(purpose: ScopePurpose, tenant: str, scope_id: int) -> int:
     """Return the signed 64-bit advisory lock key of one scope for a purpose."""
     raw = hashlib.sha256(f"myria.{purpose}:{tenant}:{scope_id}".encode()).digest()[:8]
     return int.from_bytes(raw, "big", signed=True)
+
+
+def session_lock_key(tenant: str, scope_id: int, context_id: str) -> int:
+    """Return the signed 64-bit advisory lock key of one session of a scope."""
+    raw = hashlib.sha256(f"myria.session:{tenant}:{scope_id}:{context_id}".encode()).digest()[:8]
+    return int.from_bytes(raw, "big", signed=True)

@@ -69,3 +69,11 @@ async def notes(exam: Examination, check: Check) -> None:
     for row in await exam.connection.fetch(sql("verify.notes_differ"), exam.tenant):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
         check.fail(f"note {row['note_id']}: version {row['version']} of event {row['event_seq']} {where}")
+
+
+async def sessions(exam: Examination, check: Check) -> None:
+    """The sessions are what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_sessions")
+    for row in await exam.connection.fetch(sql("verify.sessions_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"session {row['context_id']} of scope {row['scope_id']}, up to event {row['last_seq']}, {where}")

@@ -19,6 +19,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("log", log.events),
     ("withdrawals", log.withdrawals),
     ("notes", log.notes),
+    ("sessions", log.sessions),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

@@ -44,11 +44,20 @@ WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
   AND n.digest = sha256(convert_to(concat_ws(E'\n', $3::text, $4::text, $5::text), 'UTF8'));
 
 -- name: current
--- A note with what its current version says, and who may see it.
-SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, e.event_id, e.payload, s.participants
+-- A note with what its current version says, who may see it, and what decides when it expires.
+SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, n.created_at, n.changed_at,
+       e.event_id, e.payload, s.participants, newest.reason,
+       CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
+            ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
+       END AS session_ends_at
 FROM myria.notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
+LEFT JOIN myria.sessions x ON n.session AND x.tenant_id = $1 AND x.scope_id = n.scope_id AND x.context_id = n.context_id
+LEFT JOIN LATERAL (
+    SELECT w.reason FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
+) newest ON true
 WHERE n.tenant_id = $1 AND n.note_id = $2;
 
 -- name: versions
@@ -68,9 +77,13 @@ SELECT event_id FROM chain ORDER BY event_seq DESC;
 -- name: of_events
 -- What is known of hits: the note whose current version an event is, and what withdrawals say of it.
 SELECT wanted AS event_seq, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.session, n.context_id,
-       n.created_at, n.changed_at, newest.reason
+       n.created_at, n.changed_at, newest.reason,
+       CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
+            ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
+       END AS session_ends_at
 FROM unnest($2::bigint[]) AS wanted
 LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = wanted AND n.live
+LEFT JOIN myria.sessions x ON n.session AND x.tenant_id = $1 AND x.scope_id = n.scope_id AND x.context_id = n.context_id
 LEFT JOIN LATERAL (
     SELECT w.reason FROM myria.withdrawn w
     WHERE w.tenant_id = $1 AND w.event_seq = wanted ORDER BY w.by_event_seq DESC LIMIT 1

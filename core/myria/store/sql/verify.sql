@@ -232,3 +232,15 @@ WITH given AS (SELECT * FROM myria.notes_of_log g WHERE g.tenant_id = $1),
 UNION ALL
 (SELECT x.note_id, x.version, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
 ORDER BY note_id, is_kept;
+
+-- name: count_sessions
+SELECT count(*) FROM myria.sessions x WHERE x.tenant_id = $1;
+
+-- name: sessions_differ
+-- As notes_differ.
+WITH given AS (SELECT * FROM myria.sessions_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.sessions k WHERE k.tenant_id = $1)
+(SELECT x.scope_id, x.context_id, x.last_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.scope_id, x.context_id, x.last_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY scope_id, context_id, is_kept;
