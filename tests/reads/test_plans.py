@@ -109,6 +109,7 @@ CASES = [
     Case("retrieval.count_withdrawn", [TENANT]),
     Case("retrieval.withdrawn_internal", [TENANT, "{1,2,3}", "{restored}"]),
     Case("retrieval.superseded", [TENANT, "{1,2,3}", str(EVENTS * 2 - 500)]),
+    Case("retrieval.replaced", [TENANT, "{1,2,3}", str(EVENTS * 2 - 500), "100"]),
     Case("retrieval.successors", [TENANT, "{2,4,6,88}"]),
     Case("retrieval.driver", [TENANT, "{agent_3,user_10}"]),
     Case("retrieval.memberships", [TENANT, "{agent_3,user_10}"]),

@@ -19,10 +19,10 @@ _LEAD = 60
 _SEARCHED = 20_000
 
 
-def event_body(row: asyncpg.Record, participants: Sequence[str], *, cutoff: int) -> Json:
+def event_body(row: asyncpg.Record, participants: Sequence[str], *, indexed: bool) -> Json:
     """Return what every answer says about an event, without payload, hints or score.
 
-    `indexed` is true exactly for a non-internal event at or below the cutoff of the answer's snapshot.
+    `indexed` tells whether the trees of the answer's snapshot hold it.
     """
     return {
         "event_id": row["event_id"],
@@ -34,7 +34,7 @@ def event_body(row: asyncpg.Record, participants: Sequence[str], *, cutoff: int)
         "context_id": row["context_id"],
         "participants": list(participants),
         "internal": row["internal"],
-        "indexed": not row["internal"] and row["event_seq"] <= cutoff,
+        "indexed": indexed,
     }
 
 
@@ -42,7 +42,7 @@ def event_node(
     row: asyncpg.Record,
     participants: Sequence[str],
     *,
-    cutoff: int,
+    indexed: bool,
     score: int,
     as_reference: bool,
     with_payload: bool,
@@ -55,7 +55,7 @@ def event_node(
             reference and a snippet name the speaker.
     """
     payload = orjson.loads(row["payload"])
-    node = {"kind": "event_ref" if as_reference else "event", **event_body(row, participants, cutoff=cutoff)}
+    node = {"kind": "event_ref" if as_reference else "event", **event_body(row, participants, indexed=indexed)}
     if with_payload:
         node["topic_hints"] = orjson.loads(row["topic_hints"])
         node["payload"] = payload
@@ -71,7 +71,7 @@ def shortened_event_node(
     row: asyncpg.Record,
     participants: Sequence[str],
     *,
-    cutoff: int,
+    indexed: bool,
     score: int,
     as_reference: bool,
     looked_for: Collection[str] = (),
@@ -80,7 +80,7 @@ def shortened_event_node(
     node = event_node(
         row,
         participants,
-        cutoff=cutoff,
+        indexed=indexed,
         score=score,
         as_reference=as_reference,
         with_payload=False,

@@ -29,7 +29,7 @@ class Pinned:
     at least `tail_xid`, and no visible one a number past `newest_seq`. Every transaction below `settled` has ended,
     and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
     `clock` is the database's, in microseconds since 1970. Withdrawals past `floor` are not in the snapshot's trees;
-    `hidden` is what they change for this request.
+    `hidden` is what they change for this request; `withdrawn_before` tells whether there are any up to the floor.
     """
 
     tenant: str
@@ -45,6 +45,7 @@ class Pinned:
     clock: int
     visible: VisibleScopes
     floor: int
+    withdrawn_before: bool
     hidden: Hidden
 
     @property
@@ -88,18 +89,19 @@ async def pin(
     now = Visibility.parse(row["visible"])
     active = snapshot_id = row["snapshot_id"]
     cutoff, tail_xid = row["cutoff"], row["tail_xid"]
-    floor, withdrawn = row["withdrawn_floor"], row["withdrawn"]
+    floor, withdrawn, withdrawn_before = row["withdrawn_floor"], row["withdrawn"], row["withdrawn_before"]
     visibility = now
     if cursor is not None:
         visibility = Visibility.parse(cursor.visible)
         if cursor.snapshot_id != (snapshot_id or ""):
-            snapshot_id, cutoff, tail_xid, floor = None, None, None, 0
+            snapshot_id, cutoff, tail_xid, floor, withdrawn_before = None, None, None, 0, False
             if cursor.snapshot_id:
                 pinned_row = await connection.fetchrow(sql("retrieval.pin_again"), tenant, cursor.snapshot_id)
                 if pinned_row is None:
                     raise expired()
                 snapshot_id, cutoff, tail_xid = pinned_row["snapshot_id"], pinned_row["cutoff"], pinned_row["tail_xid"]
                 floor, withdrawn = pinned_row["withdrawn_floor"], pinned_row["withdrawn"]
+                withdrawn_before = pinned_row["withdrawn_before"]
             else:
                 withdrawn = await connection.fetchval(sql("retrieval.count_withdrawn"), tenant)
     hidden = await hidden_from(
@@ -131,5 +133,6 @@ async def pin(
             connection, cache, memory, masks, snapshot_id, is_active=snapshot_id == active, turn=turn
         ),
         floor=floor,
+        withdrawn_before=withdrawn_before,
         hidden=hidden,
     )

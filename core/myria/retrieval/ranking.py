@@ -24,6 +24,7 @@ import numpy.typing as npt
 from myria.analysis import term_id
 from myria.index.block import ASKS, DATED, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
+from myria.index.loose import LooseBlock
 from myria.retrieval.filters import Filters, between
 from myria.retrieval.question import Question, Reading, Word, read
 
@@ -102,6 +103,22 @@ class Hit:
         return Key(score=self.score, timestamp=self.timestamp, event_seq=self.event_seq)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Replaced:
+    """Superseded documents, which are never hits, and what stands in their place.
+
+    `seqs` are those of `block` that count, ascending; `successors` stand beside them, by event_seq.
+    """
+
+    block: LooseBlock
+    seqs: Ints
+    successors: Ints
+
+    def corpus(self) -> Corpus:
+        """Return the documents that count as a corpus of their own."""
+        return Corpus(tail=self.block, tail_mask=np.isin(self.block.seq, self.seqs))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """The best hits after the given key, and how many documents matched in all (on every page the same).
@@ -124,6 +141,8 @@ def rank(
     limit: int = 20,
     after: Key | None = None,
     clock: int | None = None,
+    replaced: Replaced | None = None,
+    late: Ints | None = None,
 ) -> Ranking:
     """Rank everything visible.
 
@@ -136,6 +155,8 @@ def rank(
         limit: how many hits to return.
         after: only hits that come after this place.
         clock: microseconds since 1970; documents ahead of it do not move what relative dates count from.
+        replaced: superseded documents; what their own words are worth counts for their successors.
+        late: documents that were withdrawn after a first page was ranked: no hits, but they count as they did then.
     """
     census = _Census.of(corpora)
     has_ahead = clock is not None and census.last > clock
@@ -147,7 +168,9 @@ def rank(
         first=min(census.first, last),
         last=last,
     )
-    plan = _Plan.of(reading, corpora, census)
+    former = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
+    plan = _Plan.of(reading, corpora, census, former)
+    raised = None if replaced is None or former is None else _raised(plan, len(corpora), former, replaced)
     best = _Best(order=_order_of(reading, order), limit=limit, after=after)
     for at, corpus in enumerate(corpora):
         if not (plan.concepts or plan.scores_without_words):
@@ -156,7 +179,12 @@ def rank(
         if len(timeline):
             parts = corpus.parts()
             score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance")
+            if raised is not None:
+                _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
+            if late is not None and len(late):
+                kept = ~np.isin(timeline.seq, late)
+                allowed = kept if allowed is None else allowed & kept
             best.take(at, timeline, score, allowed, everything=not reading.asked)
     return replace(best.ranking(), newest=last if has_ahead else None)
 
@@ -276,7 +304,7 @@ class _Plan:
         return not self.reading.asked or self.reading.by_speaker or self.reading.only_when
 
     @classmethod
-    def of(cls, reading: Reading, corpora: Sequence[Corpus], census: _Census) -> _Plan:
+    def of(cls, reading: Reading, corpora: Sequence[Corpus], census: _Census, former: Corpus | None) -> _Plan:
         wanted = sorted(
             {
                 term_id(term)
@@ -286,6 +314,11 @@ class _Plan:
         )
         ids = np.array(wanted, dtype=np.int64)
         total, located = _frequencies(ids, corpora)
+        if former is not None:
+            formerly, places = _frequencies(ids, (former,))
+            # A word that only superseded documents hold is as rare as there; any other is as rare as without them.
+            total = np.where(total, total, formerly)
+            located += places
         frequency = dict(zip(wanted, total.tolist(), strict=True))
         concepts = _concepts(reading.words, frequency, census.docs)
         hint_concepts = _concepts(reading.hint_words, frequency, census.docs)
@@ -421,6 +454,37 @@ def _scores(
 
 
 Postings = dict[int, tuple[Ints, Ints]]
+
+
+def _raised(plan: _Plan, at: int, former: Corpus, replaced: Replaced) -> tuple[Ints, Ints]:
+    """Return successors of superseded documents, ascending, and what their predecessors' words are worth.
+
+    A predecessor counts as a document that stands alone: no neighbour, leaf or unit adds anything to it.
+    """
+    timeline, parts = former.laid_out, former.parts()
+    postings = _postings(plan, at, timeline, parts)
+    total = _evidence(plan, plan.concepts, postings, timeline)[0] * (100 + _LEAF + _UNIT)
+    reading = plan.reading
+    voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
+    _weigh(plan, former, total, timeline, voiced)
+    total *= _SCALE
+    total //= _UNITY
+    successors = replaced.successors[replaced.seqs.searchsorted(timeline.seq)]
+    worth = total > 0
+    order = np.lexsort((-total[worth], successors[worth]))
+    named, scores = successors[worth][order], total[worth][order]
+    first = np.concatenate(([True], named[1:] != named[:-1]))[: len(named)]
+    return named[first], scores[first]
+
+
+def _raise(score: Ints, seqs: Ints, successors: Ints, worth: Ints) -> None:
+    """Give successors the scores of those that they replaced, where these are greater."""
+    if not len(successors):
+        return
+    at = successors.searchsorted(seqs)
+    at[at == len(successors)] = 0
+    here = np.flatnonzero(successors[at] == seqs)
+    score[here] = np.maximum(score[here], worth[at[here]])
 
 
 def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Postings:

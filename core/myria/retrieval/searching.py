@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import asyncpg
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from myria import errors
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.index.block import BlockView, Doc, Ints, View
-from myria.index.corpus import Corpus, Timeline
+from myria.index.corpus import Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
@@ -25,6 +26,7 @@ from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Hit, Key, Ranking, rank
+from myria.retrieval.replaced import replaced_events
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.turns import Turn
 from myria.retrieval.withdrawn import masked
@@ -65,13 +67,18 @@ class SearchResult:
             raise AssertionError("a hit lies in a visible scope")
         return owner
 
+    def is_indexed(self, hit: Hit) -> bool:
+        """Tell whether a tree of the snapshot holds a hit, which is not fresh, internal or restored since."""
+        return hit.view < len(self.corpora[hit.corpus].blocks)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaidOut:
-    """A corpus's timeline; valid as long as its trees and its tail are these."""
+    """A corpus's timeline; valid as long as its trees, its tail and what is hidden of that are these."""
 
     trees: object
     tail: LooseBlock | None
+    tail_mask: Mask | None
     timeline: Timeline
 
 
@@ -132,7 +139,27 @@ class Search:
         turn.weigh(events=events)
         clock = pinned.clock if cursor is None or cursor.newest is None else cursor.newest
         after = None if cursor is None else _key(cursor)
-        ranked = self._ranking(query, corpora, limit=limit + 1, after=after, clock=clock)
+        replaced = None
+        if query.query is not None and not query.include_superseded:
+            replaced = await replaced_events(connection, self._cache, pinned)
+        rank_all = partial(
+            rank,
+            Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
+            corpora,
+            filters=Filters.of(query),
+            order=query.order,
+            limit=limit + 1,
+            after=after,
+            clock=clock,
+            replaced=replaced,
+            late=pinned.hidden.late,
+        )
+
+        def ranked() -> Ranking:
+            for corpus in corpora:
+                _ = corpus.laid_out
+            return rank_all()
+
         ranking = ranked() if events <= RANKED_IN_PLACE else await self._off_loop(ranked)
         self._keep_timelines(corpora, trees)
         return SearchResult(
@@ -147,12 +174,10 @@ class Search:
 
     async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
         """Return the path of a hit; empty for a fresh event, which has no topic yet."""
-        blocks = result.corpora[hit.corpus].blocks
-        if hit.view >= len(blocks):
+        if not result.is_indexed(hit):
             return ()
-        return await self._paths.of_document(
-            connection, result.pinned.tenant, result.scope(hit), blocks[hit.view], hit.doc
-        )
+        block = result.corpora[hit.corpus].blocks[hit.view]
+        return await self._paths.of_document(connection, result.pinned.tenant, result.scope(hit), block, hit.doc)
 
     async def _corpora(
         self, connection: Connection, pinned: Pinned, query: Query
@@ -207,14 +232,17 @@ class Search:
         earlier: _LaidOut | None = self._cache.get(trees.key)
         if earlier is None or earlier.trees != trees.identity or earlier.tail is not corpus.tail:
             return corpus
+        if not _equal(earlier.tail_mask, corpus.tail_mask):
+            return corpus
         return replace(corpus, timeline=earlier.timeline)
 
     def _keep_timelines(self, corpora: Sequence[Corpus], trees: Sequence[_Trees]) -> None:
         """Keep the timelines that ranking made."""
         for corpus, of in zip(corpora, trees, strict=False):
             if corpus.timeline is None and _may_keep(corpus):
-                made = _LaidOut(trees=of.identity, tail=corpus.tail, timeline=corpus.laid_out)
-                self._cache.put(of.key, made, made.timeline.nbytes)
+                mask = corpus.tail_mask
+                made = _LaidOut(trees=of.identity, tail=corpus.tail, tail_mask=mask, timeline=corpus.laid_out)
+                self._cache.put(of.key, made, made.timeline.nbytes + (0 if mask is None else len(mask)))
 
     async def _subtree(self, connection: Connection, pinned: Pinned, root: str) -> tuple[VisibleScope, Corpus]:
         """Return the scope of a topic or node, and a corpus of the events below it alone.
@@ -252,26 +280,6 @@ class Search:
         corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
         return scope, corpus
 
-    def _ranking(
-        self, query: Query, corpora: Sequence[Corpus], *, limit: int, after: Key | None, clock: int
-    ) -> Callable[[], Ranking]:
-        """Return a function that lays out and ranks everything in corpora."""
-
-        def ranked() -> Ranking:
-            for corpus in corpora:
-                _ = corpus.laid_out
-            return rank(
-                Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
-                corpora,
-                filters=Filters.of(query),
-                order=query.order,
-                limit=limit,
-                after=after,
-                clock=clock,
-            )
-
-        return ranked
-
     async def _off_loop(self, ranked: Callable[[], Ranking]) -> Ranking:
         return await asyncio.get_running_loop().run_in_executor(self._threads, ranked)
 
@@ -295,8 +303,14 @@ def _corpus(trees: Corpus, tail: LooseLane | None, internal: LooseLane | None) -
 
 
 def _may_keep(corpus: Corpus) -> bool:
-    """Tell whether another request may see the same documents: the internal ones and a mask are one request's."""
-    return corpus.internal is None and corpus.tail_mask is None
+    """Tell whether another request may see the same documents: the internal ones are one request's."""
+    return corpus.internal is None
+
+
+def _equal(one: Mask | None, other: Mask | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
 def _key(cursor: Cursor) -> Key:

@@ -262,7 +262,7 @@ class Retrieval:
                 event=event_node(
                     rows_by_seq[event.event_seq],
                     scopes[event.scope_id].participants,
-                    cutoff=pinned.cutoff,
+                    indexed=not rows_by_seq[event.event_seq]["internal"],
                     score=0,
                     as_reference=True,
                     with_payload=query.include_payload,
@@ -301,9 +301,10 @@ class Retrieval:
         if row["reason"] not in (None, "restored") and not (is_superseded and include_superseded):
             raise _no_event(event_id, successor)
         cutoff = (pinned_row and pinned_row["cutoff"]) or 0
-        node = event_node(row, row["participants"], cutoff=cutoff, score=0, as_reference=False, with_payload=True)
+        indexed = not row["internal"] and row["event_seq"] <= cutoff and not row["withdrawn_at_floor"]
+        node = event_node(row, row["participants"], indexed=indexed, score=0, as_reference=False, with_payload=True)
         event = {
-            **event_body(row, row["participants"], cutoff=cutoff),
+            **event_body(row, row["participants"], indexed=indexed),
             "topic_hints": node["topic_hints"],
             "payload": node["payload"],
             "ingested_at": to_rfc3339(to_microseconds(row["ingested_at"])),
@@ -547,17 +548,14 @@ class _Events:
 
     def leafward(self, hit: Hit, path: Path = ()) -> Leafward:
         """Return a hit as it is placed below the last rendering of its path."""
-        row, participants, cutoff = (
-            self.rows[hit.event_seq],
-            self._result.scope(hit).participants,
-            self._result.pinned.cutoff,
-        )
+        row, participants = self.rows[hit.event_seq], self._result.scope(hit).participants
+        indexed = self._result.is_indexed(hit)
         mark = self._marks.get(hit.event_seq, {})
         shortened = partial(
             shortened_event_node,
             row,
             participants,
-            cutoff=cutoff,
+            indexed=indexed,
             score=hit.score,
             as_reference=bool(path),
             looked_for=self._looked_for,
@@ -565,7 +563,7 @@ class _Events:
         event = event_node(
             row,
             participants,
-            cutoff=cutoff,
+            indexed=indexed,
             score=hit.score,
             as_reference=bool(path),
             with_payload=self._with_payload,

@@ -42,6 +42,7 @@ class WithdrawalChange:
     reason: str
     xid: int
     was_withdrawn: bool
+    superseded_by: int | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,18 +51,23 @@ class Hidden:
 
     Args:
         key: equal for requests for which all of this is the same; None where it belongs to this one alone.
-        seqs: the events that it must not show, ascending.
+        seqs: the events that leave no trace in it, ascending.
+        late: those that an earlier page did not leave out, and that must not be shown now, ascending: on this page they
+            still move the scores of others, so that no hit comes twice.
         returned: events at or below the cutoff that were brought back since, ascending: no tree holds them yet.
         places: of the events that trees may hold and that must not be shown, the moments (ascending) by scope.
+        replaced: by event that a withdrawal past the floor names, its scope and what replaced it, None for nothing.
     """
 
     key: object = ()
     seqs: Ints = field(default_factory=lambda: _NONE)
+    late: Ints = field(default_factory=lambda: _NONE)
     returned: Ints = field(default_factory=lambda: _NONE)
     places: Mapping[int, Ints] = field(default_factory=dict)
+    replaced: Mapping[int, tuple[int, int | None]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(len(self.seqs) or len(self.returned))
+        return bool(len(self.seqs) or len(self.late) or len(self.returned))
 
     def shown(self, seqs: Ints) -> npt.NDArray[np.bool_]:
         """Return which events may be shown."""
@@ -158,6 +164,7 @@ def _change(row: asyncpg.Record, *, is_exact: bool) -> WithdrawalChange:
         reason=row["reason"],
         xid=row["xid"],
         was_withdrawn=is_exact and row["was_withdrawn"],
+        superseded_by=row["superseded_by"] if row["reason"] == "superseded" else None,
     )
 
 
@@ -173,9 +180,11 @@ def _hidden(
     newest: dict[int, WithdrawalChange] = {change.event_seq: change for change in changes}
     hidden = {seq for seq, change in newest.items() if change.reason not in shown_reasons}
     hidden_then: set[int] = set()
+    standing = newest
     if view is not None:
         sees = view.sees(np.array([change.xid for change in changes], dtype=np.int64))
         then = {change.event_seq: change for change, seen in zip(changes, sees.tolist(), strict=True) if seen}
+        standing = then
         hidden_then = {
             seq
             for seq, change in newest.items()
@@ -186,6 +195,7 @@ def _hidden(
         for seq, change in newest.items()
         if seq <= cutoff and change.was_withdrawn and seq not in hidden and seq not in hidden_then
     ]
+    late = set() if view is None else hidden - hidden_then
     hidden |= hidden_then
     places: dict[int, list[int]] = {}
     for seq in hidden:
@@ -193,7 +203,9 @@ def _hidden(
             places.setdefault(newest[seq].scope_id, []).append(newest[seq].occurred_at)
     return Hidden(
         key=key,
-        seqs=np.array(sorted(hidden), dtype=np.int64),
+        seqs=np.array(sorted(hidden - late), dtype=np.int64),
+        late=np.array(sorted(late), dtype=np.int64),
         returned=np.array(sorted(returned), dtype=np.int64),
         places={scope_id: np.array(sorted(moments), dtype=np.int64) for scope_id, moments in places.items()},
+        replaced={seq: (change.scope_id, change.superseded_by) for seq, change in standing.items()},
     )

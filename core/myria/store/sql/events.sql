@@ -67,9 +67,17 @@ WHERE coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                 ORDER BY w.by_event_seq DESC LIMIT 1), false);
 
 -- name: by_id
+-- An event, whose it is, and what withdrawals say of it, now and at the floor of the active snapshot.
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.ingested_at, e.channel, e.type, e.context_id,
        e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants, newest.reason,
-       successor.event_id AS successor_id, successor_scope.participants AS successor_participants
+       successor.event_id AS successor_id, successor_scope.participants AS successor_participants,
+       coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
+                 WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= (
+                     SELECT CASE WHEN p.knows_withdrawals THEN p.cutoff ELSE 0 END
+                     FROM myria.active_snapshots a JOIN myria.snapshots p
+                         ON p.tenant_id = $1 AND p.snapshot_id = a.snapshot_id
+                     WHERE a.tenant_id = $1)
+                 ORDER BY w.by_event_seq DESC LIMIT 1), false) AS withdrawn_at_floor
 FROM myria.events e
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 LEFT JOIN LATERAL (

@@ -5,7 +5,9 @@
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
        newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since,
        floor.by_event_seq AS withdrawn_floor,
-       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn
+       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn,
+       coalesce((SELECT w.by_event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1
+                 ORDER BY w.by_event_seq LIMIT 1) <= floor.by_event_seq, false) AS withdrawn_before
 FROM (SELECT) AS request
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN LATERAL (
@@ -18,14 +20,16 @@ CROSS JOIN LATERAL (SELECT CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 EN
 -- name: pin_again
 -- The snapshot a cursor names, while it is kept.
 SELECT s.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, floor.by_event_seq AS withdrawn_floor,
-       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn
+       (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn,
+       coalesce((SELECT w.by_event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1
+                 ORDER BY w.by_event_seq LIMIT 1) <= floor.by_event_seq, false) AS withdrawn_before
 FROM myria.snapshots s
 CROSS JOIN LATERAL (SELECT CASE WHEN s.knows_withdrawals THEN s.cutoff ELSE 0 END AS by_event_seq) floor
 WHERE s.tenant_id = $1 AND s.snapshot_id = $2 AND s.status IN ('active', 'archived');
 
 -- name: withdrawn
 -- What withdrawals past a number say, in their order, and whether each event was withdrawn at that number.
-SELECT w.event_seq, w.scope_id, w.reason, w.xid::text::bigint AS xid, e.occurred_at,
+SELECT w.event_seq, w.scope_id, w.reason, w.superseded_by, w.xid::text::bigint AS xid, e.occurred_at,
        coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                  WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq AND x.by_event_seq <= $2
                  ORDER BY x.by_event_seq DESC LIMIT 1), false) AS was_withdrawn
@@ -70,6 +74,22 @@ CROSS JOIN LATERAL (
     ORDER BY w.by_event_seq DESC LIMIT 1
 ) newest
 WHERE newest.reason = 'superseded' AND newest.by_event_seq <= $3;
+
+-- name: replaced
+-- The events of scopes that were superseded at a floor ($3), each with what replaced it: the newest $4 of them.
+SELECT named.event_seq, newest.superseded_by
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT DISTINCT w.event_seq FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.scope_id = visible AND w.by_event_seq <= $3 OFFSET 0
+) named
+CROSS JOIN LATERAL (
+    SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = named.event_seq AND w.by_event_seq <= $3
+    ORDER BY w.by_event_seq DESC LIMIT 1
+) newest
+WHERE newest.reason = 'superseded' AND newest.superseded_by IS NOT NULL
+ORDER BY named.event_seq DESC LIMIT $4;
 
 -- name: successors
 -- What replaced events that are superseded now, and whose that is.
