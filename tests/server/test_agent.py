@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -9,11 +10,13 @@ import orjson
 import pytest
 
 from myria.contract.agent import CONTRACT, KINDS
-from myria.contract.tools import PATH_OF, TOOLS, output_schema
+from myria.contract.limits import Limits
+from myria.contract.tools import PATH_OF, TOOLS, input_schema, output_schema
 from myria.memory import Memory
 from myria.notes.kinds import kinds_of
 from myria.settings import AgentSettings, Settings
 from myria.tokens import token_counter
+from tests.server import agent_rows
 from tests.server.wire import MODERN, Served, call, headers, listed, serving
 
 AGENT = PATH_OF["agent"]
@@ -68,6 +71,31 @@ def test_the_kinds_are_those_of_the_contract() -> None:
     assert kinds_of(CONTRACT) == KINDS
 
 
+async def by_text(served: Served, tool: str, arguments: Any) -> dict[str, Any]:
+    """Call as a plain HTTP client does that names no protocol version and reads JSON out of the text."""
+    result = await raw(served, tool, arguments, version=None)
+    content: dict[str, Any] = orjson.loads(result["content"][0]["text"])
+    assert content == result["structuredContent"]
+    return content
+
+
+async def test_every_row_of_the_table(served: Served) -> None:
+    """Each tool with each parameter, called over plain HTTP: the text is the contract's JSON."""
+    assert await agent_rows.run(partial(by_text, served)) == {}
+
+
+def test_every_parameter_has_a_row() -> None:
+    """What a tool publishes is in the table."""
+    named = {(row.tool, parameter) for row in agent_rows.ROWS for parameter in row.parameters}
+    published = {
+        (tool.name, parameter)
+        for tool in TOOLS
+        if "agent" in tool.faces
+        for parameter in input_schema(tool, Limits())["properties"]
+    }
+    assert published - named == set()
+
+
 async def test_remember_needs_content_alone(served: Served) -> None:
     """Kind, topic, keywords and importance are inferred, and the answer says so; the same again is the same note."""
     kept = await ask(served, "remember", content="We decided that the kiln opens on Friday")
@@ -78,31 +106,6 @@ async def test_remember_needs_content_alone(served: Served) -> None:
     again = await ask(served, "remember", content="We decided that the kiln opens on Friday")
     assert (again["id"], again["created"]) == (kept["id"], False)
     assert await found(served, "When does the kiln open?") == ["We decided that the kiln opens on Friday"]
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"type": "procedure"}, {"type": "procedure", "importance": 0.7, "ttl_tier": "hot"}),
-        ({"topic": "kiln"}, {"topic": "kiln"}),
-        ({"keywords": ["Kiln", "glaze"]}, {"keywords": ["kiln", "glaze"]}),
-        ({"importance": 1}, {"importance": 1.0, "ttl_tier": "permanent"}),
-        ({"importance": 0.1}, {"importance": 0.1, "ttl_tier": "cold"}),
-        ({"isAnchor": True, "importance": 0.1}, {"ttl_tier": "permanent"}),
-        ({"scope": "session", "sessionId": "s1"}, {"scope": "session"}),
-        ({"source": "manual.pdf"}, {"created": True}),
-        ({"idempotencyKey": "k1"}, {"created": True}),
-        ({"dryRun": True}, {"created": False, "id": None, "dryRun": True}),
-        ({"agentId": "default"}, {"created": True}),
-        ({"agentId": "planner"}, {"created": True}),
-        ({"type": None, "topic": "", "keywords": [], "scope": None, "isAnchor": None}, {"created": True}),
-    ],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
-)
-async def test_each_parameter_of_remember(served: Served, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Each is heard, and its effect is in the answer."""
-    kept = await ask(served, "remember", content="The glaze is celadon", **given)
-    assert {name: kept[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -186,43 +189,6 @@ async def test_a_batch_keeps_each_by_itself(served: Served) -> None:
     assert (await ask(served, "batch_remember", items=[*most, most[0]]))["code"] == "invalid_argument"
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"topic": "Glaze"}, {"glaze fact"}),
-        ({"type": "decision"}, {"kiln decision"}),
-        ({"minImportance": 0.6}, {"kiln decision", "kiln procedure"}),
-        ({"timeRange": {"from": "2020-01-01T00:00:00Z"}}, {"kiln decision", "kiln procedure", "glaze fact"}),
-        ({"timeRange": {"to": "2020-01-01T00:00:00Z"}}, set()),
-        ({"sessionId": "s1"}, {"kiln decision", "kiln procedure", "glaze fact", "of a session"}),
-        ({"agentId": "planner"}, {"kiln decision", "kiln procedure", "glaze fact", "planner's own"}),
-        ({}, {"kiln decision", "kiln procedure", "glaze fact"}),
-    ],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
-)
-async def test_what_filters_recall(served: Served, given: dict[str, Any], expected: set[str]) -> None:
-    """Each parameter is heard: what is asked for, and as whom."""
-    await keep(served, "kiln decision", type="decision", topic="kiln")
-    await keep(served, "kiln procedure", type="procedure", topic="clay")
-    await keep(served, "glaze fact", type="fact", topic="glaze", keywords=["glaze"])
-    await keep(served, "of a session", type="fact", scope="session", sessionId="s1")
-    await keep(served, "planner's own", type="fact", agentId="planner")
-    answer = await ask(served, "recall", **given)
-    assert {fragment["content"] for fragment in answer["fragments"]} == expected
-    assert answer["count"] == len(expected)
-    assert answer["searchPath"]
-
-
-@pytest.mark.parametrize(
-    "given", [{"text": "What of the glaze?"}, {"keywords": ["glaze"]}, {"text": "glaze", "topic": "t"}]
-)
-async def test_what_recall_looks_for(served: Served, given: dict[str, Any]) -> None:
-    """What says the words that are looked for comes first."""
-    for content in ("kiln decision", "glaze fact", "clay procedure"):
-        await keep(served, content, topic="t")
-    assert (await ask(served, "recall", **given))["fragments"][0]["content"] == "glaze fact"
-
-
 @pytest.mark.parametrize("budget", [1, 60, 300, 800])
 async def test_the_budget_bounds_both_forms(served: Served, budget: int) -> None:
     """Neither the text nor the structured content of an answer costs more tokens than were asked for."""
@@ -260,37 +226,6 @@ async def test_forgetting_by_id_handle_topic_and_text(served: Served) -> None:
     assert (await ask(served, "recall"))["count"] == 0
     for wrong in ({}, {"id": one, "topic": "kiln"}):
         assert (await ask(served, "forget", **wrong))["code"] == "invalid_argument"
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"content": "The kiln opens on Monday"}, {"content": "The kiln opens on Monday"}),
-        ({"topic": "opening"}, {"topic": "opening"}),
-        ({"keywords": ["day"]}, {"keywords": ["day"]}),
-        ({"type": "decision"}, {"type": "decision"}),
-        ({"importance": 0.3}, {"importance": 0.3}),
-        ({"isAnchor": True}, {"is_anchor": True, "ttl_tier": "permanent"}),
-        ({"content": "Monday", "supersedes": True}, {"content": "Monday", "version": 2}),
-    ],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
-)
-async def test_each_parameter_of_amend(served: Served, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    """The note changes under its id, in that alone."""
-    note_id = await keep(served, "The kiln opens on Friday", type="fact")
-    answer = await ask(served, "amend", id=note_id, **given)
-    assert answer["updated"]
-    assert {name: answer["fragment"][name] for name in ("id", *expected)} == {"id": note_id, **expected}
-    (fragment,) = (await ask(served, "recall"))["fragments"]
-    assert fragment["id"] == note_id
-    assert (await ask(served, "amend", id=note_id))["code"] == "invalid_argument"
-
-
-async def test_amending_into_another_note_merges(served: Served) -> None:
-    """The answer names the note that says so already, and nothing changes."""
-    note_id, other = await keep(served, "one", type="fact"), await keep(served, "two", type="fact")
-    answer = await ask(served, "amend", id=note_id, content="two")
-    assert answer == {"success": False, "updated": False, "merged": True, "existingId": other}
 
 
 async def test_absent_and_anothers_are_answered_alike(served: Served) -> None:

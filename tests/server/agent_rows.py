@@ -1,0 +1,333 @@
+"""The table of the agent's tools: a row for each parameter, with what must come of it.
+
+Rows run one after the other through one server, each as an agent of its own, so that they see nothing of each other.
+A tool that is added gets its rows here; `test_agent.py` checks that every parameter has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+Caller = Callable[[str, Json], Awaitable[Json]]
+"""Calls a tool with arguments, and returns the contract's JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A call of a tool, for the sake of some of its parameters.
+
+    `before` are calls that come first; what `$0`, `$1` and so on stand for in later arguments are the ids they answer.
+    `answers` are members of the answer; `recalls` the texts that the agent recalls afterwards; `holds` whatever else
+    must be true of the answer.
+    """
+
+    tool: str
+    parameters: tuple[str, ...]
+    arguments: Json
+    before: tuple[tuple[str, Json], ...] = ()
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    recalls: frozenset[str] | None = None
+    holds: Callable[[Json], bool] = lambda _answer: True
+
+    @property
+    def name(self) -> str:
+        """What a failure calls it."""
+        return f"{self.tool}({', '.join(self.parameters)})"
+
+
+def keeping(content: str, **more: Any) -> tuple[str, Json]:
+    """Return a call that keeps a note."""
+    return "remember", {"content": content, **more}
+
+
+def contents(*texts: str) -> Callable[[Json], bool]:
+    """Return a check that an answer's fragments are these, in any order."""
+    return lambda answer: sorted(fragment["content"] for fragment in answer["fragments"]) == sorted(texts)
+
+
+FRIDAY = "The kiln opens on Friday"
+THREE = (
+    keeping("kiln decision", type="decision", topic="kiln"),
+    keeping("clay procedure", type="procedure", topic="clay"),
+    keeping("glaze fact", type="fact", topic="glaze", keywords=["glaze"]),
+)
+ALL = ("kiln decision", "clay procedure", "glaze fact")
+
+
+def remember(parameter: str, value: Any, **answers: Any) -> Row:
+    """Return a row for one parameter of remember."""
+    return Row(
+        tool="remember", parameters=(parameter,), arguments={"content": FRIDAY, parameter: value}, answers=answers
+    )
+
+
+def amend(parameter: str, value: Any, **shown: Any) -> Row:
+    """Return a row for one parameter of amend."""
+    return Row(
+        tool="amend",
+        parameters=("id", parameter),
+        before=(keeping(FRIDAY, type="fact"),),
+        arguments={"id": "$0", parameter: value},
+        answers={"success": True, "updated": True},
+        holds=lambda answer: {name: answer["fragment"][name] for name in shown} == shown,
+    )
+
+
+def recall(*expected: str, before: tuple[tuple[str, Json], ...] = THREE, **arguments: Any) -> Row:
+    """Return a row for parameters of recall."""
+    return Row(
+        tool="recall",
+        parameters=tuple(arguments),
+        before=before,
+        arguments=arguments,
+        answers={"success": True, "count": len(expected)},
+        holds=contents(*expected),
+    )
+
+
+def first(expected: str, **arguments: Any) -> Row:
+    """Return a row for what recall looks for."""
+    return Row(
+        tool="recall",
+        parameters=tuple(arguments),
+        before=THREE,
+        arguments=arguments,
+        holds=lambda answer: answer["fragments"][0]["content"] == expected,
+    )
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        tool="remember",
+        parameters=("content",),
+        arguments={"content": "We decided that the kiln opens on Friday"},
+        answers={
+            "success": True,
+            "created": True,
+            "type": "decision",
+            "ttl_tier": "permanent",
+            "scope": "permanent",
+            "inferred": ["type", "topic", "keywords", "importance"],
+        },
+        recalls=frozenset({"We decided that the kiln opens on Friday"}),
+    ),
+    remember("type", "procedure", type="procedure", importance=0.7, ttl_tier="hot"),
+    remember("type", None, type="fact"),
+    remember("topic", "kiln", topic="kiln"),
+    remember("keywords", ["Kiln", "day"], keywords=["kiln", "day"]),
+    remember("importance", 1, importance=1.0, ttl_tier="permanent"),
+    remember("importance", 0.1, importance=0.1, ttl_tier="cold"),
+    remember("isAnchor", True, ttl_tier="permanent"),
+    remember("isAnchor", None, created=True),
+    remember("source", "manual.pdf", created=True),
+    remember("idempotencyKey", "k1", created=True),
+    remember("dryRun", True, created=False, id=None, dryRun=True),
+    remember("agentId", "row-planner", created=True),
+    Row(
+        tool="remember",
+        parameters=("scope", "sessionId"),
+        arguments={"content": FRIDAY, "scope": "session", "sessionId": "s1"},
+        answers={"scope": "session", "created": True},
+        recalls=frozenset(),
+    ),
+    Row(
+        tool="remember",
+        parameters=("supersedes",),
+        before=(keeping("old"),),
+        arguments={"content": "new", "supersedes": ["$0"]},
+        answers={"created": True},
+        recalls=frozenset({"new"}),
+    ),
+    Row(
+        tool="remember",
+        parameters=("idempotencyKey",),
+        before=(keeping("first", idempotencyKey="k"),),
+        arguments={"content": "second", "idempotencyKey": "k"},
+        answers={"created": False, "id": "$0"},
+        recalls=frozenset({"first"}),
+    ),
+    Row(
+        tool="batch_remember",
+        parameters=("items",),
+        before=(keeping("known"),),
+        arguments={"items": [{"content": "new"}, {"content": "known"}, {"content": ""}]},
+        answers={"success": True, "inserted": 1, "skipped": 2},
+        recalls=frozenset({"new", "known"}),
+    ),
+    Row(
+        tool="batch_remember",
+        parameters=("dryRun",),
+        arguments={"items": [{"content": "new"}], "dryRun": True},
+        answers={"dryRun": True, "inserted": 0},
+        recalls=frozenset(),
+    ),
+    Row(
+        tool="batch_remember",
+        parameters=("agentId",),
+        arguments={"items": [{"content": "new"}], "agentId": "row-planner"},
+        answers={"inserted": 1},
+        recalls=frozenset(),
+    ),
+    first("glaze fact", text="What of the glaze?"),
+    first("glaze fact", keywords=["glaze"]),
+    recall("glaze fact", topic="Glaze"),
+    recall("kiln decision", type="decision"),
+    recall("kiln decision", "clay procedure", minImportance=0.6),
+    recall(*ALL, timeRange={"from": "2020-01-01T00:00:00Z"}),
+    recall(timeRange={"to": "2020-01-01T00:00:00Z"}),
+    recall("in it", before=(keeping("in it", scope="session", sessionId="s1"),), sessionId="s1"),
+    recall(before=(keeping("in it", scope="session", sessionId="s1"),), sessionId="s2"),
+    recall("own kiln", before=(keeping("own kiln", topic="kiln", agentId="row-critic"),), agentId="row-critic"),
+    recall(*ALL, format="json"),
+    Row(
+        tool="recall",
+        parameters=("tokenBudget",),
+        before=THREE,
+        arguments={"tokenBudget": 20},
+        answers={"fragments": [], "count": 0, "totalTokens": 0},
+    ),
+    Row(
+        tool="forget",
+        parameters=("id",),
+        before=(keeping("one", type="fact"), keeping("two", type="fact")),
+        arguments={"id": "$0"},
+        answers={"success": True, "deleted": 1, "protected": 0},
+        recalls=frozenset({"two"}),
+    ),
+    Row(
+        tool="forget",
+        parameters=("id", "force"),
+        before=(keeping("one", type="preference"),),
+        arguments={"id": "$0", "force": True},
+        answers={"deleted": 1, "protected": 0},
+        recalls=frozenset(),
+    ),
+    Row(
+        tool="forget",
+        parameters=("id",),
+        before=(keeping("one", type="preference"),),
+        arguments={"id": "$0"},
+        answers={"success": True, "deleted": 0, "protected": 1},
+        recalls=frozenset({"one"}),
+    ),
+    Row(
+        tool="forget",
+        parameters=("topic", "dryRun"),
+        before=(keeping("kiln one", type="fact", topic="kiln"), keeping("glaze two", type="fact", topic="glaze")),
+        arguments={"topic": "kiln", "dryRun": True},
+        answers={"deleted": 0, "dryRun": True},
+        holds=contents("kiln one"),
+        recalls=frozenset({"kiln one", "glaze two"}),
+    ),
+    Row(
+        tool="forget",
+        parameters=("topic",),
+        before=(keeping("kiln one", type="fact", topic="kiln"), keeping("glaze two", type="fact", topic="glaze")),
+        arguments={"topic": "kiln"},
+        answers={"deleted": 1},
+        recalls=frozenset({"glaze two"}),
+    ),
+    Row(
+        tool="forget",
+        parameters=("text", "dryRun"),
+        before=(keeping("kiln one", type="fact"),),
+        arguments={"text": "kiln", "dryRun": True},
+        answers={"deleted": 0, "dryRun": True},
+        holds=contents("kiln one"),
+        recalls=frozenset({"kiln one"}),
+    ),
+    Row(
+        tool="forget",
+        parameters=("agentId",),
+        before=(keeping("one", type="fact", agentId="row-own"),),
+        arguments={"id": "$0", "agentId": "row-other"},
+        answers={"success": True, "deleted": 0, "protected": 0, "code": "note_not_found"},
+    ),
+    Row(
+        tool="restore",
+        parameters=("id",),
+        before=(keeping("one", type="fact"), ("forget", {"id": "$0"})),
+        arguments={"id": "$0"},
+        answers={"success": True, "restored": True, "id": "$0"},
+        recalls=frozenset({"one"}),
+    ),
+    Row(
+        tool="restore",
+        parameters=("agentId",),
+        before=(keeping("one", type="fact", agentId="row-mine"),),
+        arguments={"id": "$0", "agentId": "row-theirs"},
+        answers={"success": False, "code": "note_not_found"},
+    ),
+    amend("content", "The kiln opens on Monday", content="The kiln opens on Monday", version=2),
+    amend("topic", "opening", topic="opening"),
+    amend("keywords", ["day"], keywords=["day"]),
+    amend("type", "decision", type="decision"),
+    amend("importance", 0.3, importance=0.3),
+    amend("isAnchor", True, is_anchor=True, ttl_tier="permanent"),
+    Row(
+        tool="amend",
+        parameters=("supersedes",),
+        before=(keeping(FRIDAY),),
+        arguments={"id": "$0", "content": "Monday", "supersedes": True},
+        answers={"updated": True},
+        recalls=frozenset({"Monday"}),
+    ),
+    Row(
+        tool="amend",
+        parameters=("agentId",),
+        before=(keeping(FRIDAY, agentId="row-first"),),
+        arguments={"id": "$0", "content": "Monday", "agentId": "row-second"},
+        answers={"success": False, "code": "note_not_found"},
+    ),
+    Row(
+        tool="amend",
+        parameters=("content",),
+        before=(keeping("one", type="fact"), keeping("two", type="fact")),
+        arguments={"id": "$0", "content": "two"},
+        answers={"success": False, "updated": False, "merged": True, "existingId": "$1"},
+    ),
+    remember("agentId", "default", created=True),  # the last one: all others read the pool too
+)
+
+
+async def run(ask: Caller) -> dict[str, str]:
+    """Run every row; return what is wrong by the row's name."""
+    wrong = {}
+    for number, row in enumerate(ROWS):
+        agent = f"agent-{number}"
+        if problem := await _problem(row, agent, ask):
+            wrong[f"{number}: {row.name}"] = problem
+    return wrong
+
+
+async def _problem(row: Row, agent: str, ask: Caller) -> str | None:
+    ids: list[str] = []
+    for tool, arguments in row.before:
+        answer = await ask(tool, {"agentId": agent, **_filled(arguments, ids)})
+        ids.append(answer.get("id", ""))
+    answer = await ask(row.tool, {"agentId": agent, **_filled(row.arguments, ids)})
+    for name, value in _filled(dict(row.answers), ids).items():
+        if name not in answer or answer[name] != value:
+            return f"{name} is not {value!r}: {answer}"
+    if not row.holds(answer):
+        return f"not as it should be: {answer}"
+    if row.recalls is not None:
+        recalled = await ask("recall", {"agentId": agent})
+        texts = {fragment["content"] for fragment in recalled["fragments"]}
+        if texts != row.recalls:
+            return f"afterwards it recalls {texts}"
+    return None
+
+
+def _filled(value: Any, ids: list[str]) -> Any:
+    """Return a value with ids in place of `$0`, `$1` and so on."""
+    if isinstance(value, dict):
+        return {name: _filled(inner, ids) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, ids) for inner in value]
+    if isinstance(value, str) and value.startswith("$"):
+        return ids[int(value[1:])]
+    return value
