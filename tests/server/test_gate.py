@@ -11,7 +11,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from myria.contract.queries import EventNodesQuery
 from myria.contract.tools import TOOLS
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
@@ -471,7 +470,7 @@ async def test_large_bodies_share_a_bounded_room(memory: Memory, monkeypatch: py
 class Broken(Memory):
     """A memory with a bug."""
 
-    async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
+    async def show(self, *_: Any, **__: Any) -> Any:
         """Fail as no one meant to."""
         raise ZeroDivisionError("a secret of the inside")
 

@@ -131,7 +131,7 @@ def code_of(message: Any) -> str | None:
         return str(code)
     content = (message.get("result") or {}).get("structuredContent") or {}
     if message.get("result", {}).get("isError"):
-        code = content["error"]["code"]
+        code = content["code"] if "success" in content else content["error"]["code"]  # the agent's face, and others
         assert code != "internal_error", message
         return str(code)
     return None
