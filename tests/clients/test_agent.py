@@ -41,13 +41,13 @@ async def test_the_python_client_over_stdio(database: Database) -> None:
     arguments = ["serve", "--stdio", "--face", "agent", "--dsn", database.server_dsn]
     told: list[tuple[float, float | None]] = []
 
-    async def progress(done: float, of: float | None, _message: str | None) -> None:
-        told.append((done, of))
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total))
 
     async with Client(StdioServerParameters(command=str(command), args=arguments)) as client:
         assert await agent_rows.run(partial(ask, client)) == {}
         items = [{"content": f"note {number}"} for number in range(3)]
-        await client.call_tool("batch_remember", {"items": items}, progress_callback=progress)
+        await client.call_tool("batch_remember", {"items": items}, progress_callback=tell)
     assert told[-1] == (3, 3)
 
 
