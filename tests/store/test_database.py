@@ -1,0 +1,70 @@
+"""Connections: what each costs, and what is left of one whose transaction could not begin."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from myria.errors import DeadlineExceeded, InvalidArgument
+from myria.store.database import Database as Pool
+from myria.store.database import PoolOptions, TransactionBounds
+from myria.store.locks import lock_key
+from tests.support.events import TENANT
+from tests.support.postgres import Database
+
+
+async def test_postgresqls_own_types_are_asked_for_once(database: Database) -> None:
+    """A new connection reads and writes arrays and ranges without asking PostgreSQL anew what they are made of."""
+    question = "SELECT $1::int8[] AS numbers, $2::timestamptz[] AS moments, '{[1,3)}'::int8multirange AS lineage"
+    asked: list[str] = []
+    async with Pool(database.server_dsn, PoolOptions(size=2)) as pool, pool.connection() as first:
+        expected = await first.fetchrow(question, [1, 2], [])
+        async with pool.connection() as second:
+            second.add_query_logger(lambda record: asked.append(record.query))
+            answer = await second.fetchrow(question, [1, 2], [])
+
+    assert asked == [question]
+    assert answer == expected
+    assert answer is not None
+    assert answer["numbers"] == [1, 2]
+
+
+async def test_a_transaction_begins_in_one_message(database: Database) -> None:
+    """BEGIN, the tenant's name and the bounds travel together; the name is a tenant's, never more SQL."""
+    sent: list[str] = []
+    async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
+        async with pool.connection() as connection:
+            connection.add_query_logger(lambda record: sent.append(record.query))
+        async with pool.read(TENANT) as connection:
+            assert await connection.fetchval("SELECT current_setting('myria.tenant')") == TENANT
+            assert await connection.fetchval("SHOW transaction_isolation") == "repeatable read"
+            assert await connection.fetchval("SHOW transaction_read_only") == "on"
+        async with pool.write(TENANT) as connection:
+            assert await connection.fetchval("SHOW transaction_isolation") == "read committed"
+            assert await connection.fetchval("SHOW transaction_read_only") == "off"
+        for name in ("x'; DROP TABLE myria.events; --", "", "a b"):
+            with pytest.raises(InvalidArgument):
+                async with pool.write(name):
+                    pass
+
+    kinds = [statement.split()[0] for statement in sent]
+    assert kinds == ["BEGIN", "SELECT", "SHOW", "SHOW", "COMMIT;", "BEGIN", "SHOW", "SHOW", "COMMIT;"], sent
+
+
+async def test_a_transaction_that_could_not_begin_leaves_a_sound_connection(database: Database) -> None:
+    """An append that waits too long for its lock is refused, and the next has the same connection."""
+    bounds = TransactionBounds(lock=0.05)
+    async with Pool(database.server_dsn, PoolOptions(size=1, bounds=bounds)) as pool:
+        builder = await asyncpg.connect(database.builder_dsn)
+        try:
+            async with builder.transaction():
+                await builder.execute("SELECT pg_advisory_xact_lock($1)", lock_key("append", TENANT))
+                with pytest.raises(DeadlineExceeded):
+                    async with pool.append(TENANT):
+                        pass
+        finally:
+            await builder.close()
+        async with pool.append(TENANT) as connection:
+            assert await connection.fetchval("SELECT current_setting('myria.tenant')") == TENANT
+        async with pool.connection() as connection:
+            assert await connection.fetchval("SELECT coalesce(current_setting('myria.tenant', true), '')") == ""
