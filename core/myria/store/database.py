@@ -228,15 +228,22 @@ def _begun(connection: Connection, statement: str, *, readonly: bool = False) ->
 
 
 @lru_cache(maxsize=4096)
-def _inlined(name: str, tenant: str, *values: str) -> str:
-    """Return the statement `name` with a tenant and values of our own in it: PostgreSQL takes no parameters where
-    several statements are one message.
+def _inlined(name: str, *values: str) -> str:
+    """Return the statement `name` with its values in it, quoted: PostgreSQL takes no parameters where several
+    statements are one message."""
+    return _PARAMETER.sub(lambda place: _quoted(values[int(place[1]) - 1]), sql(name))
+
+
+def _quoted(value: str) -> str:
+    """Return a string constant of SQL, whatever `standard_conforming_strings` is.
 
     Raises:
-        InvalidArgument: the tenant's name is none.
+        InvalidArgument: it holds the character NUL, which PostgreSQL cannot take.
     """
-    named = (tenant if tenant == ALL_TENANTS else checked_tenant(tenant), *values)
-    return _PARAMETER.sub(lambda place: f"'{named[int(place[1]) - 1]}'", sql(name))
+    if "\0" in value:
+        raise errors.InvalidArgument("the character NUL cannot be stored")
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
 
 
 _PARAMETER = re.compile(r"\$([1-9])")
