@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
-from tests.support.counts import SOAK
+from tests.support.counts import SOAK, examples
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
@@ -37,7 +37,12 @@ if find_spec("sniffio") is None:
 # No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
 # that fails must fail again. In CI the parent is Hypothesis' own profile for it.
 settings.register_profile(
-    "myria", parent=settings(), deadline=None, derandomize=not SOAK, suppress_health_check=[HealthCheck.too_slow]
+    "myria",
+    parent=settings(),
+    deadline=None,
+    derandomize=not SOAK,
+    max_examples=examples(settings().max_examples),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("myria")
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.tokens import token_counter
+from tests.support.counts import examples
 
 _SCRIPTS = [
     "We decided to fire the kiln on Friday.",
@@ -31,7 +32,7 @@ def test_bytes_are_never_fewer_than_tokens(text: str, monkeypatch: pytest.Monkey
     assert 0 < exact.count(text) <= fallback.count(text)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     text=st.one_of(
         st.sampled_from(_SCRIPTS).map(lambda text: text * 5), st.text(st.characters(codec="utf-8"), max_size=200)

@@ -20,6 +20,7 @@ from myria.registry import Registry
 from myria.settings import RetentionSettings
 from myria.store.database import Database as Pool
 from tests.support import builds
+from tests.support.counts import examples
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database, Databases
 
@@ -71,7 +72,7 @@ async def assert_no_garbage(database: Database) -> None:
     assert await builds.value(database, f"SELECT count(*) FROM myria.nodes n WHERE {lonely}") == 0
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6))
 def test_what_is_kept_stays_as_it_was(databases: Databases, seed: int) -> None:
     """After any history of builds, holds and rollbacks, collecting changes no kept snapshot and leaves no garbage."""

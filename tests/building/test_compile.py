@@ -18,6 +18,7 @@ from myria.building import Outcome
 from myria.store.database import Database as Pool
 from myria.verify import verify
 from tests.support import builds
+from tests.support.counts import examples
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database, Databases
 
@@ -149,7 +150,7 @@ async def test_a_scope_outgrows_its_search_block(database: Database) -> None:
     assert len(contents) == 1
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, 6), late=st.booleans())
 def test_any_split_into_builds_gives_the_same_trees(databases: Databases, seed: int, parts: int, late: bool) -> None:
     """However a log is split into builds, and in whatever order its events arrive, the trees are the same."""

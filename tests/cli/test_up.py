@@ -30,7 +30,7 @@ from tests.support.place import throw_away_folder
 from tests.support.postgres import Database
 from tests.support.processes import Guardian, Spawned, Spawner, wait_until
 
-KILLS = share(50)
+KILLS = share(50, least=3)
 SEED = 20_261_121
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from myria.analysis import term_id
 from myria.errors import InternalError
 from myria.index import MAX_DOCS, BlockNode, Doc, Piece, build, decode, encode, splice
+from tests.support.counts import examples
 
 NODES = [
     BlockNode(rendering_id=b"u" * 32, parent=-1, level=8),
@@ -34,6 +35,7 @@ DOC = st.builds(
     leaf=st.sampled_from([-1, 1, 2, 3]),
     xid=st.integers(0, 10**15),
 )
+
 DOCS = st.lists(DOC, max_size=12, unique_by=lambda doc: doc.event_seq)
 
 
@@ -87,7 +89,7 @@ def test_structure() -> None:
     assert view.path(3) == ()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 10**9), st.integers(1, 255))
 def test_damage_is_noticed_or_harmless(place: int, flip: int) -> None:
     """A changed byte either is noticed or leaves columns that agree with each other; nothing else is raised."""

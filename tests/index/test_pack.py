@@ -19,6 +19,7 @@ from myria.index import BlockNode, Corpus, Doc, LooseBlock, ScopeTable, build, d
 from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Key, rank
+from tests.support.counts import examples
 
 MINUTE = 60_000_000
 START = 1_700_000_000_000_000
@@ -145,7 +146,7 @@ QUESTION = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.integers(0, 2**32), QUESTION, st.sampled_from(["relevance", "newest", "oldest"]), st.booleans(), st.booleans()
 )

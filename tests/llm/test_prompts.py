@@ -17,6 +17,7 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import GroupShape, LeafShape, UnitShape, Words, plan_shaped, problems, unit_digest
 from myria.planning.validation import Candidate, SourceEvent, validate
 from tests.planning.generators import key_of
+from tests.support.counts import examples
 
 SCOPE = ("ana", "ben")
 PLANNER = PlannerSettings()
@@ -102,7 +103,7 @@ def shapes(draw: st.DrawFn) -> tuple[list[PlanEvent], UnitShape]:
     return events, UnitShape(leaves=tuple(leaves), groups=tuple(groups), words=_words(ids[0]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(shapes())
 def test_any_valid_shape_gives_a_valid_unit(drawn: tuple[list[PlanEvent], UnitShape]) -> None:
     """The nodes of a shape keep every rule, hold what the shape says, and survive storage unchanged."""

@@ -15,6 +15,7 @@ from myria.notes.commands import Amended, Forgotten
 from myria.notes.model import Changes
 from myria.store.database import Database as Pool
 from tests.notes.test_remembering import TENANT, US, Keeper
+from tests.support.counts import examples
 from tests.support.postgres import Database, Databases
 
 NOW = 10**15 + 10**6
@@ -140,7 +141,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=_STEPS)
 def test_any_sequence_leaves_what_the_log_says(databases: Databases, steps: list[tuple[str, int, int]]) -> None:
     """After every sequence the projection equals the fold of the log, and only the newest of live notes are visible."""

@@ -12,6 +12,7 @@ from myria.errors import InvalidArgument
 from myria.handles import Handles
 from myria.notes.lines import NOTICE, MemoryLine, memory_text
 from myria.tokens import TokenCounter, token_counter
+from tests.support.counts import examples
 
 BYTES = TokenCounter(name="bytes", count=lambda text: len(text.encode()))
 
@@ -50,7 +51,7 @@ def test_a_memory_is_one_line() -> None:
     assert opening == closing
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(lines=_LINES, budget=st.integers(0, 400), exact=st.booleans())
 def test_the_whole_text_never_costs_more_than_its_budget(lines: list[MemoryLine], budget: int, exact: bool) -> None:
     """Counted as models count or by bytes; the best come first, and only the last may be shortened."""

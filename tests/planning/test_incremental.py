@@ -16,6 +16,7 @@ from myria.planning.scope import changed_units, plan_scope, plan_unit, split_uni
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
+from tests.support.counts import examples
 from tests.support.trees import MemoryEvents, MemoryTree
 
 
@@ -60,7 +61,7 @@ async def full(events: Sequence[PlanEvent], rules: PlannerSettings) -> bytes | N
     return root.rendering_id if root else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(scopes(90, gaps=GAPS), st.sampled_from([SETTINGS, DENSE]), st.data())
 async def test_any_split_and_any_order_of_arrival(
     events: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
@@ -81,7 +82,7 @@ async def test_any_split_and_any_order_of_arrival(
         assert root.anchor_seq == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(scopes(60, gaps=GAPS), st.sampled_from([SETTINGS, DENSE]), st.data())
 async def test_events_may_go_and_come_back(
     events: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
@@ -101,7 +102,7 @@ async def test_events_may_go_and_come_back(
         assert (root.rendering_id if root else None) == await full(wanted, rules)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scopes(60), st.sampled_from([SETTINGS, DENSE]), st.data())
 async def test_any_split_with_equal_timestamps(
     events: list[PlanEvent], rules: PlannerSettings, data: st.DataObject
@@ -120,7 +121,7 @@ async def test_any_split_with_equal_timestamps(
     assert (root.rendering_id if root else None) == await full(events, rules)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scopes(120, gaps=GAPS), st.data())
 async def test_units_may_go_and_come_in_any_order(events: list[PlanEvent], data: st.DataObject) -> None:
     """The tree is a function of its set of units: grown past a flat group, shrunk back, emptied."""
@@ -231,7 +232,7 @@ async def test_an_unchanged_rebuild_writes_no_group() -> None:
     assert (top.rendering_id, groups) == (root.rendering_id, [])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([SETTINGS, DENSE]))
 async def test_changed_units_turn_the_old_units_into_the_new(seed: int, rules: PlannerSettings) -> None:
     """Late and withdrawn events anywhere: old units less the removed, with the added, are the new units."""

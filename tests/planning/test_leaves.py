@@ -12,6 +12,7 @@ from myria.planning.scope import plan_scope, plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.validation import Candidate, SourceEvent, validate
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of, scopes
+from tests.support.counts import examples
 
 WIDE = PlannerSettings(leaf_min=3, leaf_target=3, leaf_max=5)
 
@@ -169,7 +170,7 @@ async def test_any_text_is_described(text: str) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=2, max_size=8), st.text(max_size=20))
 async def test_any_unicode_is_described(texts: list[str], name: str) -> None:
     """No text, speaker, type or hint can break a description."""

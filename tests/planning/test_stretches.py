@@ -11,6 +11,7 @@ from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
 from tests.planning.generators import DENSE, MINUTE, SETTINGS, key_of, scopes
+from tests.support.counts import examples
 
 
 def starts(events: list[PlanEvent], rules: PlannerSettings) -> dict[str, bool | None]:
@@ -77,7 +78,7 @@ def test_a_window_gives_the_verdicts_of_the_whole(events: list[PlanEvent], data:
 
 
 @given(scopes(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_splitting_may_begin_at_any_unit(events: list[PlanEvent], data: st.DataObject) -> None:
     """From any unit on, with three events of context, the units are those of the whole scope."""
     units = list(split_units(events, DENSE))

@@ -23,6 +23,7 @@ from myria.planning.model import (
 from myria.planning.scope import plan_unit
 from myria.planning.trie import assemble, key_digits
 from tests.planning.generators import MINUTE, SCOPE, SETTINGS, YEAR_1, YEAR_9999_END, key_of
+from tests.support.counts import examples
 from tests.support.trees import MemoryTree
 
 DAY = 24 * 60 * MINUTE
@@ -52,7 +53,7 @@ async def root_of(units: list[Unit]) -> bytes | None:
     return root.rendering_id if root else None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 1, 2, 15, 16, 17, 18, 30, 100, 399]), st.integers(0, 2**32)),

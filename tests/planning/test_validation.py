@@ -19,6 +19,7 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from myria.planning.validation import RULE_NAMES, Candidate, SourceEvent, validate
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
+from tests.support.counts import examples
 from tests.support.trees import MemoryEvents, MemoryTree, RememberingReader
 
 
@@ -27,7 +28,7 @@ def sources(events: Iterable[PlanEvent]) -> list[SourceEvent]:
     return [SourceEvent(event_seq=event.event_seq, event_id=event.event_id, participants=SCOPE) for event in events]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scopes(80), st.sampled_from([SETTINGS, DENSE]))
 async def test_every_full_plan_is_sound(events: list[PlanEvent], rules: PlannerSettings) -> None:
     """The deterministic planner breaks no rule, whatever the events."""
@@ -43,7 +44,7 @@ async def test_every_full_plan_is_sound(events: list[PlanEvent], rules: PlannerS
     assert validate(tree) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scopes(80, gaps=GAPS), st.data())
 async def test_every_incremental_part_is_sound(events: list[PlanEvent], data: st.DataObject) -> None:
     """The replanned units with the groups above them pass as a part, the old nodes standing beside."""

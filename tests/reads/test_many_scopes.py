@@ -26,6 +26,7 @@ from myria.settings import RetrievalSettings, Settings
 from myria.store.queries import sql
 from tests.reads.asking import Query, append, ask, events_of
 from tests.support.building import build_now
+from tests.support.counts import CHECK
 from tests.support.events import TENANT, event
 from tests.support.postgres import Database
 
@@ -194,7 +195,7 @@ async def _fresh(database: Database, query: Query) -> Any:
         return await ask(memory, query)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2 if CHECK else 4))
 async def test_shared_scopes_answer_as_single_ones(
     database: Database, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -16,6 +16,7 @@ from myria.redaction import secrets
 from myria.redaction.kinds import KINDS, Kind
 from myria.redaction.numbers import is_card
 from myria.redaction.redactor import PLACEHOLDERS, PayloadRedactor
+from tests.support.counts import examples
 
 EVERYTHING = PayloadRedactor(KINDS, ("KR", "US"))
 DEFAULT = PayloadRedactor(("secret", "password", "card"))
@@ -136,7 +137,7 @@ def _examples(rule: Any) -> st.SearchStrategy[str]:
     return st.from_regex(re.compile(pattern, re.ASCII | (re.IGNORECASE if insensitive else 0)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_the_first_look_suspects_whatever_a_rule_finds(data: st.DataObject) -> None:
     """No text in which a rule finds a secret passes as innocent, inside JSON as it is stored."""
@@ -177,7 +178,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(payload=st.dictionaries(_TEXTS, _JSON, max_size=4))
 def test_redacting_what_is_redacted_changes_nothing(payload: dict[str, Any]) -> None:
     """So an export that is imported, and an append that is repeated, keep their bytes; and it is always JSON."""

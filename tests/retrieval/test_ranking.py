@@ -18,6 +18,7 @@ from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, dec
 from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Key, Order, Ranking, rank
+from tests.support.counts import examples
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 MINUTE, DAY = 60_000_000, 86_400_000_000
@@ -258,7 +259,7 @@ def _docs(events: Sequence[tuple[list[str], int, str | None]]) -> list[Doc]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(EVENTS, QUESTION, ORDER, st.booleans(), st.integers(1, 7))
 def test_pages_are_the_whole(
     events: list[tuple[list[str], int, str | None]], text: str, order: Order, hinted: bool, size: int
@@ -285,7 +286,7 @@ def test_pages_are_the_whole(
     assert tuple(paged) == whole.hits
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(EVENTS, st.lists(st.integers(1, 9), max_size=20), QUESTION, st.sets(st.integers(1, 40)), st.randoms())
 def test_neither_arrival_nor_hidden_events_leave_a_trace(
     events: list[tuple[list[str], int, str | None]],
@@ -310,7 +311,7 @@ def test_neither_arrival_nor_hidden_events_leave_a_trace(
     assert masked.matched == plain.matched
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(EVENTS, QUESTION)
 def test_a_kept_timeline_changes_nothing(events: list[tuple[list[str], int, str | None]], text: str) -> None:
     """A timeline kept between questions gives the same hits, in which view and document lead back to the event."""

@@ -23,11 +23,11 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
 from myria.store.database import Database as Pool
 from tests.server.wire import META, MODERN, Served, call, event, headers, serving
-from tests.support.counts import SOAK
+from tests.support.counts import CHECK, SOAK
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-BODIES, INPUTS, LINES = (60_000, 30_000, 10_000) if SOAK else (2_800, 1_800, 400)
+BODIES, INPUTS, LINES = (60_000, 30_000, 10_000) if SOAK else (1_000, 700, 200) if CHECK else (2_800, 1_800, 400)
 """Malformed bodies and headers, arguments that break a tool's schema, and bytes that are no HTTP."""
 
 ODD: tuple[Any, ...] = (

@@ -24,6 +24,7 @@ from myria.sessions.model import session_end
 from myria.settings import Settings
 from myria.tokens import token_counter
 from myria.verify.run import verify
+from tests.support.counts import examples
 from tests.support.postgres import Database
 
 TENANT = "default"
@@ -131,7 +132,7 @@ async def test_what_has_expired_is_absent_for_every_command(desk: Desk) -> None:
     anchor=st.booleans(),
     used=st.none() | st.integers(0, 400),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_note_expires_once_it_is_cold_stale_and_faded(
     kind: str, importance: float, *, anchor: bool, used: int | None
 ) -> None:

@@ -17,6 +17,7 @@ from myria.contract.limits import Limits
 from myria.ingest import Ingest
 from myria.store.database import Database
 from tests.support import postgres
+from tests.support.counts import examples
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Databases
 
@@ -213,7 +214,7 @@ payloads = st.dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(payloads, min_size=1, max_size=20))
 async def test_any_payload_survives_the_round_trip(databases: Databases, chosen: list[dict[str, Any]]) -> None:
     """Numbers of every size, any text and any nesting come back equal, and a second import recognises them.

@@ -23,7 +23,7 @@ from myria.verify import verify
 from myria_server.metrics import ServerMetrics
 from myria_server.toolbox import Toolbox
 from tests.support import builds
-from tests.support.counts import SOAK
+from tests.support.counts import CHECK, SOAK
 from tests.support.events import TENANT
 from tests.support.postgres import Database
 
@@ -219,7 +219,7 @@ def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("how")
-@pytest.mark.parametrize("seed", range(1_000 if SOAK else 4))
+@pytest.mark.parametrize("seed", range(1_000 if SOAK else 2 if CHECK else 4))
 async def test_withdrawn_is_in_no_byte(database: Database, seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is appended, replaced, forgotten, restored, built, rolled back, published and killed, in any order."""
     chance = random.Random(seed)
