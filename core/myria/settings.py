@@ -119,6 +119,9 @@ class McpSettings(Section):
     compress_bytes: Annotated[int, Field(ge=0, le=1024 * 1024 * 1024)] = 16 * 1024
     """Smallest answer that is compressed (gzip) for clients that accept it, in bytes; 0 compresses none. Within one
     machine or data centre the CPU is dearer than the bytes."""
+    legacy_sse: bool = False
+    """Whether clients of the HTTP+SSE transport of 2024-11-05 may connect to the agent's face: `GET /sse?accessKey=`,
+    `POST /message`, and `GET` and `DELETE` at the MCP paths. Their keys stand in addresses, which proxies log."""
     request_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
     """Time after which a read is given up with `deadline_exceeded`, in seconds."""
     append_deadline_s: Annotated[float, Field(ge=0.1, le=3600)] = 10.0

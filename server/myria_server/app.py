@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import orjson
+from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -23,7 +24,7 @@ from myria.access.grants import Grants
 from myria.access.issuers import load_issuers
 from myria.access.journal import Journal
 from myria.access.limits import CredentialLimits, Failures
-from myria.access.principal import local_principal
+from myria.access.principal import Face, local_principal
 from myria.access.ring import KeyRing
 from myria.contract.tools import PATH_OF
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
@@ -38,6 +39,8 @@ from myria_server.cors import CrossOrigins
 from myria_server.door import Door
 from myria_server.fastpath import FastPath
 from myria_server.gate import FaceParts, Gate, HostList
+from myria_server.health import Health
+from myria_server.legacy import MESSAGE_PATH, STREAM_PATH, Endpoint, LegacyTransport, idle_stream, refuse_legacy
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import build_server
 from myria_server.readiness import Readiness
@@ -153,11 +156,12 @@ def build_app(
                 open_routes += AuthorizationServer(auth.public_url, resource.urls, grants, ring, door).routes()
         authentication = KeysAndTokens(ring, tokens, resource)
     faces: dict[str, FaceParts] = {}
+    servers: dict[Face, Server[Any]] = {}
     managers: list[StreamableHTTPSessionManager] = []
     for face in served:
         path = PATH_OF[face]
         toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
-        server = build_server(toolbox, settings, local)
+        server = servers[face] = build_server(toolbox, settings, local)
         manager = StreamableHTTPSessionManager(
             app=server, json_response=True, stateless=True, max_request_body_size=settings.mcp.body_bytes
         )
@@ -167,19 +171,33 @@ def build_app(
             toolbox=toolbox, fast_path=fast_path if fast else None, render=fast_path, sdk=manager.handle_request
         )
     origins = CrossOrigins(settings.mcp.cors_origins)
+    hosts = HostList(settings.mcp.allowed_hosts, origins)
+    bodies = Bodies(values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout)
+    limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
     gate = Gate(
         faces=faces,
-        hosts=HostList(settings.mcp.allowed_hosts, origins),
+        hosts=hosts,
         metrics=metrics,
-        bodies=Bodies(
-            values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout
-        ),
+        bodies=bodies,
         body_bytes=settings.mcp.body_bytes,
         body_timeout=body_timeout,
         authentication=authentication,
-        limits=CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks),
+        limits=limits,
         door=door,
+        streams=idle_stream if settings.mcp.legacy_sse else None,
     )
+    legacy = None
+    if settings.mcp.legacy_sse and "agent" in servers:
+        legacy = LegacyTransport(
+            servers["agent"],
+            authentication=authentication,
+            limits=limits,
+            door=door,
+            hosts=hosts,
+            bodies=bodies,
+            body_bytes=settings.mcp.body_bytes,
+            body_timeout=body_timeout,
+        )
 
     readiness = Readiness(memory.ready, grace_s=settings.mcp.ready_grace_s)
 
@@ -193,6 +211,16 @@ def build_app(
         if (refusal := readiness.refusal) is not None:
             return _json({"status": "unready", "error": refusal.to_json()}, 503)
         return _json({"status": "ready"}, 200)
+
+    report = Health(
+        readiness, service=settings.service.name, tenant=tenant, sessions=lambda: legacy.sessions if legacy else 0
+    )
+
+    async def health(_request: Request) -> Response:
+        return _json(*await report.health())
+
+    async def ready(_request: Request) -> Response:
+        return _json(*await report.ready())
 
     async def show_metrics(_request: Request) -> Response:
         return Response(await metrics.text(readiness), headers={"content-type": CONTENT_TYPE_LATEST})
@@ -212,7 +240,11 @@ def build_app(
             Route("/livez", livez),
             Route("/healthz", livez),
             Route("/readyz", readyz),
+            Route("/health", health),
+            Route("/ready", ready),
             Route("/metrics", show_metrics),
+            Route(STREAM_PATH, Endpoint(refuse_legacy if legacy is None else legacy.stream)),
+            Route(MESSAGE_PATH, Endpoint(refuse_legacy if legacy is None else legacy.message)),
             *open_routes,
         ],
         lifespan=lifespan,

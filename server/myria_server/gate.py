@@ -140,6 +140,7 @@ class Gate:
         authentication: returns the principal from the headers.
         limits: what credentials may use.
         door: judges those who failed to prove who they are.
+        streams: answers GET with a stream, for clients of old sessions; None refuses it, and DELETE.
     """
 
     def __init__(
@@ -154,7 +155,9 @@ class Gate:
         authentication: Authentication,
         limits: CredentialLimits,
         door: Door,
+        streams: ASGIApp | None = None,
     ) -> None:
+        self._streams = streams
         self._limits = limits
         self._door = door
         self._faces = faces
@@ -212,6 +215,12 @@ class Gate:
 
     async def _admitted(self, request: _Request, send: Send, *, plain: bool) -> None:
         """Answer a request whose caller may make it."""
+        if self._streams is not None and request.scope["method"] == "GET" and _wants_stream(request.headers):
+            await self._streams(request.scope, request.receive, send)
+            return
+        if self._streams is not None and request.scope["method"] == "DELETE":
+            await _respond(send, 200, b"{}")  # there is no session to end
+            return
         if request.scope["method"] != "POST":
             wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
             text = rpc_error(None, mcp_types.INVALID_REQUEST, wrong.message, wrong.to_json())
@@ -499,6 +508,10 @@ def _forbidden(request: _Request, message: Any) -> AccessError | None:
         toolbox.count(name, error.code)
         return error
     return None
+
+
+def _wants_stream(headers: Mapping[bytes, bytes]) -> bool:
+    return b"text/event-stream" in headers.get(b"accept", b"")
 
 
 def _accepts_json(headers: Mapping[bytes, bytes]) -> bool:

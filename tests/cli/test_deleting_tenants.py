@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,20 @@ def test_without_an_export_nothing_is_written(filled: Call, tmp_path: Path, monk
     (export,) = set(tmp_path.iterdir()) - sample
     assert export.name.startswith("gone-")
     assert export.suffix == ".jsonl"
+
+
+def test_an_export_before_deletion_is_complete(filled: Call, tmp_path: Path) -> None:
+    """What was forgotten is in it with its withdrawal, unless --no-withdrawn is given: nothing else is left."""
+    shown = filled("events", "--tenant", "gone", "--limit", "1", "--json").json
+    line = {"timestamp": "2026-01-01T00:00:00Z", "channel": "myria", "type": "myria.withdrawal", "internal": True}
+    line |= {"participants": shown["participants"], "event_id": "evt_" + "f" * 32}
+    line["payload"] = {"reason": "forgotten", "events": [shown["event_id"]]}
+    file = tmp_path / "withdrawal.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    assert filled("import", file, "--tenant", "gone").status == 0
+    assert filled("export", tmp_path / "shown.jsonl", "--tenant", "gone").status == 0
+    assert shown["event_id"] not in (tmp_path / "shown.jsonl").read_text()
+    copy = tmp_path / "gone.jsonl"
+    answer = filled("tenant", "delete", "gone", "--confirm", "gone", "--export", copy, "--json").json
+    assert answer["events_exported"] == answer["removed"]["events"] == 61
+    assert shown["event_id"] in copy.read_text()

@@ -35,8 +35,13 @@ Headers = list[tuple[str, str]]
 Asked = tuple[str, str, Any, dict[str, str]]
 """A request of the table: method, path, body (bytes as they are, anything else as JSON) and headers."""
 
-OPEN = {"/livez", "/healthz", "/readyz", "/metrics", WELL_KNOWN} | {WELL_KNOWN + path for path in PATH_OF.values()}
+OPEN = {"/livez", "/healthz", "/readyz", "/health", "/ready", "/metrics", WELL_KNOWN} | {
+    WELL_KNOWN + path for path in PATH_OF.values()
+}
 """The routes that ask for no credential: probes, figures without content, and who issues tokens."""
+
+OLD = {"/sse", "/message"}
+"""The routes of the old transport: refused unless it is set, and then asking for keys; see test_legacy.py."""
 
 ARGUMENTS: dict[str, Any] = {
     "append_event": event(participants=["ada", "bot"]),
@@ -525,7 +530,9 @@ async def test_no_route_lies_outside_the_table(guarded: Served) -> None:
     """The application serves the faces' paths through the gate, and beside them the open routes alone."""
     app = guarded.server.app
     assert {path.rstrip("/") for path in app._paths} == set(PATH_OF.values())
-    assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN
+    assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN | OLD
+    for path in sorted(OLD):
+        assert (await guarded.client.get(path)).status_code == 405
     for path in sorted(OPEN):
         assert (await guarded.client.get(path)).status_code == 200
     for path in ("/", "/mcp/x", "/mcp/admin/x", "//mcp", "/MCP", "/mcp;a", "/api", "/admin"):

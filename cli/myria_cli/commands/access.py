@@ -166,8 +166,11 @@ myria tenant redact team-a --default
             Path | None, typer.Option("--export", metavar="FILE", help="Where its events are written to first.")
         ] = None,
         no_export: Annotated[bool, typer.Option("--no-export", help="Keep no copy of its events.")] = False,
+        withdrawn: Annotated[
+            bool, typer.Option("--withdrawn/--no-withdrawn", help="Also what was withdrawn, and the withdrawals.")
+        ] = True,
     ) -> None:
-        """Remove a tenant and everything it owns, for good; its events are exported first.
+        """Remove a tenant and everything it owns, for good; its events are exported first, forgotten ones too.
 
         From the first moment on nothing is read or written for it. Killed in the middle, the same command goes on.
         """
@@ -176,7 +179,8 @@ myria tenant redact team-a --default
         if export is not None and export.exists():
             raise InvalidArgument(f"{export} exists already; name a new file", field="export")
         _check_confirmed(name, confirm)
-        answer = await _delete(options, name, None if no_export else export or _export_file(name))
+        file = None if no_export else export or _export_file(name)
+        answer = await _delete(options, name, file, withdrawn=withdrawn)
         if options.json:
             console.write_json(answer)
             return
@@ -335,7 +339,7 @@ myria key create ops --role admin --face admin
         _show_key(options, details, f"the key {details.row['key_id']} is revoked")
 
 
-async def _delete(options: Options, name: str, file: Path | None) -> dict[str, Any]:
+async def _delete(options: Options, name: str, file: Path | None, *, withdrawn: bool) -> dict[str, Any]:
     """Stop a tenant, export it into a file unless that is None, remove it, and prove that nothing is left."""
     settings = options.settings()
     async with (
@@ -347,7 +351,7 @@ async def _delete(options: Options, name: str, file: Path | None) -> dict[str, A
         is_whole = await deletion.stop()
         exported = None
         if file is not None and is_whole:
-            exported = await write_export(database, name, str(file))
+            exported = await write_export(database, name, str(file), withdrawn=withdrawn)
         elif file is not None:
             console.say("an earlier deletion removed a part of it already: what is left is not exported", "yellow")
         with console.meter("removing rows", None) as progress:

@@ -1,0 +1,307 @@
+"""The HTTP+SSE transport of protocol version 2024-11-05, for old clients of an agent's memory; off unless it is set.
+
+`GET /sse` opens a stream, whose first event says where messages go; `POST /message?sessionId=` takes one, and its
+answer comes on the stream. The old clients bring their key as `accessKey` in the address. Addresses are written into
+logs by whatever stands in between, which is why the transport is off; this process writes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
+
+import orjson
+from mcp.server.lowlevel.server import Server
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from myria.access.limits import CredentialLimits
+from myria.access.principal import Face, Principal
+from myria.errors import (
+    AccessError,
+    BodyTooLarge,
+    CredentialInvalid,
+    DeadlineExceeded,
+    HostNotAllowed,
+    InvalidArgument,
+    MethodNotAllowed,
+    MyriaError,
+    OriginNotAllowed,
+    Overloaded,
+    PathNotFound,
+    UnavailableError,
+)
+from myria.jsonslices import Refused
+from myria_server.authentication import Authentication, Headers
+from myria_server.bodies import Bodies
+from myria_server.door import Door
+from myria_server.envelope import fault
+from myria_server.gate import HostList
+from myria_server.protocol import PRINCIPAL_KEY
+
+STREAM_PATH = "/sse"
+MESSAGE_PATH = "/message"
+
+MAX_STREAMS = 256
+"""Streams that may be open at once in a process: each holds a task and a connection."""
+
+MAX_MESSAGE = 1024 * 1024
+"""Largest message, in bytes."""
+
+_FACE: Face = "agent"
+_SESSION = "sessionId"
+_SDK_SESSION = "session_id"
+_KEY = "accessKey"
+
+
+class LegacyTransport:
+    """The endpoints of the old transport.
+
+    Args:
+        server: the SDK's server of the agent's face.
+        hosts: under which names this server may be addressed.
+        bodies: decodes what has arrived.
+        body_bytes: largest message.
+        body_timeout: seconds within which a message must have arrived.
+    """
+
+    def __init__(
+        self,
+        server: Server[Any],
+        *,
+        authentication: Authentication,
+        limits: CredentialLimits,
+        door: Door,
+        hosts: HostList,
+        bodies: Bodies,
+        body_bytes: int,
+        body_timeout: float,
+    ) -> None:
+        from mcp.server.sse import SseServerTransport  # noqa: PLC0415 - only where the transport is set
+
+        self._server = server
+        self._authentication = authentication
+        self._limits = limits
+        self._door = door
+        self._hosts = hosts
+        self._bodies = bodies
+        self._body_bytes = min(body_bytes, MAX_MESSAGE)
+        self._body_timeout = body_timeout
+        self._sse = SseServerTransport(MESSAGE_PATH, max_request_body_size=self._body_bytes)
+        self._sessions: dict[str, Headers] = {}
+
+    @property
+    def sessions(self) -> int:
+        """How many streams are open."""
+        return len(self._sessions)
+
+    async def stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET /sse: a stream that lasts until either side closes it."""
+        key = _query(scope).get(_KEY)
+        # The HTTP server may be set to write addresses into a log when it answers; this one holds a key.
+        scope["query_string"] = b""
+        try:
+            if scope["method"] != "GET":
+                raise MethodNotAllowed(f"{STREAM_PATH} takes GET alone")
+            headers = _headers(scope)
+            self._check_host(headers)
+            credential = _credential(headers, key)
+            await self._principal(scope, credential)
+            if len(self._sessions) >= MAX_STREAMS:
+                raise Overloaded(f"{MAX_STREAMS} streams are open; use POST /mcp/agent, which needs none")
+        except MyriaError as error:
+            await self._refuse(send, error)
+            return
+        # What the SDK and its logs see of the request holds no credential.
+        kept = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
+        inner = {**scope, "headers": kept}
+        opened: list[str] = []
+
+        async def naming(message: Message) -> None:
+            """Send the stream on; its first event, which names the session, in the words of the old contract."""
+            body: bytes = message.get("body", b"")
+            if not opened and _SDK_SESSION.encode() in body:
+                session_id = body.partition(f"{_SDK_SESSION}=".encode())[2][:32].decode()
+                opened.append(session_id)
+                self._sessions[session_id] = credential
+                message = {**message, "body": body.replace(_SDK_SESSION.encode(), _SESSION.encode(), 1)}
+            await send(message)
+
+        try:
+            async with self._sse.connect_sse(inner, receive, naming) as (read, write):
+                await self._server.run(read, write, self._server.create_initialization_options())
+        finally:
+            for session_id in opened:
+                self._sessions.pop(session_id, None)
+
+    async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer POST /message: 202, and what comes of it on the stream."""
+        usage = None
+        try:
+            if scope["method"] != "POST":
+                raise MethodNotAllowed(f"{MESSAGE_PATH} takes POST alone")
+            headers = _headers(scope)
+            self._check_host(headers)
+            session_id, credential = self._session(scope, headers)
+            principal = await self._principal(scope, credential)
+            if (usage := self._limits.of(principal)) is not None:
+                usage.begin()
+            body = await self._checked_body(receive)
+        except MyriaError as error:
+            if usage is not None:
+                usage.end()
+            await self._refuse(send, error)
+            return
+        inner = {
+            **scope,
+            "query_string": urlencode({_SDK_SESSION: session_id}).encode(),
+            "headers": [
+                (name, str(len(body)).encode() if name == b"content-length" else value)
+                for name, value in scope["headers"]
+                if name not in (b"authorization", b"transfer-encoding")
+            ],
+            PRINCIPAL_KEY: principal,
+        }
+        try:
+            await self._sse.handle_post_message(inner, _replaying(body, receive), send)
+        finally:
+            if usage is not None:
+                usage.end()
+
+    def _check_host(self, headers: Headers) -> None:
+        foreign = self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
+        if foreign == "origin":
+            raise OriginNotAllowed("pages of this origin may not call; mcp.cors_origins adds origins")
+        if foreign is not None:
+            raise HostNotAllowed("this server does not answer under that name; mcp.allowed_hosts adds names")
+
+    async def _principal(self, scope: Scope, headers: Headers) -> Principal:
+        """Return who calls, by the credential of the stream; it may have been revoked since it was opened."""
+        try:
+            principal = self._authentication.known(headers, _FACE)
+            if principal is None:
+                principal = await self._authentication.principal(headers, _FACE)
+            principal.need_face(_FACE)
+        except (AccessError, UnavailableError) as error:
+            refused = self._door.judged(scope, headers, error)
+            self._door.note(scope, headers, _FACE, None, refused)
+            await self._door.linger(refused)
+            raise refused from None
+        return principal
+
+    def _session(self, scope: Scope, headers: Headers) -> tuple[str, Headers]:
+        asked = _query(scope).get(_SESSION) or _query(scope).get(_SDK_SESSION) or ""
+        try:
+            session_id = UUID(hex=asked).hex
+        except ValueError:
+            raise InvalidArgument(f"{_SESSION} must be what the stream said", field=_SESSION) from None
+        credential = self._sessions.get(session_id)
+        given = headers.get(b"authorization")
+        if credential is None or (given is not None and given != credential.get(b"authorization")):
+            raise PathNotFound("no such stream is open for this credential; open one with GET /sse")
+        return session_id, credential
+
+    async def _checked_body(self, receive: Receive) -> bytes:
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                while True:
+                    message = await receive()
+                    parts.append(message.get("body", b""))
+                    if sum(map(len, parts)) > self._body_bytes:
+                        most = self._body_bytes
+                        raise BodyTooLarge(f"the message is larger than {most} bytes", limit=most)
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError as error:
+            raise DeadlineExceeded("the message did not arrive in time", deadline_s=self._body_timeout) from error
+        body = b"".join(parts)
+        try:
+            decoded = await self._bodies.decode(body)
+        except Refused as refused:
+            raise refused.error from None
+        if (wrong := fault(decoded)) is not None:
+            raise InvalidArgument(wrong[1])
+        return body
+
+    async def _refuse(self, send: Send, error: MyriaError) -> None:
+        extra = self._authentication.challenge(error, _FACE) if isinstance(error, AccessError) else ()
+        await _answer(send, error, extra)
+
+
+class Endpoint:
+    """An ASGI application as a route's endpoint: of a plain function Starlette would make a handler of requests."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        await self._app(scope, receive, send)
+
+
+async def refuse_legacy(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """Answer either path where the transport is off."""
+    text = "the HTTP+SSE transport of 2024-11-05 is off here (mcp.legacy_sse); use POST /mcp/agent"
+    await _answer(send, MethodNotAllowed(text), ())
+
+
+async def idle_stream(scope: Scope, receive: Receive, send: Send, *, beat_s: float = 15.0) -> None:
+    """Answer GET at an MCP path: a stream on which the server has nothing to say, until the client closes it."""
+    headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    gone = asyncio.ensure_future(_disconnected(receive))
+    try:
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
+            await asyncio.wait({gone}, timeout=beat_s)
+    finally:
+        gone.cancel()
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _answer(send: Send, error: MyriaError, extra: tuple[tuple[bytes, bytes], ...]) -> None:
+    body = orjson.dumps({"error": error.to_json()}, default=str)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *extra]
+    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in headers and name == b"authorization":
+            raise CredentialInvalid("two credentials are none")
+        headers[name] = value.strip(b" \t")
+    return headers
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    return dict(parse_qsl(scope["query_string"].decode("latin-1")))
+
+
+def _credential(headers: Headers, key: str | None) -> Headers:
+    """Return the credential alone: that of the header, or else the key of the address."""
+    given = headers.get(b"authorization")
+    if given is None and key:
+        given = b"Bearer " + key.encode("utf-8", "replace")
+    return {} if given is None else {b"authorization": given}
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already."""
+    given: list[bytes] = []
+
+    async def replay() -> Message:
+        if given:
+            return await receive()
+        given.append(body)
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
