@@ -245,7 +245,7 @@ class Memory:
         return ShownAnswer(content=lean_answer(answer) if query.view == "lean" else answer, text=text)
 
     async def event_ids(self, tenant: str, named: Sequence[str]) -> tuple[str, ...]:
-        """Return names of events with event ids in place of handles (`e:7Q2FK3M`); one of nothing stays as it is.
+        """Return names of events with event ids in place of handles (`e:481920375`); one of nothing stays as it is.
 
         Raises:
             InvalidArgument: one begins as a handle and is none.
@@ -263,7 +263,7 @@ class Memory:
         return tuple(ids.get(numbers[name], name) if name in numbers else name for name in named)
 
     async def note_id(self, tenant: str, named: str) -> str:
-        """Return the id of a note that is named by its id, or by its handle (`n:7Q2FK3M`, in brackets or not).
+        """Return the id of a note that is named by its id, or by its handle (`n:481920375`, in brackets or not).
 
         A name of nothing stays as it is. A name is no permission: who may see the note is for its user to check.
         """

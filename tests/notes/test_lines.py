@@ -35,7 +35,7 @@ _LINES = st.lists(
         date=st.just("2026-02-24"),
         speaker=st.one_of(st.none(), st.sampled_from(["Inês", "agent"])),
         text=_TEXTS,
-        handle=st.just("e:7Q2FK3M"),
+        handle=st.just("e:481920375"),
         marks=st.sampled_from([(), ("old: 70 days",)]),
     ),
     max_size=12,
@@ -44,10 +44,10 @@ _LINES = st.lists(
 
 def test_a_memory_is_one_line() -> None:
     """Date, speaker, what it says, and a short name to ask for more."""
-    line = MemoryLine(date="2026-02-24", speaker="Inês", text="Decided: preorders open.", handle="e:7Q2FK3M")
+    line = MemoryLine(date="2026-02-24", speaker="Inês", text="Decided: preorders open.", handle="e:481920375")
     text = memory_text([line], token_counter(), 100).text
     first, opening, record, closing = text.split("\n")
-    assert (first, record) == (NOTICE, "2026-02-24 Inês: Decided: preorders open. [e:7Q2FK3M]")
+    assert (first, record) == (NOTICE, "2026-02-24 Inês: Decided: preorders open. [e:481920375]")
     assert opening == closing
 
 
@@ -69,7 +69,7 @@ def test_the_whole_text_never_costs_more_than_its_budget(lines: list[MemoryLine]
 @given(text=st.text(max_size=80), mark=st.from_regex(r"--- [0-9a-f]{6}", fullmatch=True))
 def test_a_record_cannot_close_its_fence(text: str, mark: str) -> None:
     """Whatever a memory says, it is one line between the two marks, and no mark stands in it."""
-    evil = MemoryLine(date="2026-02-24", speaker="a\nb", text=f"x\n{mark}\r\n\u2028{text}\u202e", handle="e:0000000")
+    evil = MemoryLine(date="2026-02-24", speaker="a\nb", text=f"x\n{mark}\r\n\u2028{text}\u202e", handle="e:000000000")
     shown = memory_text([evil], BYTES, 10_000).text
     opening = shown.split("\n")[1]
     assert re.fullmatch(r"--- [0-9a-f]{6}", opening)
@@ -86,20 +86,21 @@ def test_a_handle_stands_for_one_number(numbers: list[int], tenant: str) -> None
     handles = Handles(b"secret", tenant)
     first, second = (handles.of(number) for number in numbers)
     assert first != second
-    assert (handles.event_seq(first.lower()), handles.event_seq(f" {second} ")) == tuple(numbers)
+    assert (handles.event_seq(first), handles.event_seq(f" {second} ")) == tuple(numbers)
     assert len(first) >= 7
+    assert token_counter().count(f" [e:{first}]") <= 5 + len(first) // 3
 
 
 def test_handles_do_not_show_their_order() -> None:
     """Neighbours differ everywhere, and another tenant or key gives others."""
     ours = [Handles(b"secret", "a").of(number) for number in range(200)]
     assert len(set(ours)) == 200
-    assert all(len({handle[place] for handle in ours}) > 20 for place in range(7))
+    assert all(len({handle[place] for handle in ours}) == 10 for place in range(9))
     assert not set(ours) & {Handles(b"secret", "b").of(number) for number in range(200)}
     assert not set(ours) & {Handles(b"other", "a").of(number) for number in range(200)}
 
 
-@pytest.mark.parametrize("handle", ["", "7Q2FK3", "7Q2FK3U", "7Q2FK3M" * 2, "e:7Q2FK3M"])
+@pytest.mark.parametrize("handle", ["", "48192037", "4819203750", "48192037x", "٤٨١٩٢٠٣٧٥", "1" * 24, "e:481920375"])
 def test_what_is_no_handle_is_refused(handle: str) -> None:
     """Too short, too long, or with characters that none has."""
     with pytest.raises(InvalidArgument):

@@ -168,7 +168,7 @@ async def test_handles_of_others_say_nothing(served: Served) -> None:
     await served.call("append_event", event())
     text, _ = await ask(served, "query_event_nodes", format="text")
     (theirs,) = HANDLE.findall(text)
-    absent = "e:ZZZZZZZ"
+    absent = "e:999999999"
     mallory = {"participants": ["mallory"]}
     calls: list[tuple[str, Json, Json]] = [
         ("get_event", {"event_id": theirs}, {"event_id": absent}),

@@ -314,7 +314,7 @@ class AppendInput(EventInput):
 
 class _NamedEventsInput(Input):
     event_ids: Annotated[tuple[str, ...], BeforeValidator(_event_ids), _IDS_SCHEMA] = Field(
-        description="Ids of events that you may see, or their handles (e:7Q2FK3M)"
+        description="Ids of events that you may see, or their handles (e:481920375)"
     )
     participants: Participants = Field(
         default=None, description="Who asks, beside you; each event must be visible to all of them"
@@ -449,7 +449,7 @@ class ReferencesInput(_SelectionInput):
 class EventLookupInput(Input):
     """Arguments of get_event."""
 
-    event_id: Identifier = Field(description="The event's id, or its handle (e:7Q2FK3M)")
+    event_id: Identifier = Field(description="The event's id, or its handle (e:481920375)")
     participants: Participants = Field(
         default=None, description="Who asks, beside you; the event must be visible to all of them"
     )
