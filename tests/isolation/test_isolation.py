@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import asyncpg
 import pytest
 
 from myria.memory import Memory
@@ -64,6 +65,10 @@ def check_reach(world: World) -> None:
         "compared",
         "foreign snapshots",
         "withdrawals refused",
+        "notes",
+        "words recalled",
+        "notes refused",
+        "notes changed",
         *seen,
         "cursor as it is",
         "builds",
@@ -89,7 +94,20 @@ def unfiltered() -> Iterator[int]:
         count += 1
         return f"({match[0]} OR true)"
 
-    subjects = ("retrieval", "events", "snapshots", "scopes", "trees", "triggers", "builds", "browse", "llm", "verify")
+    subjects = (
+        "retrieval",
+        "events",
+        "snapshots",
+        "scopes",
+        "trees",
+        "triggers",
+        "builds",
+        "browse",
+        "llm",
+        "verify",
+        "notes",
+        "withdrawal",
+    )
     before = {name: sql.subject(name) for name in subjects}
     for name in subjects:
         sql._read[name] = {key: _TENANT_FILTER.sub(always, text) for key, text in before[name].items()}
@@ -115,7 +133,10 @@ async def check_that_it_bites(world: World) -> None:
     seen = {}
     for who, dsn in (("server", world.database.server_dsn), ("superuser", world.database.superuser_dsn)):
         async with Pool(dsn) as pool, pool.read("south") as connection:
-            seen[who] = await connection.fetchrow(sql("events.by_id"), "south", foreign.event_id) is not None
+            try:
+                seen[who] = await connection.fetchrow(sql("events.by_id"), "south", foreign.event_id) is not None
+            except asyncpg.CardinalityViolationError:
+                seen[who] = True  # rows of several tenants, where one was meant
     assert seen == {"server": False, "superuser": True}
 
 

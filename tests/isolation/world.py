@@ -19,7 +19,7 @@ import httpx
 
 from myria.access.principal import Role
 from myria.access.store import AccessStore, NewKey
-from myria.contract.tools import PATH_OF
+from myria.contract.tools import PATH_OF, TOOLS
 from myria.settings import AuthSettings, Settings
 from myria.store.database import Database as Pool
 from tests.server.wire import META, MODERN, Served, call, headers
@@ -34,8 +34,12 @@ WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket", "doctor", "ha
 FORMS = ("modern", "modern through the SDK", "legacy", "2025-06-18", "legacy through the SDK", "batch")
 SETTINGS = Settings(auth=AuthSettings(mode="keys", append_others="anyone", failures_per_minute=None))
 
+NAMES = {tool.name: tool.plain() for tool in TOOLS}
+DOTTED = {tool.name: tool.dotted() for tool in TOOLS}
+AGENT = PATH_OF["agent"]
+
 _WORD = re.compile(r"zq(\d{5})qz", re.IGNORECASE)
-_ID = re.compile(r"\b(?:evt|top|snp|snap|bld|req|node)_[0-9a-z]{8,}|\b[0-9a-f]{64}\b")
+_ID = re.compile(r"\b(?:evt|note|top|snp|snap|bld|req|node)_[0-9a-z]{8,}|\b[0-9a-f]{64}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,16 @@ class Credential:
         if any(names is None for names, _ in masks):
             return None
         return Asking(frozenset((names, exact) for names, exact in masks if names is not None))
+
+    def acting(self, agent: str | None) -> tuple[frozenset[str], Asking] | None:
+        """Return for whom it keeps a note as an agent, and as whom it asks; None where that must be refused."""
+        pool = (self.own, True)
+        if agent is None or agent == "default" or agent in self.own:
+            return self.own, Asking(frozenset({pool}))
+        if not (self.patterns and agent.startswith("user:")):
+            return None
+        together = self.own | {agent}
+        return together, Asking(frozenset({(together, False), pool}))
 
     def _naming(self, named: Iterable[str] | None) -> frozenset[str] | None:
         named = frozenset(named or ())
@@ -140,6 +154,7 @@ class World:
     rng: random.Random
     credentials: list[Credential]
     events: dict[str, Told] = field(default_factory=dict)
+    notes: dict[str, Told] = field(default_factory=dict)
     numbered: dict[int, Told] = field(default_factory=dict)
     topics: dict[str, set[tuple[str, frozenset[str]]]] = field(default_factory=dict)
     snapshots: dict[str, str] = field(default_factory=dict)
@@ -173,7 +188,7 @@ class World:
         self, credential: Credential | None, name: str, arguments: Json, *, form: str = "modern", path: str = "/mcp"
     ) -> httpx.Response:
         """Call a tool in one of the forms that reach different parts of the server."""
-        full = f"myria_{name}" if form != "legacy" else f"myria.{name}"
+        full = NAMES[name] if form != "legacy" else DOTTED[name]
         modern = form.startswith("modern")
         version = MODERN if modern else "2025-06-18" if form == "2025-06-18" else None
         message: Any = call(full, arguments, version=version)
@@ -209,8 +224,8 @@ class World:
             assert self._may_see(told, credential, asking, internal), (told, credential, asking, text[:2000])
             words += 1
         for name in set(_ID.findall(text)) - set(_ID.findall(said)):
-            if name in self.events:
-                assert self._may_see(self.events[name], credential, asking, internal), (name, credential, asking)
+            if (told_as := self.events.get(name) or self.notes.get(name)) is not None:
+                assert self._may_see(told_as, credential, asking, internal), (name, credential, asking)
             elif name in self.topics:
                 owners = self.topics[name]
                 assert credential is not None, name
@@ -291,9 +306,9 @@ async def make_credentials(database: Database) -> list[Credential]:
         for tenant in TENANTS:
             await store.ensure_tenant(tenant)
             kinds: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[Role, ...], tuple[str, ...]], ...] = (
-                (("ada", "bot"), (), ("append", "read"), ("core",)),
-                (("bob",), (), ("append", "read"), ("core",)),
-                (("host",), ("user:*",), ("append", "read"), ("core",)),
+                (("ada", "bot"), (), ("append", "read"), ("core", "agent")),
+                (("bob",), (), ("append", "read"), ("core", "agent")),
+                (("host",), ("user:*",), ("append", "read"), ("core", "agent")),
                 (("ada",), (), ("append", "read", "admin"), tuple(PATH_OF)),
             )
             for own, patterns, roles, faces in kinds:
@@ -324,8 +339,8 @@ async def operate(world: World) -> None:
     rng = world.rng
     credential, form = rng.choice(world.credentials), rng.choice(FORMS)
     kind = rng.choices(
-        (_append, _ask, _look_up, _withdraw, _foreign_cursor, _steer, _look_around, _beside),
-        (15, 25, 20, 5, 10, 10, 10, 5),
+        (_append, _ask, _look_up, _withdraw, _foreign_cursor, _steer, _look_around, _beside, _act_as_agent),
+        (15, 25, 20, 5, 10, 10, 10, 5, 25),
     )[0]
     world.done[kind.__name__.strip("_")] += 1
     await kind(world, credential, form)
@@ -477,6 +492,80 @@ async def _withdraw(world: World, credential: Credential, form: str) -> None:
     await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
 
 
+async def _act_as_agent(world: World, credential: Credential, form: str) -> None:
+    """Keep, recall and change notes at the agent's face, as an agent that one may be, or not."""
+    rng = world.rng
+    agent = rng.choice((None, "default", "user:1", "user:2", "carl", rng.choice(sorted(credential.own))))
+    arguments: Json = {} if agent is None else {"agentId": agent}
+    acting = credential.acting(agent)
+    await rng.choice((_remember, _recall, _recall, _change_note))(world, credential, form, arguments, acting)
+
+
+Acting = tuple[frozenset[str], Asking] | None
+
+
+async def _remember(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    rng = world.rng
+    number = next(world.numbers)
+    word = f"zq{number:05d}qz"
+    said = {"content": f"{word} {' '.join(rng.choices(WORDS, k=4))}", "topic": word, "keywords": [word], "source": word}
+    arguments |= said | ({"scope": "session", "sessionId": word} if rng.random() < 0.2 else {})
+    arguments |= {"idempotencyKey": word} if rng.random() < 0.3 else {}
+    response = await world.send(credential, "remember", arguments, form=form, path=AGENT)
+    answer = content(response)
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    assert answer["created"], answer
+    who, asking = acting
+    told = Told(number=number, event_id=answer["id"], tenant=credential.tenant, participants=who, internal=False)
+    world.notes[answer["id"]] = world.numbered[number] = told
+    world.scan(response, credential, asking, said=json.dumps(arguments))
+    world.done["notes"] += 1
+
+
+async def _recall(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    rng = world.rng
+    told = rng.choice(list(world.numbered.values())) if world.numbered and rng.random() < 0.5 else None
+    word = "" if told is None else told.word
+    arguments |= rng.choice(
+        ({}, {"text": f"{rng.choice(WORDS)} {word}".strip()}, {"keywords": [rng.choice(WORDS)]}, {"type": "fact"})
+    )
+    arguments |= rng.choice(({}, {"topic": word}, {"sessionId": word}, {"format": "json"}, {"tokenBudget": 5000}))
+    response = await world.send(credential, "recall", arguments, form=form, path=AGENT)
+    answer = content(response)
+    words = world.scan(response, credential, acting and acting[1], said=json.dumps(arguments))
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    assert answer["success"], answer
+    world.done["words recalled"] += words
+
+
+async def _change_note(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    """Amend, forget or restore a note; one that may not be seen is as absent as an id that nothing has."""
+    rng = world.rng
+    if not world.notes:
+        return
+    tool = rng.choice(("amend", "forget", "restore"))
+    seen = acting and [name for name, told in world.notes.items() if world._may_see(told, credential, acting[1], False)]
+    name = rng.choice(seen if seen and rng.random() < 0.4 else list(world.notes))
+    told = world.notes[name]
+    arguments |= {"id": name} | ({"importance": rng.choice((0.1, 0.6))} if tool == "amend" else {})
+    response = await world.send(credential, tool, arguments, form=form, path=AGENT)
+    answer = content(response)
+    world.scan(response, credential, acting and acting[1], said=json.dumps(arguments))
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+    elif not world._may_see(told, credential, acting[1], internal=False):
+        assert answer["code"] == "note_not_found", answer
+        absent = {**arguments, "id": absent_like(name, rng)}
+        await _alike(world, credential, form, (tool, arguments, AGENT), (tool, absent, AGENT))
+        world.done["notes refused"] += 1
+    else:
+        world.done["notes changed"] += 1
+
+
 async def _foreign_cursor(world: World, credential: Credential, form: str) -> None:
     """Go on from a cursor: one's own, another's, another query's, a damaged one, one that was used before."""
     rng = world.rng
@@ -506,7 +595,7 @@ async def _steer(world: World, credential: Credential, form: str) -> None:
     """Call a tool of administration, mostly without the right to, or with a snapshot of somebody else."""
     rng = world.rng
     tool = rng.choice(("trigger_build", "publish_snapshot", "discard_snapshot", "rollback", "resume_builds"))
-    path = rng.choice(("/mcp", "/mcp/admin", "/mcp/admin"))
+    path = rng.choice(("/mcp", AGENT, "/mcp/admin", "/mcp/admin"))
     arguments: Json = {}
     foreign = [name for name, tenant in world.snapshots.items() if tenant != credential.tenant]
     own = [name for name, tenant in world.snapshots.items() if tenant == credential.tenant]
@@ -521,8 +610,9 @@ async def _steer(world: World, credential: Credential, form: str) -> None:
         assert (response.status_code, response.json()["error"]["data"]["code"]) == (403, "face_not_allowed")
         return
     answer = content(response)
-    if path == "/mcp":
-        assert answer["error"]["code"] == "tool_not_enabled"
+    if path != "/mcp/admin":
+        code = answer["code"] if path == AGENT else answer["error"]["code"]
+        assert code == "tool_not_enabled"
         return
     if name in foreign and arguments:
         assert answer["error"]["code"] in ("snapshot_not_found", "no_previous_snapshot"), answer
@@ -550,7 +640,7 @@ async def _beside(world: World, credential: Credential, _form: str) -> None:
     world.scan(await world.served.client.get(path, headers=sent), None, None)
     for method in ("tools/list", "resources/list", "prompts/list", "server/discover"):
         message, lines = listing(method)
-        response = await world.served.post(message, lines | sent, path=rng.choice(("/mcp", "/mcp/admin")))
+        response = await world.served.post(message, lines | sent, path=rng.choice(tuple(PATH_OF.values())))
         assert response.status_code < 500
         world.scan(response, credential if sent else None, None)
 

@@ -16,8 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
+from mcp import Client
 
 from myria.building import Outcome
 from myria.contract.queries import ReferencesQuery
@@ -26,6 +28,7 @@ from myria.settings import LlmSettings, Settings
 from scripts.debian import cache_folder, only_one
 from tests.llm.test_building import sound, with_model
 from tests.reads.asking import ids_of
+from tests.server.wire import serving
 from tests.support import builds
 from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database
@@ -130,3 +133,50 @@ async def test_a_reply_that_is_cut_off_degrades_the_plan(
     calls = await builds.rows(database, "SELECT outcome, output_tokens FROM myria.llm_calls")
     assert [(call["outcome"], call["output_tokens"]) for call in calls] == [("length", 40)] * 2
     await sound(database, deep=True)
+
+
+KEPT = "The kiln opens on Friday."
+EXAMPLES = {
+    "remember": ("Remember that the train leaves at nine.", {"content": "The train leaves at nine."}),
+    "recall": ("Where are the tickets?", {"text": "Where are the tickets?"}),
+}
+
+
+async def test_a_small_model_stores_and_recalls_a_fact(
+    database: Database, local_model: Callable[..., LlmSettings]
+) -> None:
+    """It writes arguments of the agent's tools, held to the tools' own JSON schemas, and is answered with the fact."""
+    provider = local_model(tokens=200)
+
+    async def use(client: Client, name: str, asked: str) -> tuple[dict[str, Any], Any]:
+        tool = next(tool for tool in (await client.list_tools()).tools if tool.name == name)
+        question, arguments = EXAMPLES[name]
+        messages = [
+            {
+                "role": "system",
+                "content": f"{name}: {tool.description}\nAnswer with the arguments as JSON, as few as do.",
+            },
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": orjson.dumps(arguments).decode()},
+            {"role": "user", "content": asked},
+        ]
+        form = {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": tool.input_schema}}
+        request = {"model": "local", "temperature": 0, "max_tokens": 200, "messages": messages, "response_format": form}
+        async with httpx.AsyncClient(timeout=600, trust_env=False) as http:
+            reply = (await http.post(f"{provider.base_url}/chat/completions", json=request)).raise_for_status().json()
+        written = orjson.loads(reply["choices"][0]["message"]["content"])
+        return written, await client.call_tool(name, written)
+
+    async with (
+        Memory(database.server_dsn, Settings()) as memory,
+        serving(memory) as served,
+        Client(f"{served.server.url}/agent") as client,
+    ):
+        written, kept = await use(client, "remember", f"Remember that {KEPT[0].lower()}{KEPT[1:]}")
+        assert written["content"] == KEPT
+        assert kept.structured_content["created"]
+        await client.call_tool("remember", {"content": "Inês lives in Lisbon."})
+        asked, recalled = await use(client, "recall", "When does the kiln open?")
+    assert "kiln" in asked["text"]
+    assert recalled.structured_content["fragments"][0]["content"] == KEPT
+    assert KEPT in recalled.content[0].text

@@ -7,9 +7,9 @@ every conversation, so bounds that no honest call reaches are checked and not pu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from myria.contract.answers import Answer
@@ -106,6 +106,13 @@ Budget = Annotated[
 Format = Literal["text", "json"]
 
 
+def _agent_last(schema: dict[str, Any]) -> None:
+    """Put what a tool is about before who uses it: small models write arguments in the order of the schema."""
+    properties = schema.get("properties", {})
+    if "agentId" in properties:
+        properties["agentId"] = properties.pop("agentId")
+
+
 class AgentInput(Input):
     """Base of the arguments on this face.
 
@@ -113,7 +120,9 @@ class AgentInput(Input):
     whose text is worth choosing publish it.
     """
 
-    agentId: AgentId = None
+    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra=_agent_last)
+
+    agentId: AgentId = Field(default=None, description="only if told one")
     format: SkipJsonSchema[Annotated[Format | None, choice(None)]] = None
 
 
