@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -78,6 +79,22 @@ def test_the_first_calls_of_the_readme_work(database: Database, spawn: Spawner, 
     assert not appended["isError"], appended
     (found,) = [node for node in _nodes(answer["structuredContent"]["root"]) if "event_id" in node]
     assert found["event_id"] == appended["structuredContent"]["event_id"]
+
+
+def _without_names(text: str) -> str:
+    """Return what an agent's tools print, without what differs from run to run: ids, handles, marks and dates."""
+    return re.sub(r"note_[0-9a-f]{32}|\[n:[0-9]{9}\]|(?m:^--- [0-9a-f]{6}$)|20\d\d-\d\d-\d\d", "*", text)
+
+
+def test_the_page_on_agents_prints_what_happens(database: Database, spawn: Spawner, tmp_path: Path) -> None:
+    """Its program runs as printed, and prints what the page says."""
+    page, port = text_of("docs/agents.md"), free_port()
+    (program,), (expected,) = blocks(page, "python"), blocks(page, "text")
+    server = spawn.python("-m", "myria_cli.main", "serve", "--dsn", database.server_dsn, "--port", str(port))
+    server.wait_for(f":{port}")
+    (tmp_path / "program.py").write_text(program.replace("127.0.0.1:8321", f"127.0.0.1:{port}"), encoding="utf-8")
+    printed = run(f"{shlex.quote(sys.executable)} program.py", tmp_path)
+    assert _without_names(printed) == _without_names(expected)
 
 
 def test_a_memory_moves_as_the_page_on_backups_says(
