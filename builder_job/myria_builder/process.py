@@ -7,7 +7,8 @@ import logging
 import multiprocessing
 from multiprocessing.context import SpawnProcess
 
-from myria.building import Outcome, run_build
+from myria.building import Outcome
+from myria.building.run import run_build
 from myria.errors import MyriaError
 from myria.settings import Settings
 from myria.store.options import build_options

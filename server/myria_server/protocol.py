@@ -5,6 +5,7 @@ It serves stdio, and over HTTP everything the fast path does not: handshakes, li
 
 from __future__ import annotations
 
+import asyncio
 from functools import lru_cache, partial
 from typing import Any
 
@@ -66,23 +67,27 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     Args:
         local: on whose behalf calls run that bring no principal of their own (stdio).
     """
-    described = [describe(tool, settings) for tool in toolbox.offered]
 
     def calling(context: _Context) -> Principal:
         principal: Principal = local if context.request is None else context.request.scope.get(PRINCIPAL_KEY, local)
         return principal
 
-    schemas = {
-        name: item.input_schema
-        for tool, item in zip(toolbox.offered, described, strict=True)
-        for name in (tool.name, tool.dotted(), tool.plain())
-    }
+    # A tool is described when somebody asks: making its schemas takes longer than all else that a server begins with.
+    by_name = {name: tool for tool in toolbox.offered for name in (tool.name, tool.dotted(), tool.plain())}
+
+    def input_schema_of(name: str) -> dict[str, Any] | None:
+        tool = by_name.get(name)
+        return None if tool is None else describe(tool, settings).input_schema
 
     async def list_tools(
         context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         allowed = set(toolbox.offered_to(calling(context)))
-        shown = [item for tool, item in zip(toolbox.offered, described, strict=True) if tool in allowed]
+        shown = []
+        for tool in toolbox.offered:
+            if tool in allowed:
+                shown.append(describe(tool, settings))
+                await asyncio.sleep(0)  # the first time, each takes milliseconds
         return mcp_types.ListToolsResult(tools=shown)
 
     # Empty on purpose: a client may ask for whatever a server can list, and gets an answer it may cache.
@@ -125,7 +130,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         description="Long-term memory for conversational agents",
         instructions=AGENT_INSTRUCTIONS if toolbox.face == "agent" else INSTRUCTIONS,
         cache_hints=dict.fromkeys(_LISTINGS, _LISTING_HINT),
-        get_tool_input_schema=schemas.get,
+        get_tool_input_schema=input_schema_of,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from myria.building import Collected, Outcome, collect_garbage, compilation
+from myria.building import Outcome, compilation
 from myria.building.blocks import block_nodes
 from myria.building.capture import start_build
+from myria.building.collect import Collected, collect_garbage
 from myria.building.finish import free_numbers
 from myria.building.versions import fingerprint
 from myria.registry import Registry
@@ -183,7 +184,7 @@ async def test_scopes_at_work_are_left_alone(database: Database) -> None:
 
     assert during.skipped == 1
     assert "snapshots" not in during.rows
-    from myria.building import run_build
+    from myria.building.run import run_build
 
     assert await run_build(builds.DEFAULTS, database.builder_dsn, TENANT, build_id) is Outcome.SUCCEEDED
     assert (await collect(database)).rows["snapshots"] >= 3

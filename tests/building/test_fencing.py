@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.building import Outcome, run_build, tasks
+from myria.building import Outcome, tasks
 from myria.building.capture import start_build
 from myria.building.compilation import compile_scope
 from myria.building.finish import end_without_result
 from myria.building.model import RunningBuild, Task
+from myria.building.run import run_build
 from myria.building.versions import fingerprint
 from myria.registry import Registry
 from myria.store.database import Database as Pool

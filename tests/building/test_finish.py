@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from myria import errors
-from myria.building import Outcome, compilation, run_build, tasks
+from myria.building import Outcome, compilation, tasks
 from myria.building.capture import start_build
 from myria.building.model import RunningBuild
+from myria.building.run import run_build
 from myria.building.versions import fingerprint
 from myria.planning.scope import plan_unit
 from myria.registry import Registry

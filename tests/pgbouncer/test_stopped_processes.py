@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack
 
 import asyncpg
 
-from myria.building import Outcome, run_build
+from myria.building import Outcome
 from myria.building.queue import take_up
+from myria.building.run import run_build
 from myria.registry import Registry
 from myria.store import schema
 from myria.store.database import Database as Pool

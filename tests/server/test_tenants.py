@@ -11,7 +11,7 @@ import pytest
 
 from myria.access.principal import FACES
 from myria.access.store import AccessStore, NewKey
-from myria.building import run_build
+from myria.building.run import run_build
 from myria.deletion import TenantDeletion
 from myria.memory import Memory
 from myria.registry import Registry

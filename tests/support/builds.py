@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from myria.building import Outcome, run_build
+from myria.building import Outcome
 from myria.building.reading import EventRows
+from myria.building.run import run_build
 from myria.ids import new_id
 from myria.planning.scope import plan_scope
 from myria.settings import Settings

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from myria.building import Outcome, run_build
+from myria.building import Outcome
+from myria.building.run import run_build
 from myria.ids import new_id
 from myria.registry import Registry
 from myria.settings import Settings

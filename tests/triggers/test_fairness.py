@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 
-from myria.building import Outcome, run_build
+from myria.building import Outcome
 from myria.building.finish import end_without_result
+from myria.building.run import run_build
 from myria.errors import BuildInterrupted
 from myria.registry import Registry
 from myria.settings import Settings

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from myria.building import Outcome, run_build
+from myria.building import Outcome
 from myria.building.queue import take_up
+from myria.building.run import run_build
 from myria.errors import ConfigurationError
 from myria.registry import Registry
 from myria.schedule import last_due

@@ -9,9 +9,10 @@ import orjson
 import pytest
 
 from myria import errors
-from myria.building import Outcome, run_build
+from myria.building import Outcome
 from myria.building.capture import start_build
 from myria.building.finish import end_without_result
+from myria.building.run import run_build
 from myria.building.versions import fingerprint
 from myria.due import Due
 from myria.registry import Registry

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
-from myria.building import run_build
+from myria.building.run import run_build
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft

@@ -16,7 +16,7 @@ import pytest
 
 from myria import browse, errors, transfer
 from myria.access.principal import local_principal
-from myria.building import run_build
+from myria.building.run import run_build
 from myria.memory import Memory
 from myria.retrieval import gathering, lanes
 from myria.verify import verify

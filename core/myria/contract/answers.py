@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 
 class Answer(BaseModel):
-    """Base of everything answered: strict, and closed."""
+    """Base of everything answered: strict, and closed. A model is made ready when it is first used."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class Hint(Answer):

@@ -232,9 +232,9 @@ Integer = Annotated[int, BeforeValidator(_integral)]
 
 
 class Input(BaseModel):
-    """Base of all arguments: strict, and closed."""
+    """Base of all arguments: strict, and closed. A model is made ready when it is first used."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class EventInput(Input):
