@@ -47,7 +47,7 @@ def main() -> None:
         ),
         hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
         auth.PART: lambda: auth.measure(shared, rounds=7 if full else 3, seconds=8.0 if full else 3.0),
-        noisy.PART: lambda: noisy.measure(shared, rounds=7 if full else 3, seconds=6.0 if full else 3.0),
+        noisy.PART: lambda: noisy.measure(shared, rounds=9 if full else 3, seconds=3.0 if full else 2.0),
         locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }
 

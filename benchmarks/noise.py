@@ -1,16 +1,20 @@
 """The noise beside a quiet tenant (`benchmarks/noisy.py`), made by a process until its standard input closes.
 
-`credential`: a key's requests at a steady rate, many times what it may send, whatever is answered. `clients`:
-connections that send their headers a byte at a time and never end, others that send a body as slowly, and bodies as
-large as may be and larger, with and without a key. At the end it prints how often which answer came.
+`within`: a key's requests at the rate that it may send. `credential`: many times that, whatever is answered. `slow`:
+connections that send their headers a byte at a time and never end, and others that send a body as slowly. `giant`:
+bodies as large as may be and larger, with and without a key. At the end it prints how often which answer came, and the
+processor time that the noise took itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections import Counter
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 import orjson
 
@@ -21,13 +25,13 @@ _SLOW_EVERY_S = 1.0
 _PAUSE_S = 0.05
 
 
-async def _at_a_rate(port: int, key: str, told: Counter[str]) -> None:
-    """Send a key's questions at many times its limit, over some connections in turn."""
+async def _at_a_rate(port: int, key: str, told: Counter[str], times: int) -> None:
+    """Send a key's questions at so many times its limit, over some connections in turn."""
     question = {"participants": list(OWN), "query": "anything at all", "limit": 5}
     request = tool_call(port, "query_event_nodes", question)
     head = request.head.removesuffix("\r\n\r\n")
     message = f"{head}\r\nAuthorization: Bearer {key}\r\n\r\n{request.body}".encode()
-    every_s = NOISY_CONNECTIONS / (LIMIT_PER_S * TIMES)
+    every_s = NOISY_CONNECTIONS / (LIMIT_PER_S * times)
     loop = asyncio.get_running_loop()
 
     async def connection(delay_s: float) -> None:
@@ -113,17 +117,20 @@ async def _status(reader: asyncio.StreamReader) -> str:
 
 async def _until_told(kind: str, port: int, key: str) -> Counter[str]:
     told: Counter[str] = Counter()
-    if kind == "credential":
-        noise = [_at_a_rate(port, key, told)]
-    else:
-        head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-        slow_head = f"{head}X-Slow: ".encode()
-        slow_body = (
-            f"{head}Authorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
-        ).encode()
-        noise = [_giants(port, key, told) for _ in range(GIANT_CLIENTS)]
-        noise += [_slowly(port, slow_head, told, "slow head") for _ in range(SLOW_CLIENTS // 2)]
-        noise += [_slowly(port, slow_body, told, "slow body") for _ in range(SLOW_CLIENTS // 2)]
+    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+    slow_head = f"{head}X-Slow: ".encode()
+    slow_body = (
+        f"{head}Authorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+    ).encode()
+    noise: list[Coroutine[Any, Any, None]] = {
+        "within": lambda: [_at_a_rate(port, key, told, 1)],
+        "credential": lambda: [_at_a_rate(port, key, told, TIMES)],
+        "slow": lambda: [
+            _slowly(port, *(slow_head, told, "slow head") if number % 2 else (slow_body, told, "slow body"))
+            for number in range(SLOW_CLIENTS)
+        ],
+        "giant": lambda: [_giants(port, key, told) for _ in range(GIANT_CLIENTS)],
+    }[kind]()
     tasks = [asyncio.create_task(one) for one in noise]
     sys.stdout.write("begun\n")
     sys.stdout.flush()
@@ -131,6 +138,7 @@ async def _until_told(kind: str, port: int, key: str) -> Counter[str]:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    told["processor ms"] = round(time.process_time() * 1000)
     return told
 
 

@@ -53,7 +53,7 @@ class Memory:
         self.settings = settings
         self._redactors: dict[frozenset[Kind], PayloadRedactor] = {}
         self._on_redacted = on_redacted or (lambda _kind, _count: None)
-        self.database = Database(dsn, pool_options(settings))
+        self.database = Database(dsn, pool_options(settings, at_once=settings.retrieval.reads_at_once))
         # Readers cannot take these: a slow question must not make appends wait.
         self.appending = Database(dsn, pool_options(settings, size=settings.postgres.append_pool_size))
         self.ingest = Ingest(

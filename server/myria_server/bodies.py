@@ -1,8 +1,8 @@
 """Decoding what clients send, so that nothing they send keeps others waiting or fills the memory.
 
 A small body is decoded at once. A big one is scanned first and refused if it exceeds a limit, then decoded in steps
-(`myria.jsonslices`), between which the event loop goes on. Only a few big ones are held at a time, from decoding to
-answer; further ones wait.
+(`myria.jsonslices`), between which the event loop goes on; while small ones are being answered, big ones get a fifth of
+the time. Only a few big ones are held at a time, from decoding to answer; further ones wait, fairly between callers.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from myria import jsontext
-from myria.errors import MyriaError, Overloaded
+from myria.errors import MyriaError
+from myria.fairness import Caller, FairTurns
 from myria.jsonslices import SLICE, JsonBounds, Refused, decode
 
-STEP_S = 0.002
+STEP_S = 0.001
 """Seconds of work after which the event loop gets its turn."""
+
+REST = 4.0
+"""How many times a step's time the decoding of a big body rests while small ones are being answered: one of those needs
+the loop ten times and more, and would wait for a step each time."""
 
 BIG_AT_ONCE = 2
 """Big bodies held at a time."""
@@ -51,29 +56,39 @@ class Bodies:
         values: most members and elements of one JSON text.
         payload_bytes: largest payload; a single text of JSON may be as long as that one escaped.
         wait_s: seconds for which a big body waits for its turn.
+        sleep: waits for so many seconds.
     """
 
-    def __init__(self, *, values: int, payload_bytes: int, wait_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        values: int,
+        payload_bytes: int,
+        wait_s: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._sleep = sleep
         self._bounds = JsonBounds(values=values, text=max(SLICE, _ESCAPED_BYTES * payload_bytes))
-        self._turns = asyncio.Semaphore(BIG_AT_ONCE)
-        self._wait_s = wait_s
+        self._turns = FairTurns(BIG_AT_ONCE, patience=wait_s)
+        self._stepping = asyncio.Lock()
         self._in_hand = 0
+        self._small = 0
 
     @asynccontextmanager
-    async def in_hand(self, body: bytes) -> AsyncIterator[None]:
+    async def in_hand(self, body: bytes, asker: Caller) -> AsyncIterator[None]:
         """Lend the right to work on a body for the block.
 
         Raises:
             Overloaded: too many big bodies wait before it.
         """
         if len(body) <= SLICE:
-            yield
+            self._small += 1
+            try:
+                yield
+            finally:
+                self._small -= 1
             return
-        try:
-            async with asyncio.timeout(self._wait_s):
-                await self._turns.acquire()
-        except TimeoutError as error:
-            raise Overloaded("too many large requests are being worked on; slow down and retry") from error
+        await self._turns.begin(asker)
         # A decoded text has no cycles but many objects, which the garbage collector would scan for nothing.
         self._in_hand += 1
         gc.disable()
@@ -83,7 +98,7 @@ class Bodies:
             self._in_hand -= 1
             if not self._in_hand:
                 gc.enable()
-            self._turns.release()
+            self._turns.end(asker)
 
     async def decode(self, body: bytes) -> Any:
         """Return the value of a body.
@@ -92,8 +107,21 @@ class Bodies:
             Refused: it is not strict JSON, or holds too much.
         """
         if len(body) > SLICE:
-            return await in_steps(decode(body, self._bounds))
+            return await self._decode(body)
         try:
             return jsontext.decode(body)
         except MyriaError as error:
             raise Refused(error, jsontext.outline(body)) from error
+
+    async def _decode(self, body: bytes) -> Any:
+        """Decode a big body, resting after each step while small ones are being answered."""
+        steps = decode(body, self._bounds)
+        try:
+            while True:
+                async with self._stepping:
+                    began = time.perf_counter()
+                    while (took := time.perf_counter() - began) < STEP_S:
+                        next(steps)
+                    await self._sleep(REST * took if self._small else 0)
+        except StopIteration as end:
+            return end.value

@@ -6,6 +6,7 @@ Asked only once a credential was found to be bad, so a good one is never refused
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 
@@ -22,8 +23,9 @@ from myria_server.authentication import Headers, claimed_id
 PROMPT_PER_S = 50.0
 """Refusals for too many requests that are answered at once, per second of one process."""
 
-LINGER_S = 0.25
-"""Seconds for which every further one waits: who sends on and on is slowed down, and the others have the processor."""
+LINGER_S = (0.5, 1.5)
+"""Between so many seconds, by chance, every further one waits: who sends on and on is slowed down, and the others have
+the processor. Not all as long: those that were refused together would come again together."""
 
 MAX_LINGERING = 1_000
 """Refusals that wait at the same time; what is more is answered at once."""
@@ -62,7 +64,7 @@ class Door:
             return
         self._lingering += 1
         try:
-            await self._sleep(LINGER_S)
+            await self._sleep(random.uniform(*LINGER_S))  # noqa: S311 - jitter
         finally:
             self._lingering -= 1
 

@@ -230,7 +230,7 @@ class Gate:
         try:
             body = await self._read_body(request.headers, request.receive, taken)
             if body is not None:
-                async with self._bodies.in_hand(body):
+                async with self._bodies.in_hand(body, request.principal.caller):
                     await self._answer(request, body, send, plain=plain)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)

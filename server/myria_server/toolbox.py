@@ -32,6 +32,7 @@ from myria.errors import (
     SourceEventKeyTaken,
     ToolNotEnabled,
 )
+from myria.fairness import caller
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
@@ -176,6 +177,7 @@ class Toolbox:
         began = time.perf_counter()
         code = "ok"
         metrics.in_flight += 1
+        working_for = caller.set(principal.caller)
         try:
             if not offered:
                 raise self._not_offered(name, tool)
@@ -206,6 +208,7 @@ class Toolbox:
             code = InternalError.code
             return self.refusal(InternalError("an error of this service; its log has the details"))
         finally:
+            caller.reset(working_for)
             metrics.in_flight -= 1
             seconds = time.perf_counter() - began
             metrics.request_done(self.face, tool.name, code, seconds)

@@ -75,7 +75,7 @@ def test_noisy(work_dir: Path) -> None:
     assert checks["quiet calls that failed"]["value"] == 0
     assert checks["giant bodies that were taken"]["value"] == 0
     assert report["noise"]["credential"]["credential 429"] > 0  # type: ignore[index]
-    for noise in ("alone", "credential", "clients"):
+    for noise in ("alone", "within", "credential", "slow", "giant"):
         assert report[f"append, {noise}"]["per_s"] > 0  # type: ignore[index]
 
 

@@ -20,6 +20,7 @@ from myria.errors import (
     ParticipantsNotAllowed,
     RoleRequired,
 )
+from myria.fairness import Caller
 from myria.masks import Mask, Masks
 from myria.scopes import MAX_PARTICIPANTS, canonical_participants
 
@@ -69,6 +70,11 @@ class Principal:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_own", frozenset(self.own))
+
+    @property
+    def caller(self) -> Caller:
+        """For whom work is done that is shared out fairly (`myria.fairness`)."""
+        return self.tenant, self.credential or ""
 
     def need(self, roles: Sequence[Role], *, what: str) -> None:
         """Return when this principal has one of the roles.

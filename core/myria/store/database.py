@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from myria import errors
+from myria.fairness import FairTurns, caller
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 
@@ -81,7 +82,8 @@ class PoolOptions:
     """How to connect: sizes in connections, times in seconds.
 
     `acquire_timeout` is how long a caller waits for a connection of the pool. `pgbouncer` switches prepared statements
-    off, which transaction pooling before PgBouncer 1.21 cannot carry, and leaves sessions as they are.
+    off, which transaction pooling before PgBouncer 1.21 cannot carry, and leaves sessions as they are. `at_once` bounds
+    the connections lent at the same time further, fairly between callers (`myria.fairness`).
     """
 
     size: int = 10
@@ -89,6 +91,7 @@ class PoolOptions:
     acquire_timeout: float = 10.0
     bounds: TransactionBounds = TransactionBounds()
     pgbouncer: bool = False
+    at_once: int | None = None
 
 
 class Database:
@@ -97,6 +100,10 @@ class Database:
     def __init__(self, dsn: str, options: PoolOptions | None = None) -> None:
         self.dsn = dsn
         self.options = options or PoolOptions()
+        self._turns: FairTurns | None = None
+        if self.options.at_once is not None:
+            at_once = min(self.options.at_once, self.options.size)
+            self._turns = FairTurns(at_once, patience=self.options.acquire_timeout)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         bounds = self.options.bounds
         self._bounds = bounds.as_settings()
@@ -126,11 +133,17 @@ class Database:
         """How many connections are out of the pool."""
         return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size()
 
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for their turn."""
+        return 0 if self._turns is None else self._turns.waiting
+
     def figures(self) -> dict[str, int]:
         """Return how the pool does: connections `used`, `idle`, its `limit`, and `waits` for one since the start."""
         size = self._pool.get_size() if self._pool is not None else 0
         used = min(self._wanted, self.options.size)
-        return {"used": used, "idle": max(0, size - used), "limit": self.options.size, "waits": self._waits}
+        waits = self._waits + (0 if self._turns is None else self._turns.waits)
+        return {"used": used, "idle": max(0, size - used), "limit": self.options.size, "waits": waits}
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -138,8 +151,12 @@ class Database:
 
         Raises:
             DatabaseUnavailable: PostgreSQL cannot be reached, or no connection came free in time.
+            Overloaded: the caller's turn did not come in time.
         """
         pool = self._pool or await self._open()
+        asker = caller.get()
+        if self._turns is not None:
+            await self._turns.begin(asker)
         self._wanted += 1
         self._waits += self._wanted > self.options.size
         try:
@@ -162,6 +179,8 @@ class Database:
                     await pool.release(connection, timeout=2.0)
         finally:
             self._wanted -= 1
+            if self._turns is not None:
+                self._turns.end(asker)
 
     @asynccontextmanager
     async def read(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:

@@ -11,11 +11,12 @@ _BUILD_STATEMENT_S = 600.0
 _BUILD_TRANSACTION_S = 3600.0
 
 
-def pool_options(settings: Settings, *, size: int | None = None) -> PoolOptions:
+def pool_options(settings: Settings, *, size: int | None = None, at_once: int | None = None) -> PoolOptions:
     """Return how the serving plane, the control plane and the command line connect.
 
     Args:
         size: connections, instead of postgres.pool_size.
+        at_once: see `PoolOptions`.
     """
     postgres = settings.postgres
     return PoolOptions(
@@ -29,6 +30,7 @@ def pool_options(settings: Settings, *, size: int | None = None) -> PoolOptions:
             total=4 * postgres.statement_timeout_s + postgres.idle_timeout_s,
         ),
         pgbouncer=postgres.pgbouncer,
+        at_once=at_once,
     )
 
 

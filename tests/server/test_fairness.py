@@ -1,0 +1,178 @@
+"""What one caller asks for at once does not make another wait for all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from myria.access.store import AccessStore
+from myria.errors import Overloaded
+from myria.fairness import Caller, FairTurns, caller
+from myria.memory import Memory
+from myria.settings import AuthSettings, Settings
+from myria_server.bodies import REST, STEP_S, Bodies
+from tests.server.wire import call, headers, serving
+from tests.support.keys import access_store, make_key
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres import Database
+
+NOISY, QUIET = ("noisy", "a"), ("quiet", "b")
+NAME = "myria_query_event_nodes"
+
+
+class Desk:
+    """Blocks of callers that begin when it is their turn, and end when the test says so."""
+
+    def __init__(self, at_once: int) -> None:
+        self.turns = FairTurns(at_once, patience=PATIENCE_S)
+        self.began: list[Caller] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, *callers: Caller) -> None:
+        """Ask for a turn for each, in this order, and see who gets one."""
+        self.tasks += [asyncio.create_task(self._begin(asker)) for asker in callers]
+        await settle()
+
+    async def _begin(self, asker: Caller) -> None:
+        await self.turns.begin(asker)
+        self.began.append(asker)
+
+    async def end(self, asker: Caller) -> None:
+        """End a block of a caller, and see who begins."""
+        self.turns.end(asker)
+        await settle()
+
+
+async def settle() -> None:
+    """Let every task that can go on do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_caller_leaves_one_turn_free() -> None:
+    """However many blocks it has, another's first begins at once."""
+    desk = Desk(at_once=3)
+    await desk.ask(*[NOISY] * 10)
+    assert desk.began == [NOISY] * 2
+    await desk.ask(QUIET)
+    assert desk.began == [NOISY] * 2 + [QUIET]
+    assert desk.turns.waiting == 8
+
+
+async def test_next_is_who_has_the_least_at_work() -> None:
+    """Not who asked first; of those who have as little, each in turn."""
+    desk = Desk(at_once=3)
+    others = [(f"tenant-{number}", "c") for number in range(3)]
+    await desk.ask(*[NOISY] * 10, QUIET, *others, QUIET)
+    assert desk.began == [NOISY, NOISY, QUIET]
+    for ended in (NOISY, QUIET, *others):
+        await desk.end(ended)
+    assert desk.began[3:] == [*others, QUIET, NOISY]
+
+
+async def test_credentials_of_one_tenant_share_what_it_gets() -> None:
+    """A tenant with twenty keys gets no more turns than one with a single key."""
+    desk = Desk(at_once=2)
+    keys = [("noisy", f"key-{number}") for number in range(20)]
+    await desk.ask(*keys, QUIET, QUIET)
+    assert desk.began == keys[:2]
+    await desk.end(keys[0])
+    assert desk.began[2] == QUIET
+    await desk.end(keys[1])
+    assert desk.began[3] == keys[2]
+    await desk.end(QUIET)
+    assert desk.began[4] == QUIET
+
+
+async def test_who_gives_up_takes_nobodys_turn() -> None:
+    """Cancelled while it waits, in the moment in which its turn comes, or out of patience."""
+    desk = Desk(at_once=1)
+    await desk.ask(NOISY, NOISY, NOISY, QUIET)
+    desk.tasks[1].cancel()
+    await settle()
+    assert desk.turns.waiting == 2
+    desk.turns.end(NOISY)  # the third block's turn comes, and it is cancelled before it begins
+    desk.tasks[2].cancel()
+    await settle()
+    assert desk.began == [NOISY, QUIET]
+    impatient = FairTurns(1, patience=0)
+    await impatient.begin(NOISY)
+    with pytest.raises(Overloaded):
+        await impatient.begin(QUIET)
+    impatient.end(NOISY)
+    await impatient.begin(QUIET)
+    assert impatient.waiting == 0
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[AccessStore]:
+    """Where keys are made."""
+    async with access_store(database) as store:
+        yield store
+
+
+async def test_a_question_is_answered_before_those_that_another_key_asked_at_once(
+    memory: Memory, store: AccessStore
+) -> None:
+    """While the reads of one key stand still, the questions of others are answered, and its own wait."""
+    noisy, quiet = await make_key(store, "ada"), await make_key(store, "ada")
+    settings = Settings(auth=AuthSettings(mode="keys"))
+    asked = 20
+
+    async with serving(memory, settings) as served, AsyncExitStack() as standing, asyncio.TaskGroup() as group:
+
+        async def ask(text: str) -> int:
+            sent = headers(NAME) | {"authorization": f"Bearer {text}"}
+            return (await served.post(call(NAME, {}), sent)).status_code
+
+        assert await ask(quiet) == 200
+        token = caller.set(("default", noisy.split("_")[1]))
+        for _ in range(settings.retrieval.reads_at_once - 1):
+            await standing.enter_async_context(memory.database.connection())
+        caller.reset(token)
+        noise = [group.create_task(ask(noisy)) for _ in range(asked)]
+        async with asyncio.timeout(PATIENCE_S):
+            while memory.database.waiting < asked:
+                await asyncio.sleep(0.01)
+        for _ in range(5):
+            assert await ask(quiet) == 200
+        assert memory.database.waiting == asked
+        assert not any(task.done() for task in noise)
+        await standing.aclose()
+        assert {await task for task in noise} == {200}
+
+
+async def test_a_big_body_rests_only_while_small_ones_are_answered() -> None:
+    """Then it gets a fifth of the time; alone it goes on at once."""
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        await asyncio.sleep(0)
+
+    bodies = Bodies(values=10**6, payload_bytes=10**6, wait_s=PATIENCE_S, sleep=sleep)
+    body = b"[" + b"1," * 400_000 + b"1]"
+    async with bodies.in_hand(body, NOISY):
+        assert len(await bodies.decode(body)) == 400_001
+        assert rests
+        assert not any(rests)
+        rests.clear()
+        async with bodies.in_hand(b"{}", QUIET):
+            assert len(await bodies.decode(body)) == 400_001
+        assert rests
+        assert all(seconds >= REST * STEP_S for seconds in rests)
+
+
+async def test_one_caller_has_one_big_body_in_hand() -> None:
+    """The place beside it is another's."""
+    bodies = Bodies(values=10, payload_bytes=10, wait_s=0)
+    body = b" " * 100_000
+    async with bodies.in_hand(body, NOISY):
+        with pytest.raises(Overloaded):
+            async with bodies.in_hand(body, NOISY):
+                pass
+        async with bodies.in_hand(body, QUIET):
+            pass
