@@ -25,6 +25,7 @@ from myria.registry import Registry
 from myria.retrieval.lean import lean_answer
 from myria.retrieval.service import Retrieval
 from myria.retrieval.spellings import other_spellings
+from myria.sessions.opening import Openings
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
@@ -67,6 +68,7 @@ class Memory:
         self.retrieval = Retrieval(self.database, settings)
         self.registry = Registry(self.database, settings)
         self._recall: Recall | None = None
+        self._openings: Openings | None = None
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False
 
@@ -145,6 +147,13 @@ class Memory:
         if self._recall is None:
             self._recall = Recall(self.database, self.query_event_nodes, token_counter())
         return self._recall
+
+    @property
+    def openings(self) -> Openings:
+        """What gathers the beginnings of sessions. The first use loads the token counter, as `recall`'s does."""
+        if self._openings is None:
+            self._openings = Openings(self.database, token_counter())
+        return self._openings
 
     def _redactor(self, kinds: Sequence[Kind] | None) -> PayloadRedactor:
         """Return what takes these kinds out, or those of the settings; there are few, and making one takes a moment."""

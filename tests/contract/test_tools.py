@@ -28,6 +28,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "discard_snapshot": {"snapshot_id": "snp_1"},
 }
 GOOD |= {
+    "reflect": {"summary": "A quiet day"},
     "remember": {"content": "c"},
     "batch_remember": {"items": [{"content": "c"}]},
     "recall": {"text": "c", "timeRange": {"from": "2026-01-01T00:00:00Z"}},

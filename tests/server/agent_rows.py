@@ -48,6 +48,30 @@ def contents(*texts: str) -> Callable[[Json], bool]:
     return lambda answer: sorted(fragment["content"] for fragment in answer["fragments"]) == sorted(texts)
 
 
+def opens(*parameters: str, shows: str, hides: str, before: tuple[tuple[str, Json], ...], **arguments: Any) -> Row:
+    """Return a row for parameters of context, whose text shows one thing and hides another."""
+    return Row(
+        tool="context",
+        parameters=parameters,
+        before=before,
+        arguments=arguments,
+        answers={"success": True},
+        holds=lambda answer: shows in answer["injectionText"] and hides not in str(answer),
+    )
+
+
+def reflect(parameter: str, value: Any, kind: str, content: str) -> Row:
+    """Return a row for one part of a reflection."""
+    return Row(
+        tool="reflect",
+        parameters=("summary", parameter),
+        arguments={"summary": "A day", parameter: value},
+        answers={"success": True, "count": 2},
+        holds=lambda answer: (answer["fragments"][1]["type"], answer["fragments"][1]["content"]) == (kind, content),
+        recalls=frozenset({"A day", content}),
+    )
+
+
 FRIDAY = "The kiln opens on Friday"
 THREE = (
     keeping("kiln decision", type="decision", topic="kiln"),
@@ -288,6 +312,60 @@ ROWS: tuple[Row, ...] = (
         before=(keeping("one", type="fact"), keeping("two", type="fact")),
         arguments={"id": "$0", "content": "two"},
         answers={"success": False, "updated": False, "merged": True, "existingId": "$1"},
+    ),
+    opens("types", shows="kiln decision", hides="clay procedure", before=THREE, types=["decision"]),
+    opens(
+        "sessionId",
+        shows="The draft",
+        hides="Another draft",
+        before=(
+            keeping("The draft", type="fact", scope="session", sessionId="s1"),
+            keeping("Another draft", type="fact", scope="session", sessionId="s2"),
+        ),
+        sessionId="s1",
+    ),
+    opens(
+        "agentId",
+        shows="mine",
+        hides="theirs",
+        before=(
+            keeping("mine", type="procedure", agentId="row-opens"),
+            keeping("theirs", type="procedure", agentId="row-shut"),
+        ),
+        agentId="row-opens",
+    ),
+    Row(
+        tool="context",
+        parameters=("tokenBudget",),
+        before=THREE,
+        arguments={"tokenBudget": 1},
+        answers={"totalTokens": 0, "count": 0, "coreTokens": 0, "wmTokens": 0, "wmCount": 0, "injectionText": ""},
+    ),
+    reflect("decisions", ["Fire on Fridays"], "decision", "Fire on Fridays"),
+    reflect("errors_resolved", ["The fuse blew"], "error", "[해결됨] The fuse blew"),
+    reflect("new_procedures", ["Check the fuse"], "procedure", "Check the fuse"),
+    reflect("open_questions", ["Who pays?"], "fact", "[미해결] Who pays?"),
+    Row(
+        tool="reflect",
+        parameters=("sessionId",),
+        before=(keeping("The draft", scope="session", sessionId="s1"),),
+        arguments={"summary": "A day", "sessionId": "s1"},
+        answers={"success": True, "count": 1},
+        recalls=frozenset({"A day"}),
+    ),
+    Row(
+        tool="reflect",
+        parameters=("task_effectiveness",),
+        arguments={"summary": "A day", "task_effectiveness": {"overall_success": True, "tool_highlights": ["recall"]}},
+        answers={"success": True},
+        holds=lambda answer: answer["breakdown"]["task_feedback"] == 1,
+    ),
+    Row(
+        tool="reflect",
+        parameters=("agentId",),
+        arguments={"summary": "A day", "agentId": "row-reflects"},
+        answers={"success": True, "count": 1},
+        recalls=frozenset(),
     ),
     remember("agentId", "default", created=True),  # the last one: all others read the pool too
 )

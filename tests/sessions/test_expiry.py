@@ -60,7 +60,7 @@ class Desk:
         return kept.note_id
 
     async def end(self, *, at: int, session: str = "s1", key: str = "1") -> None:
-        event = session_end(session, US, timestamp=at, reason="closed", idle_s=3600, key=key)
+        event = session_end(session, US, timestamp=at, reason="closed", idle_s=3600, key=key, about={})
         await self.memory.append_events(TENANT, [event])
 
     async def texts(self, *, at: int, session: str | None = "s1") -> set[str]:

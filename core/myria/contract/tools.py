@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.access.principal import Face, Role
-from myria.contract import agent_notes, answers, inputs
+from myria.contract import agent_notes, agent_sessions, answers, inputs
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
@@ -241,6 +241,27 @@ TOOLS: tuple[Tool, ...] = (
         profile="core",
         arguments=agent_notes.AmendInput,
         answer=agent_notes.AmendAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
+        name="context",
+        title="Begin a session",
+        description="What to know when a session begins: core memory, this session's notes, open questions.",
+        profile="core",
+        arguments=agent_sessions.ContextInput,
+        answer=agent_sessions.ContextAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+    ),
+    Tool(
+        name="reflect",
+        title="End a session",
+        description="Keep what a session came to, for later ones, and end it.",
+        profile="core",
+        arguments=agent_sessions.ReflectInput,
+        answer=agent_sessions.ReflectAnswer,
         refusal=AgentRefusal,
         faces=("agent",),
         changes=True,

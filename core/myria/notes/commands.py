@@ -175,6 +175,77 @@ class Notes:
             return Remembered(note_id=note_id, created=True, note=note, event_id=results[0].event_id, redacted=redacted)
         raise Overloaded("the same note is being kept and withdrawn again and again; retry")
 
+    async def remember_all(
+        self,
+        tenant: str,
+        participants: tuple[str, ...],
+        drafts: Sequence[Draft],
+        *,
+        contract: Contract,
+        beside: Callable[[bool], Sequence[NewEvent]] = lambda _: (),
+        speaker: str | None = None,
+        now: int | None = None,
+    ) -> list[Remembered]:
+        """Keep several notes for the same people by one append, all or none; those that are there already are named.
+
+        Args:
+            beside: events that are appended after them, given whether any note is new.
+
+        Raises:
+            as `remember`.
+        """
+        prepared = [self._redacted(draft) for draft in drafts]
+        notes = [completed(draft, contract) for draft, _ in prepared]
+        for _ in range(_ATTEMPTS):
+            ids: dict[tuple[str, str], str] = {}
+            events: dict[str, NewEvent] = {}
+            for note in notes:
+                if (note.kind, note.content) in ids:
+                    continue
+                earlier = await self._same(tenant, participants, note)
+                if earlier is not None and await self._expire(tenant, earlier, now):
+                    earlier = None
+                note_id = earlier or new_id("note")
+                ids[note.kind, note.content] = note_id
+                if earlier is None:
+                    events[note_id] = note_event(
+                        note,
+                        participants,
+                        note_id=note_id,
+                        version=1,
+                        timestamp=time.time_ns() // 1000 if now is None else now,
+                        speaker=speaker,
+                        idle_s=self._session_idle_s,
+                    )
+                    self._check_size(events[note_id])
+            further = beside(bool(events))
+            try:
+                results = await self._append(tenant, [*events.values(), *further]) if events or further else []
+            except NoteExists:
+                continue
+            event_ids = dict(zip(events, (result.event_id for result in results), strict=False))
+            return [
+                self._remembered(ids[note.kind, note.content], note, redacted, event_ids)
+                for note, (_, redacted) in zip(notes, prepared, strict=True)
+            ]
+        raise Overloaded("the same notes are being kept and withdrawn again and again; retry")
+
+    def _remembered(
+        self, note_id: str, note: NoteText, redacted: dict[Kind, int], event_ids: dict[str, str]
+    ) -> Remembered:
+        event_id = event_ids.pop(note_id, None)
+        if event_id is not None:
+            self._count(redacted)
+        return Remembered(
+            note_id=note_id, created=event_id is not None, note=note, event_id=event_id, redacted=redacted
+        )
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text without what must not be kept, for what is stored beside notes."""
+        kept, redacted = self._redactor.text(text)
+        self._count(redacted)
+        return kept
+
     async def _is_there(self, tenant: str, note_id: str) -> bool:
         async with self._database.read(tenant) as connection:
             return await connection.fetchrow(sql("notes.current"), tenant, note_id) is not None

@@ -33,9 +33,9 @@ class MemoryLine:
 
     def written(self, text: str | None = None) -> str:
         """Return the line, with another text where one is given."""
-        speaker = "" if self.speaker is None else f" {_on_one_line(self.speaker)}"
+        speaker = "" if self.speaker is None else f" {on_one_line(self.speaker)}"
         marks = "".join(f" ({mark})" for mark in self.marks)
-        return f"{self.date}{speaker}: {_on_one_line(self.text) if text is None else text}{marks} [{self.handle}]"
+        return f"{self.date}{speaker}: {on_one_line(self.text) if text is None else text}{marks} [{self.handle}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def memory_text(lines: Sequence[MemoryLine], counter: TokenCounter, budget: int)
     fitting, beyond = 0, len(written) + 1
     while fitting + 1 < beyond:
         middle = (fitting + beyond) // 2
-        if counter.count(_fenced(written[:middle])) <= budget:
+        if counter.count(fenced(written[:middle])) <= budget:
             fitting = middle
         else:
             beyond = middle
@@ -64,16 +64,16 @@ def memory_text(lines: Sequence[MemoryLine], counter: TokenCounter, budget: int)
         longer = _with_part(written[:fitting], lines[fitting], counter, budget)
         if longer is not None:
             return MemoryText(text=longer, shown=fitting + 1, tokens=counter.count(longer))
-    text = _fenced(written[:fitting])
+    text = fenced(written[:fitting])
     return MemoryText(text=text, shown=fitting, tokens=counter.count(text) if text else 0)
 
 
 def _with_part(written: list[str], line: MemoryLine, counter: TokenCounter, budget: int) -> str | None:
     """Return the text with a shortened further line; None where too little of it would stay."""
-    room = budget - counter.count(_fenced([*written, line.written("")]))
+    room = budget - counter.count(fenced([*written, line.written("")]))
     while room >= _LEAST_WORTH:
-        part = counter.shortened(_on_one_line(line.text), room)
-        text = _fenced([*written, line.written(part)])
+        part = counter.shortened(on_one_line(line.text), room)
+        text = fenced([*written, line.written(part)])
         over = counter.count(text) - budget
         if over <= 0:
             return text if part else None
@@ -81,7 +81,8 @@ def _with_part(written: list[str], line: MemoryLine, counter: TokenCounter, budg
     return None
 
 
-def _fenced(written: Sequence[str]) -> str:
+def fenced(written: Sequence[str]) -> str:
+    """Return lines as a record that says of itself that it is data; a line within cannot end it."""
     if not written:
         return ""
     body = "\n".join(written)
@@ -91,5 +92,6 @@ def _fenced(written: Sequence[str]) -> str:
     return f"{NOTICE}\n--- {mark}\n{body}\n--- {mark}"
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
+    """Return a text without line ends and without what nobody sees."""
     return " ".join(_UNSEEN.sub("", text).split())

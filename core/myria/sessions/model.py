@@ -19,18 +19,19 @@ EndReason = Literal["reflect", "closed"]
 
 
 def session_end(
-    session_id: str,
+    session_id: str | None,
     participants: tuple[str, ...],
     *,
     timestamp: int,
     reason: EndReason,
     idle_s: int,
     key: str,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any],
 ) -> NewEvent:
     """Return the event that ends a session of a scope.
 
     Args:
+        session_id: None for what is kept of a session that nobody named: it ends nothing.
         participants: canonical; whose session it is.
         timestamp: in microseconds since 1970 UTC.
         idle_s: after how many seconds a session is over by itself.

@@ -46,18 +46,10 @@ WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
 -- name: current
 -- A note with what its current version says, who may see it, and what decides when it expires.
 SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, n.created_at, n.changed_at,
-       e.event_id, e.payload, s.participants, newest.reason,
-       CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
-            ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
-       END AS session_ends_at
-FROM myria.notes n
+       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at
+FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
-LEFT JOIN myria.sessions x ON n.session AND x.tenant_id = $1 AND x.scope_id = n.scope_id AND x.context_id = n.context_id
-LEFT JOIN LATERAL (
-    SELECT w.reason FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
-) newest ON true
 WHERE n.tenant_id = $1 AND n.note_id = $2;
 
 -- name: versions

@@ -39,3 +39,90 @@ JOIN myria.notes n ON n.tenant_id = $1 AND n.scope_id = ended.scope_id AND n.con
                   AND n.live AND n.session AND n.event_seq < ended.event_seq
 WHERE ended.tenant_id = $1 AND ended.event_seq = ANY ($2::bigint[]) AND ended.ends
   AND k.tenant_id = $1 AND k.note_id = n.note_id;
+
+-- name: of
+-- The newest run of a session of a scope.
+SELECT x.begun_seq, x.ended_seq
+FROM myria.scopes s
+JOIN myria.sessions x ON x.tenant_id = $1 AND x.scope_id = s.scope_id AND x.context_id = $3
+WHERE s.tenant_id = $1 AND s.scope_key = $2;
+
+-- name: scopes_exactly
+SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($2::bytea[]);
+
+-- name: scopes_containing
+-- The scopes of which all of these are members, found by the one of them that is in the fewest.
+SELECT s.scope_id
+FROM myria.scope_members m
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+WHERE m.tenant_id = $1 AND m.participant = $2 AND s.participants @> $3::text[]
+  AND EXISTS (SELECT FROM myria.notes n WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live);
+
+-- name: core
+-- Of visible scopes ($2) the anchors, and the most important notes of each kind ($3): at most $4 of each.
+WITH candidates AS (
+    SELECT best.event_seq
+    FROM unnest($2::bigint[]) AS visible
+    CROSS JOIN unnest($3::text[]) AS wanted
+    CROSS JOIN LATERAL (
+        SELECT n.event_seq FROM myria.notes n
+        WHERE n.tenant_id = $1 AND n.scope_id = visible AND n.kind = wanted AND n.live AND NOT n.session
+        ORDER BY n.importance DESC, n.event_seq DESC LIMIT $4
+    ) best
+    UNION
+    SELECT best.event_seq
+    FROM unnest($2::bigint[]) AS visible
+    CROSS JOIN LATERAL (
+        SELECT n.event_seq FROM myria.notes n
+        WHERE n.tenant_id = $1 AND n.scope_id = visible AND n.anchor AND n.live AND NOT n.session
+        ORDER BY n.importance DESC, n.event_seq DESC LIMIT $4
+    ) best
+), ranked AS (
+    SELECT c.event_seq, row_number() OVER (
+        PARTITION BY n.kind, n.anchor ORDER BY n.importance DESC, n.event_seq DESC) AS place
+    FROM candidates c JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = c.event_seq
+)
+SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
+       n.session_ends_at, n.reason, e.payload
+FROM ranked r
+JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.event_seq = r.event_seq
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = r.event_seq
+WHERE r.place <= $4;
+
+-- name: working
+-- The newest notes of a session ($3) that end with it.
+SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
+       n.session_ends_at, n.reason, e.payload
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT x.* FROM myria.standing_notes x
+    WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.context_id = $3 AND x.session AND x.live
+    ORDER BY x.event_seq DESC LIMIT $4
+) n
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+ORDER BY n.event_seq DESC LIMIT $4;
+
+-- name: open_questions
+-- The newest questions that reflections left open: their text begins with a mark ($3).
+SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
+       n.session_ends_at, n.reason, n.payload
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT x.*, e.payload FROM myria.standing_notes x
+    JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.event_seq
+    WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.live AND x.topic = 'session_reflect'
+      AND starts_with(e.payload->>'text', $3)
+    ORDER BY x.event_seq DESC LIMIT $4
+) n
+ORDER BY n.event_seq DESC LIMIT $4;
+
+-- name: newest
+-- The newest notes, for their topics.
+SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason
+FROM unnest($2::bigint[]) AS visible
+CROSS JOIN LATERAL (
+    SELECT x.* FROM myria.standing_notes x
+    WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.live AND NOT x.session
+    ORDER BY x.event_seq DESC LIMIT $3
+) n
+ORDER BY n.event_seq DESC LIMIT $3;

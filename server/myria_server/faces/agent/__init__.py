@@ -8,10 +8,11 @@ from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.faces.agent.answering import Handler, refused
 from myria_server.faces.agent.notes import NoteTools
+from myria_server.faces.agent.sessions import SessionTools
 
 __all__ = ["handlers", "refused"]
 
 
 def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
     """Return what runs each tool of the face, by its name."""
-    return {**NoteTools(memory, settings).handlers()}
+    return {**NoteTools(memory, settings).handlers(), **SessionTools(memory, settings).handlers()}

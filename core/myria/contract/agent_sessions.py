@@ -1,0 +1,117 @@
+"""The agent's tools at the beginning and the end of a session (seed contract 004, 6.7 and 6.8)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from myria.contract.agent import KINDS, AgentAnswer, AgentInput, Budget, Content, SessionId, choice, field_name
+from myria.contract.answers import Answer
+from myria.contract.fields import check_text
+from myria.contract.inputs import Input
+from myria.errors import InvalidArgument
+
+CONTEXT_BUDGET = 2000
+"""Tokens of what a session begins with."""
+
+MAX_PART = 50
+"""Texts of one part of a reflection."""
+
+
+def _texts(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    name = field_name(info)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name} must be a list of texts", field=name)
+    if len(value) > MAX_PART:
+        raise InvalidArgument(f"{name} may hold at most {MAX_PART}", field=name, limit=MAX_PART)
+    return tuple(
+        check_text(item, f"{name}[{at}]", 10_000_000) for at, item in enumerate(value) if str(item).strip() or not item
+    )
+
+
+def _kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
+    name = field_name(info)
+    if value is None or value in ([], ""):
+        return None
+    if not isinstance(value, list | tuple) or any(kind not in KINDS for kind in value):
+        raise InvalidArgument(f"{name} must be a list of {', '.join(KINDS)}", field=name)
+    return tuple(dict.fromkeys(value))
+
+
+_TEXTS = WithJsonSchema({"type": "array", "items": {"type": "string"}})
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), _TEXTS]
+
+
+class ContextInput(AgentInput):
+    """Arguments of context."""
+
+    tokenBudget: Annotated[Budget, choice(CONTEXT_BUDGET)] = CONTEXT_BUDGET
+    types: Annotated[tuple[str, ...] | None, BeforeValidator(_kinds), _TEXTS] = None
+    sessionId: SessionId = None
+
+
+class Effectiveness(Input):
+    """How a task went."""
+
+    overall_success: bool | None = None
+    tool_highlights: Texts = ()
+    tool_pain_points: Texts = ()
+
+
+class ReflectInput(AgentInput):
+    """Arguments of reflect."""
+
+    summary: Content
+    sessionId: SessionId = None
+    decisions: Texts = ()
+    errors_resolved: Texts = ()
+    new_procedures: Texts = ()
+    open_questions: Texts = ()
+    task_effectiveness: Annotated[Effectiveness | None, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="overall_success, tool_highlights[], tool_pain_points[]"
+    )
+
+
+class OpeningNoteBody(Answer):
+    """A note that a session begins with."""
+
+    id: str
+    content: str
+    type: str
+    topic: str
+    importance: float
+    isAnchor: bool
+    ttl_tier: str
+    created_at: str
+
+
+class ContextAnswer(AgentAnswer):
+    """context."""
+
+    fragments: list[OpeningNoteBody]
+    count: int
+    totalTokens: int = Field(description="What injectionText costs")
+    coreTokens: int
+    wmTokens: int
+    wmCount: int
+    injectionText: str
+
+
+class ReflectedNote(Answer):
+    """A note that a reflection made, or found kept already."""
+
+    id: str
+    content: str
+    type: str
+    keywords: list[str]
+
+
+class ReflectAnswer(AgentAnswer):
+    """reflect."""
+
+    fragments: list[ReflectedNote]
+    count: int
+    breakdown: dict[str, int]

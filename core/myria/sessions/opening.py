@@ -1,0 +1,257 @@
+"""What an agent should know when a session begins, as one text within a budget of tokens (contract 004, `context`).
+
+Core memory comes first: anchors, and the most important notes of each kind, one per kind before any second. Then the
+session's own notes, the questions that are open, and what the last notes were about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import asyncpg
+import orjson
+
+from myria.masks import Masks
+from myria.notes.expiry import Lasting
+from myria.notes.kinds import importance_now, policies
+from myria.notes.lines import fenced, on_one_line
+from myria.sessions.reflecting import OPEN, REFLECTED
+from myria.sessions.scopes import scopes_with_notes
+from myria.store.clock import to_rfc3339
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria.tokens import TokenCounter
+
+Json = dict[str, Any]
+
+CORE_KINDS = ("preference", "error", "procedure")
+"""The kinds of core memory, where a caller names none (seed contract 004)."""
+
+_CORE_TOKENS = 1_000
+_CORE_SHARE = 0.65
+_WORKING_TOKENS = 500
+_PER_KIND = 30
+_WORKING = 50
+_QUESTIONS = 10
+_TOPICS = 5
+_NEWEST = 40
+_DAY_US = 86_400 * 10**6
+
+_CORE, _WORK, _OPEN, _LAST = "[CORE MEMORY]", "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningNote:
+    """A note that a session begins with. `importance` is what it comes to now; `at` in microseconds since 1970."""
+
+    note_id: str
+    event_seq: int
+    kind: str
+    topic: str
+    text: str
+    importance: float
+    anchor: bool
+    tier: str
+    at: int
+
+    @classmethod
+    def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
+        """Return the note of a row, None where it has expired."""
+        lasting = Lasting.of(row)
+        if lasting.has_expired(now):
+            return None
+        idle_days = max(0, now - lasting.idle_since) / _DAY_US
+        faded = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
+        return cls(
+            note_id=row["note_id"],
+            event_seq=row["event_seq"],
+            kind=row["kind"],
+            topic=row["topic"],
+            text=orjson.loads(row["payload"])["text"],
+            importance=round(faded, 3),
+            anchor=row["anchor"],
+            tier=lasting.tier(now),
+            at=lasting.changed_at,
+        )
+
+    @property
+    def line(self) -> str:
+        """It as a line, shortened to what its kind shows."""
+        text = on_one_line(self.text)
+        shown = policies()[self.kind].shown
+        return f"- {text if len(text) <= shown else text[: shown - 1] + '…'}"
+
+    def to_json(self) -> Json:
+        """Return it as an answer's structured content."""
+        return {
+            "id": self.note_id,
+            "content": self.text,
+            "type": self.kind,
+            "topic": self.topic,
+            "importance": self.importance,
+            "isAnchor": self.anchor,
+            "ttl_tier": self.tier,
+            "created_at": to_rfc3339(self.at),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a session begins with. The text costs `tokens`; of it core and working memory as much as they say."""
+
+    core: tuple[OpeningNote, ...]
+    working: tuple[OpeningNote, ...]
+    questions: tuple[OpeningNote, ...]
+    topics: tuple[str, ...]
+    text: str
+    tokens: int
+    core_tokens: int
+    working_tokens: int
+
+    @property
+    def notes(self) -> tuple[OpeningNote, ...]:
+        """Every note of it, each once."""
+        return tuple({note.note_id: note for note in (*self.core, *self.working, *self.questions)}.values())
+
+
+class Openings:
+    """Gathers openings in one process.
+
+    Args:
+        database: where the notes are.
+        counter: counts tokens.
+    """
+
+    def __init__(self, database: Database, counter: TokenCounter) -> None:
+        self._database = database
+        self._counter = counter
+
+    async def gather(
+        self,
+        tenant: str,
+        masks: Masks,
+        *,
+        now: int,
+        budget: int,
+        kinds: Sequence[str] = CORE_KINDS,
+        session_id: str | None = None,
+    ) -> Opening:
+        """Return what a session begins with, its text within a budget of tokens.
+
+        Args:
+            masks: what the caller sees.
+            now: in microseconds since 1970 UTC: what has expired by then is left out.
+            kinds: the kinds of core memory; anchors of every kind are in it.
+            session_id: whose working memory is shown.
+        """
+        async with self._database.read(tenant) as connection:
+            scopes = await scopes_with_notes(connection, tenant, masks)
+            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds), _PER_KIND)
+            working = []
+            if session_id is not None:
+                working = await connection.fetch(sql("sessions.working"), tenant, scopes, session_id, _WORKING)
+            questions = await connection.fetch(sql("sessions.open_questions"), tenant, scopes, OPEN, _QUESTIONS)
+            newest = await connection.fetch(sql("sessions.newest"), tenant, scopes, _NEWEST)
+        topics = dict.fromkeys(
+            row["topic"] for row in newest if row["topic"] != REFLECTED and not Lasting.of(row).has_expired(now)
+        )
+        return self._within(
+            budget, by_worth(_standing(core, now)), _standing(working, now), _standing(questions, now), list(topics)
+        )
+
+    def _within(
+        self,
+        budget: int,
+        core: Sequence[OpeningNote],
+        working: Sequence[OpeningNote],
+        questions: Sequence[OpeningNote],
+        topics: Sequence[str],
+    ) -> Opening:
+        kept_core = self._fitting(core, _core_text, min(_CORE_TOKENS, int(budget * _CORE_SHARE)))
+        kept_working = self._fitting(working, _working_text, _WORKING_TOKENS)
+        kept_questions, kept_topics = list(questions), list(topics[:_TOPICS])
+        while True:
+            text = _whole(kept_core, kept_working, kept_questions, kept_topics)
+            if not text or self._counter.count(text) <= budget:
+                break
+            next(part for part in (kept_topics, kept_questions, kept_working, kept_core) if part).pop()
+        return Opening(
+            core=tuple(kept_core),
+            working=tuple(kept_working),
+            questions=tuple(kept_questions),
+            topics=tuple(kept_topics),
+            text=text,
+            tokens=self._counter.count(text) if text else 0,
+            core_tokens=self._counter.count("\n".join(_core_text(kept_core))) if kept_core else 0,
+            working_tokens=self._counter.count("\n".join(_working_text(kept_working))) if kept_working else 0,
+        )
+
+    def _fitting(
+        self, notes: Sequence[OpeningNote], written: Callable[[Sequence[OpeningNote]], list[str]], budget: int
+    ) -> list[OpeningNote]:
+        """Return the notes whose lines together fit into a budget, in their order; one too long is passed over."""
+        kept: list[OpeningNote] = []
+        for note in notes:
+            if self._counter.count("\n".join(written([*kept, note]))) <= budget:
+                kept.append(note)
+        return kept
+
+    def as_json(self, opening: Opening, budget: int) -> list[Json]:
+        """Return notes of an opening as JSON of at most `budget` tokens as it is sent: of each part the first ones."""
+        turns = zip_longest(opening.core, opening.working, opening.questions)
+        chosen = list(dict.fromkeys(note for turn in turns for note in turn if note is not None))
+
+        def shown(most: int) -> list[Json]:
+            some = set(chosen[:most])
+            return [note.to_json() for note in opening.notes if note in some]
+
+        fitting, beyond = 0, len(chosen) + 1
+        while fitting + 1 < beyond:
+            middle = (fitting + beyond) // 2
+            if self._counter.count(orjson.dumps(shown(middle)).decode()) <= budget:
+                fitting = middle
+            else:
+                beyond = middle
+        return shown(fitting)
+
+
+def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
+    """Return notes in the order of their worth: the best of each kind, then anchors, importance and recency."""
+    ranked = sorted(notes, key=lambda note: (not note.anchor, -note.importance, -note.event_seq))
+    best = {note.kind: note for note in reversed(ranked)}
+    first = sorted(best.values(), key=ranked.index)
+    return [*first, *[note for note in ranked if note not in first]]
+
+
+def _standing(rows: Iterable[asyncpg.Record], now: int) -> list[OpeningNote]:
+    return [note for row in rows if (note := OpeningNote.of(row, now)) is not None]
+
+
+def _core_text(notes: Sequence[OpeningNote]) -> list[str]:
+    """Return core memory as contract 004 writes it: a heading per kind, its notes below."""
+    kinds = dict.fromkeys(note.kind for note in notes)
+    lines = [_CORE] if notes else []
+    for kind in kinds:
+        lines += [f"[{kind.upper()}]", *[note.line for note in notes if note.kind == kind]]
+    return lines
+
+
+def _working_text(notes: Sequence[OpeningNote]) -> list[str]:
+    return [_WORK, *[note.line for note in notes]] if notes else []
+
+
+def _whole(
+    core: Sequence[OpeningNote],
+    working: Sequence[OpeningNote],
+    questions: Sequence[OpeningNote],
+    topics: Sequence[str],
+) -> str:
+    lines = [*_core_text(core), *_working_text(working)]
+    if questions:
+        lines += [_OPEN, *[note.line for note in questions]]
+    if topics:
+        lines += [_LAST, *[f"- {on_one_line(topic)}" for topic in topics]]
+    return fenced(lines)

@@ -1,0 +1,139 @@
+"""Reflecting: what a session leaves to later ones, kept by one append that also ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from myria.canonical import digest
+from myria.contract.event import NewEvent
+from myria.notes.commands import Notes, Remembered
+from myria.notes.drafting import Draft
+from myria.scopes import scope_key
+from myria.sessions.model import session_end
+from myria.store.database import Database
+from myria.store.queries import sql
+
+Part = Literal["summary", "decisions", "errors", "procedures", "questions"]
+
+REFLECTED = "session_reflect"
+"""The topic of what a reflection keeps (seed contract 004)."""
+
+RESOLVED = "[해결됨] "
+"""Begins an error that was resolved, as contract 004 writes it."""
+
+OPEN = "[미해결] "
+"""Begins a question that is open, as contract 004 writes it."""
+
+_RESOLVED_IMPORTANCE = 0.5
+_OPEN_IMPORTANCE = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflection:
+    """What a session came to. `effectiveness` is kept with its end, or alone where no session is named."""
+
+    summary: str
+    session_id: str | None = None
+    decisions: Sequence[str] = ()
+    errors: Sequence[str] = ()
+    procedures: Sequence[str] = ()
+    questions: Sequence[str] = ()
+    effectiveness: Mapping[str, Any] = field(default_factory=dict)
+
+    def drafts(self) -> list[tuple[Part, Draft]]:
+        """Return the notes that it makes, each with the part that it is of; empty texts make none."""
+        parts: tuple[tuple[Part, str, Sequence[str], str, float | None], ...] = (
+            ("summary", "fact", (self.summary,), "", None),
+            ("decisions", "decision", self.decisions, "", None),
+            ("errors", "error", self.errors, RESOLVED, _RESOLVED_IMPORTANCE),
+            ("procedures", "procedure", self.procedures, "", None),
+            ("questions", "fact", self.questions, OPEN, _OPEN_IMPORTANCE),
+        )
+        return [
+            (
+                part,
+                Draft(
+                    content=text if text.startswith(mark) else mark + text,
+                    kind=kind,
+                    topic=REFLECTED,
+                    importance=importance,
+                    source=None if self.session_id is None else f"session:{self.session_id}",
+                    session_id=self.session_id,
+                ),
+            )
+            for part, kind, texts, mark, importance in parts
+            for text in map(str.strip, texts)
+            if text or part == "summary"
+        ]
+
+
+async def reflect(
+    notes: Notes,
+    database: Database,
+    tenant: str,
+    participants: tuple[str, ...],
+    reflection: Reflection,
+    *,
+    idle_s: int,
+    speaker: str | None = None,
+    now: int | None = None,
+) -> list[tuple[Part, Remembered]]:
+    """Keep a reflection and end its session, by one append; a repeat changes nothing and answers the same notes.
+
+    Args:
+        participants: canonical; whose session it is, and who may see what it leaves.
+        idle_s: after how many seconds such a session is over by itself.
+        now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+    Raises:
+        InvalidArgument: no summary, or a text that is too long.
+        as `Notes.remember`.
+    """
+    moment = time.time_ns() // 1000 if now is None else now
+    session_id = reflection.session_id
+    begun, ended = 0, 0
+    if session_id is not None:
+        async with database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("sessions.of"), tenant, scope_key(participants), session_id)
+        if row is not None:
+            begun, ended = row["begun_seq"], row["ended_seq"] or 0
+    about = _without_secrets(dict(reflection.effectiveness), notes)
+    drafts = reflection.drafts()
+
+    def end(is_new: bool) -> Sequence[NewEvent]:
+        if session_id is None and not about:
+            return ()
+        if session_id is not None and ended and not is_new:
+            return ()  # a repeat: it is over, and nothing came since
+        run = [begun, ended] if session_id is not None else [notes.without_secrets(reflection.summary)]
+        key = digest([*participants, session_id or "", *map(str, run)]).hex()
+        return [
+            session_end(
+                session_id, participants, timestamp=moment, reason="reflect", idle_s=idle_s, key=key, about=about
+            )
+        ]
+
+    kept = await notes.remember_all(
+        tenant,
+        participants,
+        [draft for _, draft in drafts],
+        contract="004",
+        beside=end,
+        speaker=speaker,
+        now=moment,
+    )
+    return [(part, note) for (part, _), note in zip(drafts, kept, strict=True)]
+
+
+def _without_secrets(value: Any, notes: Notes) -> Any:
+    """Return JSON without what must not be kept."""
+    if isinstance(value, str):
+        return notes.without_secrets(value)
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item, notes) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item, notes) for item in value]
+    return value

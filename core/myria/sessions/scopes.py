@@ -1,0 +1,26 @@
+"""The scopes that masks see, as numbers: where the notes of an agent are looked for."""
+
+from __future__ import annotations
+
+from myria.masks import Masks
+from myria.scopes import scope_key
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+
+async def scopes_with_notes(connection: Connection, tenant: str, masks: Masks) -> list[int]:
+    """Return the numbers of the scopes that masks see, ascending; those without any live note may be left out."""
+    found: set[int] = set()
+    exact = [scope_key(mask.participants) for mask in masks if mask.exact]
+    if exact:
+        found |= {row["scope_id"] for row in await connection.fetch(sql("sessions.scopes_exactly"), tenant, exact)}
+    for mask in masks:
+        if mask.exact:
+            continue
+        names = list(mask.participants)
+        driver = await connection.fetchrow(sql("retrieval.driver"), tenant, names)
+        if driver is None:
+            raise AssertionError("somebody always asks")
+        rows = await connection.fetch(sql("sessions.scopes_containing"), tenant, driver["participant"], names)
+        found |= {row["scope_id"] for row in rows}
+    return sorted(found)

@@ -1,0 +1,98 @@
+"""context and reflect: the beginning and the end of a session."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from myria.access.principal import Principal
+from myria.answertext import ShownAnswer
+from myria.contract import inputs
+from myria.contract.agent_sessions import ContextInput, ReflectInput
+from myria.sessions.opening import CORE_KINDS
+from myria.sessions.reflecting import Reflection, reflect
+from myria_server.faces.agent.answering import AgentTools, Handler, Json
+
+_NOTHING = "Nothing is remembered yet."
+
+
+class SessionTools(AgentTools):
+    """The tools at the beginning and the end of a session."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by the names of their tools."""
+        return {"context": self.context, "reflect": self.reflect}
+
+    async def context(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Gather what a session should begin with."""
+        request = inputs.read(ContextInput, arguments)
+        who = self.acting(principal, request)
+        openings = self.memory.openings
+        opening = await openings.gather(
+            principal.tenant,
+            who.masks,
+            now=time.time_ns() // 1000,
+            budget=request.tokenBudget,
+            kinds=request.types or CORE_KINDS,
+            session_id=request.sessionId,
+        )
+        fragments = openings.as_json(opening, request.tokenBudget)
+        content: Json = {
+            "success": True,
+            "fragments": fragments,
+            "count": len(fragments),
+            "totalTokens": opening.tokens,
+            "coreTokens": opening.core_tokens,
+            "wmTokens": opening.working_tokens,
+            "wmCount": len(opening.working),
+            "injectionText": opening.text,
+        }
+        return self.answered(request, content, opening.text or _NOTHING)
+
+    async def reflect(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Keep what a session leaves, and end it."""
+        request = inputs.read(ReflectInput, arguments)
+        who = self.writing(principal, request)
+        effectiveness = request.task_effectiveness
+        said: Json = {}
+        if effectiveness is not None:
+            said = {
+                "overall_success": effectiveness.overall_success,
+                "tool_highlights": list(effectiveness.tool_highlights),
+                "tool_pain_points": list(effectiveness.tool_pain_points),
+            }
+        kept = await reflect(
+            await self.notes(principal),
+            self.memory.database,
+            principal.tenant,
+            who.participants,
+            Reflection(
+                summary=request.summary,
+                session_id=request.sessionId,
+                decisions=request.decisions,
+                errors=request.errors_resolved,
+                procedures=request.new_procedures,
+                questions=request.open_questions,
+                effectiveness=said,
+            ),
+            idle_s=self.settings.notes.session_idle_s,
+            speaker=who.speaker,
+        )
+        counts = Counter(part for part, _ in kept)
+        breakdown = {part: counts[part] for part in ("summary", "decisions", "errors", "procedures", "questions")}
+        if said:
+            breakdown["task_feedback"] = 1
+        fragments = [
+            {
+                "id": note.note_id,
+                "content": note.note.content,
+                "type": note.note.kind,
+                "keywords": list(note.note.keywords),
+            }
+            for _, note in kept
+        ]
+        content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
+        shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
+        return self.answered(request, content, f"Kept {len(fragments)} notes ({shown}).")

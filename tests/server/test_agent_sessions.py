@@ -1,0 +1,197 @@
+"""The agent's face at the beginning and the end of a session: context and reflect, each with its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from myria.memory import Memory
+from myria.notes.lines import NOTICE
+from myria.tokens import token_counter
+from tests.server.test_agent import ask, found, keep, raw
+from tests.server.wire import Served
+
+count = token_counter().count
+
+
+async def filled(served: Served) -> None:
+    """Keep one note of each sort that context knows."""
+    await keep(served, "Ana prefers short answers", type="preference", topic="style")
+    await keep(served, "The build failed for want of memory", type="error", topic="build")
+    await keep(served, "To deploy, tag first", type="procedure", topic="deploy")
+    await keep(served, "We decided on PostgreSQL", type="decision", topic="storage")
+    await keep(served, "The studio is in Porto", type="fact", topic="studio", isAnchor=True)
+    await keep(served, "The draft is in the tray", type="fact", topic="desk", scope="session", sessionId="s1")
+    await keep(served, "The planner's rule", type="preference", topic="plans", agentId="planner")
+    await ask(served, "reflect", summary="A quiet day", open_questions=["Who paid for the clay?"])
+
+
+async def test_context_is_core_memory_work_questions_and_topics(served: Served) -> None:
+    """Without arguments: three kinds and all anchors, fenced as a record; the counts are those of the text."""
+    await filled(served)
+    answer = await ask(served, "context", sessionId="s1")
+    text = answer["injectionText"]
+    lines = text.splitlines()
+    assert lines[0] == NOTICE
+    assert lines[1] == lines[-1]
+    assert lines[2:-1] == [
+        "[CORE MEMORY]",
+        "[FACT]",
+        "- The studio is in Porto",
+        "[PREFERENCE]",
+        "- Ana prefers short answers",
+        "[ERROR]",
+        "- The build failed for want of memory",
+        "[PROCEDURE]",
+        "- To deploy, tag first",
+        "[WORKING MEMORY]",
+        "- The draft is in the tray",
+        "[OPEN QUESTIONS]",
+        "- [미해결] Who paid for the clay?",
+        "[LAST TOPICS]",
+        "- studio",
+        "- storage",
+        "- deploy",
+        "- build",
+        "- style",
+    ]
+    assert answer["totalTokens"] == count(text)
+    assert answer["coreTokens"] == count("\n".join(lines[2:11]))
+    assert answer["wmTokens"] == count("\n".join(lines[11:13]))
+    assert answer["wmCount"] == 1
+    assert answer["count"] == len(answer["fragments"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "hidden"),
+    [
+        ({"types": ["decision"]}, "We decided on PostgreSQL", "Ana prefers short answers"),
+        ({"types": []}, "Ana prefers short answers", "We decided on PostgreSQL"),
+        ({"sessionId": "s1"}, "The draft is in the tray", "The planner's rule"),
+        ({"sessionId": "s2"}, "The studio is in Porto", "The draft is in the tray"),
+        ({"agentId": "planner"}, "The planner's rule", "The draft is in the tray"),
+        ({"agentId": "default"}, "The studio is in Porto", "The planner's rule"),
+        ({"tokenBudget": None}, "The studio is in Porto", "The planner's rule"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+async def test_each_parameter_of_context(served: Served, given: dict[str, Any], shown: str, hidden: str) -> None:
+    """Each is heard: what is shown, and to whom."""
+    await filled(served)
+    answer = await ask(served, "context", **given)
+    assert shown in answer["injectionText"]
+    assert hidden not in str(answer)
+
+
+@pytest.mark.parametrize("budget", [1, 40, 150, 700, 2000])
+async def test_context_keeps_its_budget(served: Served, budget: int) -> None:
+    """The text never costs more, nor do the fragments; core memory has its share; each kind comes before any twice."""
+    for number, word in enumerate(["kiln", "窯", "🔥🏺", "kiln_open(x)[0]"] * 8):
+        await keep(served, f"{number}: {word} " * 12, type="preference")
+        await keep(served, f"{number} of s: {word} " * 12, type="fact", scope="session", sessionId="s1")
+    await keep(served, "Tag first", type="procedure")
+    result = await raw(served, "context", {"tokenBudget": budget, "sessionId": "s1"})
+    answer = result["structuredContent"]
+    assert count(answer["injectionText"]) == answer["totalTokens"] <= budget
+    assert answer["coreTokens"] <= min(1000, budget * 0.65)
+    assert answer["wmTokens"] <= 500
+    assert count(result["content"][0]["text"]) <= max(budget, 10)
+    kinds = {fragment["type"] for fragment in answer["fragments"]}
+    assert budget < 700 or kinds == {"preference", "procedure", "fact"}
+
+
+async def test_reflect_keeps_each_part_and_ends_the_session(served: Served) -> None:
+    """Kinds, prefixes and importances are the contract's; session notes end, and what was kept stays."""
+    await keep(served, "The draft is in the tray", scope="session", sessionId="s1")
+    given = {
+        "summary": "We repaired the kiln",
+        "decisions": ["Fire on Fridays"],
+        "errors_resolved": ["The fuse blew: replaced it"],
+        "new_procedures": ["Check the fuse first"],
+        "open_questions": ["Who pays for the fuse?"],
+        "task_effectiveness": {"overall_success": True, "tool_highlights": ["recall"], "tool_pain_points": []},
+    }
+    answer = await ask(served, "reflect", sessionId="s1", **given)
+    assert [(note["type"], note["content"]) for note in answer["fragments"]] == [
+        ("fact", "We repaired the kiln"),
+        ("decision", "Fire on Fridays"),
+        ("error", "[해결됨] The fuse blew: replaced it"),
+        ("procedure", "Check the fuse first"),
+        ("fact", "[미해결] Who pays for the fuse?"),
+    ]
+    assert answer["count"] == 5
+    assert answer["breakdown"] == {
+        "summary": 1,
+        "decisions": 1,
+        "errors": 1,
+        "procedures": 1,
+        "questions": 1,
+        "task_feedback": 1,
+    }
+    shown = (await ask(served, "recall", sessionId="s1"))["fragments"]
+    assert {fragment["topic"] for fragment in shown} == {"session_reflect"}
+    assert {fragment["content"][:5]: fragment["importance"] for fragment in shown}["[해결됨]"] == 0.5
+    assert {fragment["content"][:5]: fragment["importance"] for fragment in shown}["[미해결]"] == 0.4
+    again = await ask(served, "reflect", sessionId="s1", **given)
+    assert again["fragments"] == answer["fragments"]
+    assert len((await ask(served, "recall", sessionId="s1"))["fragments"]) == 5
+    await keep(served, "A new draft", scope="session", sessionId="s1")
+    assert "A new draft" in await found(served, "draft", sessionId="s1")
+    assert "The draft is in the tray" not in await found(served, "draft", sessionId="s1")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"summary": "s"},
+        {"summary": "s", "decisions": None, "open_questions": []},
+        {"summary": "s", "agentId": "planner"},
+        {"summary": "s", "sessionId": "s1", "task_effectiveness": None},
+        {"summary": "s", "task_effectiveness": {"overall_success": False}},
+    ],
+    ids=",".join,
+)
+async def test_reflect_needs_a_summary_alone(served: Served, given: dict[str, Any]) -> None:
+    """Whatever else is left out or empty makes no note; another agent's reflection is its own."""
+    answer = await ask(served, "reflect", **given)
+    assert (answer["count"], answer["breakdown"]["summary"]) == (1, 1)
+    assert await found(served, "s") == ([] if "agentId" in given else ["s"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        ("reflect", {}, "summary"),
+        ("reflect", {"summary": "  "}, "content"),
+        ("reflect", {"summary": "s", "decisions": "one"}, "decisions"),
+        ("reflect", {"summary": "s", "decisions": [1]}, "decisions"),
+        ("reflect", {"summary": "s", "decisions": ["x" * 10_001]}, "10000"),
+        ("reflect", {"summary": "s", "decisions": ["x"] * 51}, "decisions"),
+        ("context", {"types": ["guess"]}, "preference"),
+        ("context", {"tokenBudget": 0}, "tokenBudget"),
+    ],
+)
+async def test_bad_input_is_refused_and_nothing_kept(
+    served: Served, tool: str, given: dict[str, Any], says: str
+) -> None:
+    """The refusal says what to do."""
+    refused = await ask(served, tool, **given)
+    assert refused["success"] is False
+    assert says in refused["error"]
+    assert (await ask(served, "recall"))["count"] == 0
+
+
+async def test_what_must_not_be_kept_is_taken_out_of_a_reflection(served: Served, memory: Memory) -> None:
+    """Of its notes and of what is said beside them."""
+    await ask(
+        served,
+        "reflect",
+        summary="Mail ana@example.com",
+        sessionId="s1",
+        task_effectiveness={"tool_highlights": ["ana@example.com"]},
+    )
+    async with memory.database.read("default") as connection:
+        rows = await connection.fetch("SELECT payload FROM myria.events")
+    assert len(rows) == 2  # the summary and the end of the session
+    assert not any("example.com" in row["payload"] for row in rows)
