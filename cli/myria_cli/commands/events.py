@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +17,13 @@ import orjson
 import typer
 from rich.text import Text
 
-from myria import transfer
+from myria import memento, transfer
 from myria.contract.fields import parse_timestamp
 from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
+from myria.notes.commands import Notes
+from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.scopes import canonical_participants
 from myria.settings import Settings
@@ -121,6 +123,8 @@ myria import examples/workshop.jsonl
 myria import conversations.jsonl --ignore-field conversation
 
 myria export --data-dir OLD | myria import - --data-dir NEW
+
+myria import fragments.jsonl --from memento --as me
 """,
     )
     async def import_(
@@ -134,6 +138,14 @@ myria export --data-dir OLD | myria import - --data-dir NEW
         allow_future: Annotated[
             bool, typer.Option("--allow-future", help="Take timestamps beyond ingest.future_limit_s too.")
         ] = False,
+        from_: Annotated[
+            str | None,
+            typer.Option("--from", metavar="memento", help="Read what Memento exports, as an agent's notes."),
+        ] = None,
+        as_: Annotated[
+            list[str] | None,
+            typer.Option("--as", metavar="NAME", help="Whose notes they are; repeat for several. With --from alone."),
+        ] = None,
     ) -> int:
         """Append the events of a JSON lines file; run it again, and nothing is there twice.
 
@@ -142,6 +154,10 @@ myria export --data-dir OLD | myria import - --data-dir NEW
         resumed by running it again.
         """
         settings = options.settings()
+        if from_ not in (None, "memento"):
+            raise InvalidArgument("--from takes memento; leave it out for what Myria exports", field="from")
+        if as_ and from_ is None:
+            raise InvalidArgument("--as goes with --from; events name their participants themselves", field="as")
         with _input(file) as (source, size):
             async with (
                 opened(options, settings, create=True) as place,
@@ -150,7 +166,11 @@ myria export --data-dir OLD | myria import - --data-dir NEW
                 await schema.check(database)
                 limits = limits_of(settings, any_time=allow_future)
                 ignore = tuple(ignore_field or ())
-                count = await _import(options, settings, database, source, size=size, limits=limits, ignore=ignore)
+                if from_ is None:
+                    count = await _import(options, settings, database, source, size=size, limits=limits, ignore=ignore)
+                else:
+                    own = canonical_participants(as_ or list(settings.auth.local_participants), field="as")
+                    count = await _import_fragments(options, settings, database, source, size=size, own=own)
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
@@ -212,13 +232,6 @@ async def _import(
     ignore: tuple[str, ...],
 ) -> transfer.ImportCount:
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-
-    def refused(line: transfer.RefusedLine) -> None:
-        if options.json:
-            sys.stderr.write(console.json_text({"line": line.line, "code": line.code, "message": line.message}) + "\n")
-        else:
-            console.say(f"line {line.line}: error[{line.code}]: {line.message}", "red")
-
     with console.meter("importing bytes", size) as progress:
         try:
             return await transfer.import_lines(
@@ -228,7 +241,7 @@ async def _import(
                 limits,
                 ignore=ignore,
                 redactor=await _redactor(settings, database, options.tenant),
-                on_refused=refused,
+                on_refused=_telling(options),
                 on_progress=lambda count: progress.advance(
                     count.bytes_read, what=f"{count.imported:,} events imported"
                 ),
@@ -237,11 +250,60 @@ async def _import(
             await ingest.close()
 
 
-async def _redactor(settings: Settings, database: Database, tenant: str) -> PayloadRedactor:
+async def _import_fragments(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    source: IO[bytes],
+    *,
+    size: int | None,
+    own: tuple[str, ...],
+) -> transfer.ImportCount:
+    """Keep what Memento exported as notes, with what the agent's face takes out of them taken out."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    longest = transfer.longest_line(limits_of(settings))
+    notes = Notes(
+        database,
+        ingest.append_events,
+        await _redactor(settings, database, options.tenant, beside=settings.agent.redaction_kinds),
+        content_characters=settings.notes.content_characters,
+        payload_bytes=settings.ingest.payload_bytes,
+        session_idle_s=settings.notes.session_idle_s,
+    )
+    with console.meter("importing bytes", size) as progress:
+        try:
+            return await memento.import_fragments(
+                notes,
+                options.tenant,
+                transfer.read_lines(source.readline, longest),
+                own,
+                on_refused=_telling(options),
+                on_progress=lambda count: progress.advance(count.bytes_read, what=f"{count.imported:,} notes imported"),
+            )
+        finally:
+            await ingest.close()
+
+
+def _telling(options: Options) -> Callable[[transfer.RefusedLine], None]:
+    """Return what tells the caller of a line that was not imported."""
+
+    def refused(line: transfer.RefusedLine) -> None:
+        if options.json:
+            sys.stderr.write(console.json_text({"line": line.line, "code": line.code, "message": line.message}) + "\n")
+        else:
+            console.say(f"line {line.line}: error[{line.code}]: {line.message}", "red")
+
+    return refused
+
+
+async def _redactor(
+    settings: Settings, database: Database, tenant: str, *, beside: Sequence[Kind] = ()
+) -> PayloadRedactor:
     """Return what takes out of an import's lines what the tenant, or else the settings, do not want kept."""
     async with database.read(tenant) as connection:
         kinds = await connection.fetchval(sql("access.redaction"), tenant)
-    return PayloadRedactor(settings.redaction.kinds if kinds is None else kinds, settings.redaction.phone_regions)
+    chosen = settings.redaction.kinds if kinds is None else kinds
+    return PayloadRedactor({*chosen, *beside}, settings.redaction.phone_regions)
 
 
 async def write_export(database: Database, tenant: str, file: str, *, withdrawn: bool = False) -> int:

@@ -1,0 +1,159 @@
+"""Reading what Memento exports (`memento-mcp export`, version 3: one fragment per line as JSON) as notes.
+
+A fragment is kept as `remember` would have kept it at its time, under a key made of its id: an import that is run again
+adds nothing. Links and the fields of cases are not part of a note's text, and are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from myria import errors
+from myria.canonical import digest
+from myria.contract.fields import check_text, parse_timestamp
+from myria.contract.limits import MAX_ID, MAX_TYPE
+from myria.jsontext import decode
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
+from myria.scopes import canonical_participants
+from myria.transfer import ImportCount, RefusedLine
+
+AT_ONCE = 32
+"""Fragments that are stored at the same time: they share commits."""
+
+POOL: Final = "default"
+"""The agent whose fragments all agents share."""
+
+_MAX_CONTENT = 1_000_000
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedFragment:
+    """A line as it is to be kept. `created_at` is in microseconds since 1970; `agent` is None for the shared pool."""
+
+    fragment_id: str
+    agent: str | None
+    created_at: int
+    draft: Draft
+
+
+async def import_fragments(
+    notes: Notes,
+    tenant: str,
+    lines: Iterable[bytes],
+    own: tuple[str, ...],
+    *,
+    on_refused: Callable[[RefusedLine], None],
+    on_progress: Callable[[ImportCount], None] = lambda _: None,
+) -> ImportCount:
+    """Keep the fragments of an export as notes; run again, it adds nothing twice.
+
+    Args:
+        notes: its redactor takes out what must not be kept.
+        own: canonical; whose pool it is. A fragment of an agent is theirs and that agent's.
+        on_refused: told about each line that was not imported.
+    """
+    count = ImportCount()
+    waiting: list[tuple[int, ExportedFragment]] = []
+
+    def refuse(line: int, error: errors.MyriaError) -> None:
+        count.refused += 1
+        on_refused(RefusedLine(line=line, code=error.code, message=error.message))
+
+    async def keep(line: int, fragment: ExportedFragment) -> None:
+        try:
+            whose = own if fragment.agent is None else canonical_participants([*own, fragment.agent], field="agent_id")
+            kept = await notes.remember(
+                tenant,
+                whose,
+                fragment.draft,
+                contract="004",
+                speaker=fragment.agent,
+                now=fragment.created_at,
+                key=f"memento:{fragment.fragment_id}",
+            )
+        except (errors.InputError, errors.ConflictError) as error:
+            refuse(line, error)
+            return
+        count.imported += kept.created
+        count.already_there += not kept.created
+        count.redacted += bool(kept.redacted)
+
+    async def keep_all() -> None:
+        await asyncio.gather(*(keep(line, fragment) for line, fragment in waiting))
+        waiting.clear()
+        on_progress(count)
+
+    for text in lines:
+        count.lines += 1
+        count.bytes_read += len(text)
+        if count.lines == 1:
+            text = text.removeprefix(_BOM)
+        if not text.strip():
+            count.blank += 1
+            continue
+        try:
+            waiting.append((count.lines, fragment_of(decode(text))))
+        except errors.MyriaError as error:
+            refuse(count.lines, error)
+        if len(waiting) >= AT_ONCE:
+            await keep_all()
+    await keep_all()
+    return count
+
+
+def fragment_of(line: Any) -> ExportedFragment:
+    """Return what a line of an export says.
+
+    Raises:
+        InvalidArgument, InvalidText: it is no fragment, or one that is no longer valid.
+    """
+    if not isinstance(line, dict):
+        raise errors.InvalidArgument("a line must be a JSON object; export without --json", field="line")
+    if line.get("valid_to") is not None or line.get("superseded_by") is not None:
+        raise errors.InvalidArgument("the fragment is no longer valid: another took its place", field="valid_to")
+    content = check_text(line.get("content"), "content", _MAX_CONTENT)
+    if "created_at" not in line:
+        raise errors.InvalidArgument("created_at is required: the fragments of an export have it", field="created_at")
+    agent = line.get("agent_id")
+    return ExportedFragment(
+        fragment_id=_text(line, "id", MAX_ID) or digest([content, line["created_at"]]).hex()[:32],
+        agent=None if agent in (None, "", POOL) else check_text(agent, "agent_id", MAX_ID),
+        created_at=parse_timestamp(line["created_at"], "created_at"),
+        draft=Draft(
+            content=content,
+            kind=_text(line, "type", MAX_TYPE),
+            topic=_text(line, "topic", MAX_ID),
+            keywords=_keywords(line),
+            importance=_importance(line),
+            source=_text(line, "source", MAX_ID) or "memento",
+            anchor=line.get("is_anchor") is True,
+        ),
+    )
+
+
+def _text(line: Mapping[str, Any], name: str, limit: int) -> str | None:
+    value = line.get(name)
+    return None if value in (None, "") else check_text(value, name, limit)
+
+
+def _keywords(line: Mapping[str, Any]) -> tuple[str, ...] | None:
+    value = line.get("keywords")
+    if not value:
+        return None
+    if not isinstance(value, list):
+        raise errors.InvalidArgument("keywords must be a list of texts", field="keywords")
+    return tuple(check_text(item, f"keywords[{at}]", MAX_ID) for at, item in enumerate(value))
+
+
+def _importance(line: Mapping[str, Any]) -> float | None:
+    value = line.get("importance")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise errors.InvalidArgument("importance must be a number from 0 to 1", field="importance")
+    return float(value)
