@@ -24,16 +24,16 @@ class FairTurns:
     """Lets at most `at_once` blocks run; the waiting get their turns fairly.
 
     Next is, of those who wait, the caller whose tenant has the fewest blocks running; of several, the one with the
-    fewest of its own, and then each in turn. One caller never runs all that may: it leaves one free, so that another's
-    first block begins at once.
+    fewest of its own, and then each in turn.
 
     Args:
+        each: blocks that one caller runs at most; with fewer than `at_once`, another's first block begins at once.
         patience: seconds that a block waits for its turn.
     """
 
-    def __init__(self, at_once: int, *, patience: float) -> None:
+    def __init__(self, at_once: int, *, each: int, patience: float) -> None:
         self._at_once = at_once
-        self._each = max(1, at_once - 1)
+        self._each = each
         self._patience = patience
         self._running = 0
         self._tenants: Counter[str] = Counter()

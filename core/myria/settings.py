@@ -482,8 +482,8 @@ class RetrievalSettings(Section):
     """Threads that rank outside the event loop; numpy releases the interpreter lock for the heavy part."""
     reads_at_once: Annotated[int, Field(ge=1, le=1000)] = 4
     """Reads worked on at once by one process, of at most postgres.pool_size connections; the others wait, and each
-    credential gets its turn: one that asks forty questions at once makes no other wait for forty. One credential leaves
-    one of them free for others. More than two per core rarely helps."""
+    credential gets its turn: one that asks forty questions at once makes no other wait for forty. Of more than two, one
+    credential leaves one free for others. More than two per core rarely helps."""
     heavy_reads: Annotated[int, Field(ge=1, le=64)] = 1
     """Heavy reads (thousands of scopes to resolve, or more than 20,000 events to rank) worked on at once; others wait
     for their turn without a connection, so that appends and small reads go on beside them."""

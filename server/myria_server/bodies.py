@@ -69,7 +69,7 @@ class Bodies:
     ) -> None:
         self._sleep = sleep
         self._bounds = JsonBounds(values=values, text=max(SLICE, _ESCAPED_BYTES * payload_bytes))
-        self._turns = FairTurns(BIG_AT_ONCE, patience=wait_s)
+        self._turns = FairTurns(BIG_AT_ONCE, each=1, patience=wait_s)
         self._stepping = asyncio.Lock()
         self._in_hand = 0
         self._small = 0

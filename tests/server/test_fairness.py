@@ -27,7 +27,7 @@ class Desk:
     """Blocks of callers that begin when it is their turn, and end when the test says so."""
 
     def __init__(self, at_once: int) -> None:
-        self.turns = FairTurns(at_once, patience=PATIENCE_S)
+        self.turns = FairTurns(at_once, each=max(1, at_once - 1), patience=PATIENCE_S)
         self.began: list[Caller] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -98,7 +98,7 @@ async def test_who_gives_up_takes_nobodys_turn() -> None:
     desk.tasks[2].cancel()
     await settle()
     assert desk.began == [NOISY, QUIET]
-    impatient = FairTurns(1, patience=0)
+    impatient = FairTurns(1, each=1, patience=0)
     await impatient.begin(NOISY)
     with pytest.raises(Overloaded):
         await impatient.begin(QUIET)

@@ -103,7 +103,8 @@ class Database:
         self._turns: FairTurns | None = None
         if self.options.at_once is not None:
             at_once = min(self.options.at_once, self.options.size)
-            self._turns = FairTurns(at_once, patience=self.options.acquire_timeout)
+            each = at_once - 1 if at_once > _FEW else at_once
+            self._turns = FairTurns(at_once, each=each, patience=self.options.acquire_timeout)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         bounds = self.options.bounds
         self._bounds = bounds.as_settings()
@@ -308,6 +309,9 @@ class _Connection(asyncpg.Connection):
                 if (number := getattr(socket, option, None)) is not None:
                     sock.setsockopt(socket.IPPROTO_TCP, number, value)
 
+
+_FEW = 2
+"""Up to so many connections one caller may have all: one left free would be half of them."""
 
 _LAST_FIXED_OID = 9999
 """Up to it, the number of a type is the same in every database (src/include/access/transam.h)."""
