@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,15 @@ class Rendered:
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
         self.notes = next(text for name, text in files.items() if name.endswith("NOTES.txt"))
-        self.objects: list[Json] = [
+
+    @cached_property
+    def objects(self) -> list[Json]:
+        """Everything that Kubernetes is given; do not change it."""
+        return [
             document
-            for name, text in files.items()
+            for name, text in self.files.items()
             if not name.endswith(".txt")
-            for document in yaml.safe_load_all(text)
+            for document in yaml.load_all(text, Loader=yaml.CSafeLoader)
             if document
         ]
 
@@ -95,7 +99,7 @@ class Rendered:
     def pod_templates(self) -> list[Json]:
         """Return the templates of builds that ConfigMaps hold."""
         return [
-            yaml.safe_load(one["data"]["pod-template.yaml"])
+            yaml.load(one["data"]["pod-template.yaml"], Loader=yaml.CSafeLoader)
             for one in self.of("ConfigMap")
             if "pod-template.yaml" in one["data"]
         ]

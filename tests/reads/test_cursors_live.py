@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from myria.store.queries import sql
 from tests.reads.asking import ANA_BEN, Query, append, ask, events_of, ids_of, pages
 from tests.support.building import build_now
 from tests.support.events import START, TENANT, conversation, event
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Databases
 
 QUERIES: list[Query] = [
     EventNodesQuery(participants=ANA_BEN, limit=7),
@@ -77,19 +78,11 @@ class LateCommit:
 class World:
     """A memory with a snapshot and a tail, and everything that can happen to it."""
 
-    def __init__(self, memory: Memory, database: Database, rng: random.Random) -> None:
+    def __init__(self, memory: Memory, database: Database) -> None:
         self.memory = memory
-        self._database = database
-        self._rng = rng
+        self.database = database
+        self.rng = random.Random(9)
         self._at = 400_000
-
-    async def fill(self) -> None:
-        await append(self.memory, conversation(80, seed=1, internal_share=0.1))
-        await append(self.memory, conversation(40, seed=2, participants=("ana", "ben", "carol"), start=5000))
-        await build_now(self._database.builder_dsn)
-        await append(self.memory, conversation(40, seed=3, start=90_000, internal_share=0.1))
-        await build_now(self._database.builder_dsn)
-        await append(self.memory, conversation(40, seed=4, participants=("ana", "dan"), start=200_000))
 
     async def append(self) -> None:
         """Events that would match, be the newest, and be backdated."""
@@ -98,7 +91,7 @@ class World:
             self.memory,
             [
                 event(self._at, "garden tomato lesson bread garden", participants=("ana", "ben")),
-                event(self._rng.randint(1, 80_000), "garden river bread", participants=("ana", "ben")),
+                event(self.rng.randint(1, 80_000), "garden river bread", participants=("ana", "ben")),
                 event(self._at, "garden", participants=("ana",), internal=True),
             ],
         )
@@ -106,19 +99,19 @@ class World:
     async def new_scope(self) -> None:
         """Somebody new, whose name is a word that is asked for."""
         self._at += 1000
-        name = self._rng.choice(("garden", "tomato", "Garden", "lesson", "river", "bread"))
+        name = self.rng.choice(("garden", "tomato", "Garden", "lesson", "river", "bread"))
         await append(self.memory, [event(self._at, "bread", participants=("ana", "ben", name))])
 
     async def build(self) -> None:
-        await build_now(self._database.builder_dsn)
+        await build_now(self.database.builder_dsn)
 
     async def full_build(self) -> None:
-        await build_now(self._database.builder_dsn, full=True)
+        await build_now(self.database.builder_dsn, full=True)
 
     async def publish(self) -> None:
         """A snapshot that was held."""
         await self.append()
-        await build_now(self._database.builder_dsn, hold=True)
+        await build_now(self.database.builder_dsn, hold=True)
         held = (await self.memory.get_snapshot_status(TENANT))["held_snapshot_id"]
         await self.memory.publish_snapshot(TENANT, held)
 
@@ -133,18 +126,45 @@ class World:
         return [self.append, self.new_scope, self.build, self.full_build, self.publish, self.roll_back]
 
 
+@pytest.fixture(scope="module")
+def filled(databases: Databases) -> Iterator[Database]:
+    """A database with two snapshots and a tail; it is copied, and nobody connects to it any more."""
+    database = databases.create()
+
+    async def fill() -> None:
+        async with Memory(database.server_dsn, Settings()) as memory:
+            await append(memory, conversation(80, seed=1, internal_share=0.1))
+            await append(memory, conversation(40, seed=2, participants=("ana", "ben", "carol"), start=5000))
+            await build_now(database.builder_dsn)
+            await append(memory, conversation(40, seed=3, start=90_000, internal_share=0.1))
+            await build_now(database.builder_dsn)
+            await append(memory, conversation(40, seed=4, participants=("ana", "dan"), start=200_000))
+
+    databases.loop.run(fill())
+    yield database
+    databases.drop(database)
+
+
+@pytest.fixture
+async def world(databases: Databases, filled: Database) -> AsyncIterator[World]:
+    """A world of the test's own."""
+    database = databases.copy(filled)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        yield World(memory, database)
+    databases.drop(database)
+
+
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: f"{type(query).__name__}-{QUERIES.index(query)}")
-async def test_pages_are_those_of_the_first_moment(memory: Memory, database: Database, query: Query) -> None:
+async def test_pages_are_those_of_the_first_moment(world: World, query: Query) -> None:
     """Whatever is appended, built, published or rolled back between pages, they are what they would have been."""
-    rng = random.Random(QUERIES.index(query))
-    world = World(memory, database, rng)
-    await world.fill()
+    memory = world.memory
+    world.rng.seed(QUERIES.index(query))
     before = [ids_of(page) for page in await pages(memory, query)]
     scores = [[one["score"] for one in events_of(page)] for page in await pages(memory, query)]
     assert len(before) >= 4
 
     happenings = world.happenings()
-    rng.shuffle(happenings)
+    world.rng.shuffle(happenings)
     page = await ask(memory, query)
     after, after_scores = [ids_of(page)], [[one["score"] for one in events_of(page)]]
     first = page
@@ -175,15 +195,13 @@ async def test_a_new_circle_changes_no_later_page(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES[:3] + QUERIES[5:6])
-async def test_another_server_continues_the_pages(memory: Memory, database: Database, query: Query) -> None:
+async def test_another_server_continues_the_pages(world: World, query: Query) -> None:
     """A cursor works on any server of the same database, whose caches hold something else."""
-    world = World(memory, database, random.Random(9))
-    await world.fill()
-    before = [ids_of(page) for page in await pages(memory, query)]
-    first = await ask(memory, query)
+    before = [ids_of(page) for page in await pages(world.memory, query)]
+    first = await ask(world.memory, query)
     await world.append()
     await world.build()
-    async with Memory(database.server_dsn, Settings()) as other:
+    async with Memory(world.database.server_dsn, Settings()) as other:
         await ask(other, query)
         rest = await pages(other, replace(query, cursor=first["next_cursor"]))
     assert [ids_of(first), *(ids_of(page) for page in rest)] == before
