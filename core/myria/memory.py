@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from myria import errors
 from myria.answertext import AnswerText, ShownAnswer
@@ -22,6 +22,7 @@ from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
+from myria.retrieval.found import EventFinder
 from myria.retrieval.lean import lean_answer
 from myria.retrieval.service import Retrieval
 from myria.retrieval.spellings import other_spellings
@@ -34,6 +35,8 @@ from myria.store.queries import sql
 from myria.tokens import token_counter
 from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
 from myria.withdrawal.model import Reason
+
+T = TypeVar("T")
 
 
 class Memory:
@@ -145,7 +148,7 @@ class Memory:
     def recall(self) -> Recall:
         """What recalls. The first use loads the token counter: see `myria.tokens.token_counter`."""
         if self._recall is None:
-            self._recall = Recall(self.database, self.query_event_nodes, token_counter())
+            self._recall = Recall(self._read, token_counter(), self.settings.recall)
         return self._recall
 
     @property
@@ -208,6 +211,10 @@ class Memory:
         return await self.withdrawals.restore(
             tenant, event_ids, may_see=may_see, may_append=may_append, dry_run=dry_run
         )
+
+    async def _read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
+        await self._check_schema_once()
+        return await self.retrieval.read(tenant, masks, work)
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery) -> dict[str, Any]:
         """Answer raw events in full, best first; see `Retrieval.query_event_nodes`."""

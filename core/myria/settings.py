@@ -318,6 +318,43 @@ class NotesSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSettings(Section):
+    """What moves a memory up or down in recall, beside how well it matches; a share of 0.1 is worth a tenth of that."""
+
+    section_name: ClassVar[str] = "recall"
+
+    importance: Annotated[float, Field(ge=0, le=10)] = 0.15
+    """Share that a note of importance 1 gains, a less important one in proportion."""
+    recency: Annotated[float, Field(ge=0, le=10)] = 0.1
+    """Share that what was kept just now gains; it halves with each recall.recency_days."""
+    recency_days: Annotated[float, Field(gt=0, le=36_500)] = 90.0
+    """Days in which the gain of recent memories halves."""
+    keywords: Annotated[float, Field(ge=0, le=10)] = 0.3
+    """Share that a note gains which has every keyword that is asked for."""
+    topics: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of its best event's score that a topic has where its label holds all words of the question; 0 leaves topics
+    out."""
+    stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """Days after which an unchanged fact is called old, in its line and in `stale_days`; 0 for never. Unset, here and
+    below: as notes/kinds.toml has it (facts 60, decisions 90, procedures 30)."""
+    stale_after_decision_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """The same of a decision."""
+    stale_after_procedure_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """The same of a procedure."""
+    stale_after_other_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
+    """The same of every other kind."""
+
+    def stale_after(self, kind: str, default: int) -> int:
+        """Return after how many days a note of a kind is called old, 0 for never; `default` is the kind's own."""
+        chosen = {
+            "fact": self.stale_after_fact_days,
+            "decision": self.stale_after_decision_days,
+            "procedure": self.stale_after_procedure_days,
+        }.get(kind, self.stale_after_other_days)
+        return default if chosen is None else chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings(Section):
     """The agent's face, /mcp/agent; [agents.md](agents.md) says how to use it."""
 
@@ -738,6 +775,7 @@ class Settings(Section):
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     redaction: RedactionSettings = Field(default_factory=RedactionSettings)
     notes: NotesSettings = Field(default_factory=NotesSettings)
+    recall: RecallSettings = Field(default_factory=RecallSettings)
     agent: AgentSettings = Field(default_factory=AgentSettings)
     builder: BuilderSettings = Field(default_factory=BuilderSettings)
     planner: PlannerSection = Field(default_factory=PlannerSection)

@@ -9,12 +9,13 @@ import orjson
 import pytest
 
 from myria.contract.event import NewEvent
+from myria.errors import CursorInvalid
 from myria.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.model import Changes
-from myria.notes.recalling import Fragment, Recall, RecallQuery
+from myria.notes.recalling import Fragment, Recalled, RecallQuery
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import Settings
 from myria.tokens import token_counter
@@ -39,7 +40,7 @@ class Recaller:
         self.notes = Notes(
             memory.appending, memory.append_events, PayloadRedactor(()), content_characters=4_000, payload_bytes=99_999
         )
-        self.recall = Recall(memory.database, memory.query_event_nodes, token_counter())
+        self.recall = memory.recall
 
     async def keep(self, content: str, who: tuple[str, ...] = US, *, days_ago: int = 0, **more: Any) -> str:
         kept = await self.notes.remember(
@@ -55,6 +56,10 @@ class Recaller:
     async def find(self, masks: Masks | None = None, **more: Any) -> tuple[Fragment, ...]:
         query = RecallQuery(masks=masks or Masks.containing(US), now=NOW, **more)
         return await self.recall.find(TENANT, query)
+
+    async def page(self, masks: Masks | None = None, **more: Any) -> Recalled:
+        query = RecallQuery(masks=masks or Masks.containing(US), **({"now": NOW} | more))
+        return await self.recall.page(TENANT, query)
 
     async def texts(self, masks: Masks | None = None, **more: Any) -> list[str]:
         return [fragment.text for fragment in await self.find(masks, **more)]
@@ -120,6 +125,136 @@ async def test_the_handle_of_a_note_is_stable(recaller: Recaller) -> None:
     await recaller.notes.amend(TENANT, note_id, changes, may_see=may_see, contract="004", now=NOW)
     (after,) = await recaller.find(text="kiln")
     assert (after.note_id, after.handle) == (before.note_id, before.handle)
+
+
+async def test_a_note_is_found_by_its_keywords_and_its_topic(recaller: Recaller) -> None:
+    """Also where its text holds neither; those come first that have the keyword, and texts that hold it come too."""
+    await recaller.keep("It opens on Friday", topic="Ceramics", keywords=("kiln",))
+    await recaller.say("The kiln was repaired by Ben")
+    await recaller.keep("Nothing of that", topic="garden", keywords=("roses",))
+    page = await recaller.page(keywords=("Kiln",))
+    assert [fragment.text for fragment in page.fragments] == ["It opens on Friday", "The kiln was repaired by Ben"]
+    assert page.search_path == "keywords:1 → words:1"
+    assert await recaller.texts(topic="ceramics") == ["It opens on Friday"]
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"text": "kiln"}, {"keywords": ("kiln",)}, {"kind": "fact"}, {"kind": "fact", "text": "kiln firing"}],
+)
+async def test_pages_are_disjoint_and_complete(
+    recaller: Recaller, database: Database, is_built: bool, asked: dict[str, Any]
+) -> None:
+    """Whatever is kept, amended or forgotten between them: later pages gain nothing, and lose what was withdrawn."""
+    for i in range(70):
+        await recaller.keep(f"kiln firing {i}", kind=("fact", "error")[i % 2], importance=0.8 + i % 10 / 50, days_ago=i)
+    await recaller.say("The kiln was repaired by Ben")
+    if is_built:
+        await build(database)
+    whole = await recaller.texts(**asked, page_size=200)
+    pages: list[list[str]] = []
+    cursor = None
+    while cursor is not None or not pages:
+        page = await recaller.page(**asked, page_size=9 + len(pages), cursor=cursor, now=NOW + len(pages))
+        pages.append([fragment.text for fragment in page.fragments])
+        cursor = page.cursor
+        if len(pages) == 2:
+            left = [f for f in await recaller.find(**asked, page_size=200) if f.text not in [*pages[0], *pages[1]]]
+            note_id, forgotten = next((f.note_id, f.text) for f in left[-3:] if f.note_id is not None)
+            await recaller.notes.forget(TENANT, note_id, may_see=may_see, force=True)
+            await recaller.keep("kiln firing, a new one", kind="fact")
+    assert [text for page in pages for text in page] == [text for text in whole if text != forgotten]
+    assert [len(page) for page in pages[:-1]] == [9 + i for i in range(len(pages) - 1)]
+
+
+async def test_a_cursor_is_for_its_query_alone(recaller: Recaller) -> None:
+    """Neither another question, nor another tenant's or other masks' go on with it."""
+    for i in range(4):
+        await recaller.keep(f"kiln {i}")
+    cursor = (await recaller.page(text="kiln", page_size=2)).cursor
+    assert cursor is not None
+    for more in ({"text": "oven"}, {"text": "kiln", "masks": Masks.containing(("ana",))}, {"text": "kiln", "as_of": 1}):
+        with pytest.raises(CursorInvalid):
+            await recaller.page(page_size=2, cursor=cursor, **more)
+    with pytest.raises(CursorInvalid):
+        await recaller.page(text="kiln", cursor=cursor[:-4] + "AAAA")
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+async def test_as_of_gives_what_was_known_then(recaller: Recaller, database: Database, is_built: bool) -> None:
+    """Notes as they were, nothing that came later, and what was superseded since; but nothing that was forgotten."""
+    amended = await recaller.keep("The kiln opens on Friday", kind="fact", days_ago=10)
+    forgotten = await recaller.keep("The kiln is haunted", days_ago=10)
+    changes = Changes(content="The kiln opens on Monday", importance=1.0)
+    await recaller.notes.amend(TENANT, amended, changes, may_see=may_see, contract="004", now=NOW - 5 * DAY)
+    await recaller.keep("The kiln burns gas", days_ago=2)
+    await recaller.notes.forget(TENANT, forgotten, may_see=may_see)
+    if is_built:
+        await build(database)
+    assert await recaller.texts(text="kiln", as_of=NOW - 20 * DAY) == []
+    (then,) = await recaller.find(text="kiln", as_of=NOW - 6 * DAY)
+    assert (then.note_id, then.text, then.superseded) == (amended, "The kiln opens on Friday", False)
+    assert then.importance is not None
+    assert then.importance < 0.6
+    assert await recaller.texts(text="kiln", as_of=NOW - 4 * DAY) == ["The kiln opens on Monday"]
+    assert set(await recaller.texts(text="kiln")) == {"The kiln opens on Monday", "The kiln burns gas"}
+
+
+async def test_what_was_superseded_comes_where_it_is_asked_for(recaller: Recaller) -> None:
+    """It says so, and names what replaced it by a handle; what was forgotten does not come."""
+    old = await recaller.keep("The kiln burns gas")
+    await recaller.notes.remember(
+        TENANT, US, Draft(content="The kiln burns wood"), contract="004", supersedes=[old], may_see=may_see, now=NOW
+    )
+    gone = await recaller.keep("The kiln burns oil")
+    changes = Changes(content="The kiln burns coal")
+    await recaller.notes.amend(TENANT, gone, changes, may_see=may_see, contract="004", now=NOW)
+    await recaller.notes.forget(TENANT, gone, may_see=may_see)
+    assert await recaller.texts(text="kiln") == ["The kiln burns wood"]
+    found = {fragment.text: fragment for fragment in await recaller.find(text="kiln", include_superseded=True)}
+    assert set(found) == {"The kiln burns wood", "The kiln burns gas"}
+    replaced = found["The kiln burns gas"]
+    assert replaced.superseded
+    assert f"(superseded by {replaced.superseded_by})" in replaced.line.written()
+    named = await recaller.memory.event_ids(TENANT, [str(replaced.superseded_by)])
+    assert named == (found["The kiln burns wood"].event_id,)
+
+
+async def test_what_is_old_says_so(recaller: Recaller) -> None:
+    """By its kind's days, or the setting's; an anchor is never old."""
+    await recaller.keep("The kiln burns gas", kind="fact", importance=0.9, days_ago=70)
+    await recaller.keep("The kiln is red", kind="error", importance=0.9, days_ago=70, anchor=True)
+    await recaller.keep("The kiln is green", kind="decision", importance=0.9, days_ago=70)
+    page = await recaller.page(text="kiln")
+    assert {fragment.text: fragment.stale_days for fragment in page.fragments} == {
+        "The kiln burns gas": 70,
+        "The kiln is red": None,
+        "The kiln is green": None,
+    }
+    assert "(old: 70 days)" in recaller.recall.as_text(page.fragments, 800).text
+    assert page.hints == ()
+    (hint,) = (await recaller.page(text="gas", kind="fact")).hints
+    assert hint["signal"] == "stale_results"
+    assert [hint["signal"] for hint in (await recaller.page(text="dragon")).hints] == ["no_results"]
+
+
+async def test_topics_are_found_beside_their_events(recaller: Recaller, database: Database) -> None:
+    """Where their label says what was asked, behind their best event; not once something of them is withdrawn."""
+    for i in range(6):
+        await recaller.say(f"The kiln glaze number {i} cracked again near the flue")
+    assert "topics" not in (await recaller.page(text="kiln glaze")).search_path
+    await build(database)
+    found = await recaller.find(text="kiln glaze")
+    (topic,) = [fragment for fragment in found if fragment.topic_id is not None]
+    assert found[0] != topic
+    assert topic.to_json()["type"] == "topic"
+    assert await recaller.find(Masks.containing(("zoe",)), text="kiln glaze") == ()
+    for more in ({"kind": "fact"}, {"as_of": NOW}, {"until": NOW}):
+        assert "topics" not in (await recaller.page(text="kiln glaze", **more)).search_path
+    first = next(fragment.event_id for fragment in found if fragment.event_id is not None)
+    await recaller.memory.withdraw_events(TENANT, [first], reason="forgotten", may_see=may_see)
+    assert "topics" not in (await recaller.page(text="kiln glaze")).search_path
 
 
 async def test_notes_of_a_session_stay_in_it(recaller: Recaller) -> None:

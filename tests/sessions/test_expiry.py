@@ -17,12 +17,11 @@ from myria.notes.drafting import Draft
 from myria.notes.expiry import EXPIRY_IMPORTANCE, Lasting
 from myria.notes.kinds import importance_now, kinds_of
 from myria.notes.model import Changes
-from myria.notes.recalling import Recall, RecallQuery
+from myria.notes.recalling import RecallQuery
 from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
 from myria.sessions.model import session_end
 from myria.settings import Settings
-from myria.tokens import token_counter
 from myria.verify.run import verify
 from tests.support.counts import examples
 from tests.support.postgres import Database
@@ -51,7 +50,7 @@ class Desk:
             payload_bytes=99_999,
             session_idle_s=3600,
         )
-        self.recall = Recall(memory.database, memory.query_event_nodes, token_counter())
+        self.recall = memory.recall
 
     async def keep(self, content: str, *, at: int = NOW, session: str | None = "s1", **more: Any) -> str:
         lifetime = more.pop("lifetime", "session" if session else "permanent")

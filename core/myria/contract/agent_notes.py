@@ -136,11 +136,14 @@ class NoteBody(Answer):
 
 
 class FragmentBody(Answer):
-    """A memory that was recalled: a note, or a raw event, which has no type, topic, keywords, importance and tier."""
+    """A memory that was recalled: a note, a raw event, or a topic of events.
+
+    An event has no type, topic, keywords, importance and tier, and its id is its handle; a topic's type is `topic`.
+    """
 
     id: str
     content: str
-    handle: str
+    handle: str | None = None
     created_at: str
     speaker: str | None = None
     type: str | None = None
@@ -148,6 +151,9 @@ class FragmentBody(Answer):
     keywords: list[str] = Field(default=[])
     importance: float | None = None
     ttl_tier: str | None = None
+    stale_days: int | None = Field(default=None, description="Days since it changed, where that makes it old")
+    superseded: bool = False
+    superseded_by: str | None = None
 
 
 class _Kept(Answer):

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 from myria.contract.event import NewEvent
+from myria.contract.limits import MAX_HINT, MAX_TOPIC_HINTS
+from myria.events import TopicHint
 from myria.notes.drafting import NoteText, keywords_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
@@ -67,7 +69,14 @@ def note_event(
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
+        topic_hints=tuple(TopicHint(hint=name, confidence=1.0) for name in _names(note)),
     )
+
+
+def _names(note: NoteText) -> tuple[str, ...]:
+    """Return what a note is about in so many names, its topic first: as hints of its event, recall finds it by them."""
+    names = dict.fromkeys((note.topic, *note.keywords))
+    return tuple(name for name in names if name.strip() and len(name) <= MAX_HINT)[:MAX_TOPIC_HINTS]
 
 
 def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:

@@ -1,51 +1,70 @@
-"""Recalling: one masked ranking over notes and raw events, filtered by what notes are, within a bound of tokens.
+"""Recalling: one masked ranking over notes, raw events and topics, filtered by what notes are, within a token bound.
 
-The masked retrieval finds and ranks; of its hits, versions that are no longer current and what was withdrawn are left
-out by one look-up, importance and recency move the rest softly, and the best are written within the budget.
+The masked retrieval finds and ranks, a batch at a time; of a batch's hits, versions that are no longer current and what
+was withdrawn are left out by one look-up, importance and recency move the rest softly, and the best are written within
+the budget. All of it happens in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import asyncpg
 import orjson
 
-from myria.contract.fields import parse_timestamp
-from myria.contract.limits import MAX_LIMIT
+from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery
-from myria.events import searchable_text, speaker_of
-from myria.handles import EVENT_PREFIX, NOTE_PREFIX, Handles
+from myria.errors import CursorInvalid
+from myria.events import TopicHint, searchable_text, speaker_of
+from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.masks import Masks
-from myria.notes.expiry import Lasting
-from myria.notes.kinds import Tier, importance_now, tier
+from myria.notes.drafting import NoteText
+from myria.notes.expiry import DAY_US, Lasting
+from myria.notes.kinds import Tier, importance_now, policies, tier
 from myria.notes.lines import MemoryLine, MemoryText, memory_text
-from myria.notes.model import NOTE_TYPE
-from myria.store.clock import to_microseconds, to_rfc3339
-from myria.store.database import Database
+from myria.notes.model import NOTE_TYPE, note_of
+from myria.retrieval.cursors import Cursor, query_digest
+from myria.retrieval.found import EventFinder, Found, FoundEvent
+from myria.settings import RecallSettings
+from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.queries import sql
 from myria.tokens import TokenCounter
 
 Json = dict[str, Any]
-Ask = Callable[[str, EventNodesQuery], Awaitable[Json]]
-"""Answers a query of a tenant, as `Retrieval.query_event_nodes` does."""
+T = TypeVar("T")
 
-_HITS = 60
-"""Hits of a question that no filter of notes thins out: more than any budget holds."""
 
-_DAY_US = 86_400 * 10**6
+class Reads(Protocol):
+    """Runs what finds events in one transaction, as `Retrieval.read` does."""
+
+    def __call__(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> Awaitable[T]: ...
+
+
+PAGE = 60
+"""Memories of a page whose size nobody names: more than a usual budget holds."""
+
+_BATCH = 60
+"""Hits that are ranked together."""
+
+_BATCH_OF_NOTES = 200
+"""The same where a filter of notes thins them out."""
+
+_MOST_BATCHES = 20
+"""Batches of one page: one that a filter thins out further is short, and its cursor goes on."""
+
 _PER_MILLE = 1_000
+_TOPIC_HITS = 2
+"""Hits of a batch below a topic, from which on it is worth a line."""
 
+_BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
+"""A place before every memory of a batch."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """How much importance and recency move a hit, as shares of its score; recency halves with each `recency_days`."""
-
-    importance: float = 0.15
-    recency: float = 0.1
-    recency_days: float = 90.0
+Key = tuple[int, int, int, int]
+"""Where a memory stands in its batch: by score or time falling, then time and number; topics after events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +72,13 @@ class RecallQuery:
     """What is to be recalled, and by whom (`masks`).
 
     `text`, `keywords` and `topic` are looked for; without any of them the most recent comes first. `topic`, `kind` and
-    `min_importance` also filter, so they leave notes alone. `since` and `until` are microseconds since 1970 UTC, as is
-    `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
+    `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
+    UTC, as is `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
+
+    `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
+    they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
+    `include_superseded` finds what was superseded too, and says so. `cursor` continues a page of the same query; pages
+    of all sizes may follow each other.
     """
 
     masks: Masks
@@ -66,99 +90,346 @@ class RecallQuery:
     min_importance: float | None = None
     since: int | None = None
     until: int | None = None
+    as_of: int | None = None
+    include_superseded: bool = False
     session_id: str | None = None
+    page_size: int = PAGE
+    cursor: str | None = None
 
     @property
     def words(self) -> str | None:
-        """What is looked for, as one question."""
-        return " ".join(filter(None, (self.text, *self.keywords, self.topic))) or None
+        """What is looked for in texts; None where only keywords or a topic are looked for, or nothing is."""
+        return None if self.text is None else " ".join((self.text, *self.keywords))
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What is looked for in topics and keywords of notes, and in texts."""
+        return self.keywords if self.topic is None else (*self.keywords, self.topic)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether anything is looked for; else the most recent comes first."""
+        return self.text is not None or bool(self.hints)
 
     @property
     def wants_notes(self) -> bool:
         """Whether only notes can match."""
         return self.kind is not None or self.topic is not None or self.min_importance is not None
 
+    def digest(self, tenant: str) -> str:
+        """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
+        asked = {
+            name: getattr(self, name)
+            for name in ("text", "topic", "kind", "since", "until", "as_of", "include_superseded", "session_id")
+        }
+        asked |= {"keywords": list(self.keywords), "masks": self.masks.to_json()}
+        asked["min_importance"] = None if self.min_importance is None else round(self.min_importance * 10**6)
+        return query_digest(tenant, "recall", asked)
+
+    def question(self, batch: int) -> EventNodesQuery:
+        """Return it as it is asked of the masked retrieval, without what only notes have."""
+        until = self.until
+        if self.as_of is not None:
+            until = self.as_of + 1 if until is None else min(until, self.as_of + 1)
+        return EventNodesQuery(
+            masks=self.masks,
+            query=self.words,
+            topic_hints=tuple(TopicHint(hint=hint, confidence=1.0) for hint in self.hints),
+            types=(NOTE_TYPE,) if self.wants_notes else (),
+            since=self.since,
+            until=until,
+            include_superseded=self.include_superseded or self.as_of is not None,
+            order="relevance" if self.is_ranked else "newest",
+            limit=batch,
+            now=self.as_of,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """One memory that was recalled: a note, or a raw event, of which kind, topic, importance and tier are None.
+    """One memory that was recalled: a note, a raw event, or a topic of events.
 
-    `at` is in microseconds since 1970 UTC; `score` is that of the ranking, moved.
+    Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
+    microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
+    `topics` or `recent`. `stale_days` is its age in days where its kind is called old by then; `superseded_by` the
+    handle of what replaced it.
     """
 
     note_id: str | None
-    event_id: str
+    event_id: str | None
     handle: str
     text: str
     speaker: str | None
     at: int
     score: int
+    key: Key
+    lane: str
+    topic_id: str | None = None
     kind: str | None = None
     topic: str | None = None
     keywords: tuple[str, ...] = ()
     importance: float | None = None
     tier: Tier | None = None
+    stale_days: int | None = None
+    superseded: bool = False
+    superseded_by: str | None = None
 
     def to_json(self) -> Json:
-        """Return it as an answer's structured content."""
-        shown: Json = {"id": self.note_id or self.event_id, "content": self.text, "handle": self.handle}
+        """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
+        shown: Json = {"id": self.note_id or self.handle, "content": self.text}
+        if self.note_id is not None:
+            shown["handle"] = self.handle
         if self.speaker is not None:
             shown["speaker"] = self.speaker
         shown["created_at"] = to_rfc3339(self.at)
+        if self.topic_id is not None:
+            shown["type"] = "topic"
         if self.kind is not None:
             shown |= {"type": self.kind, "topic": self.topic, "keywords": list(self.keywords)}
             shown |= {"importance": self.importance, "ttl_tier": self.tier}
+        if self.stale_days is not None:
+            shown["stale_days"] = self.stale_days
+        if self.superseded:
+            shown["superseded"] = True
+            if self.superseded_by is not None:
+                shown["superseded_by"] = self.superseded_by
         return shown
 
     @property
     def line(self) -> MemoryLine:
         """It as a line of text."""
-        return MemoryLine(date=to_rfc3339(self.at)[:10], speaker=self.speaker, text=self.text, handle=self.handle)
+        marks = []
+        if self.superseded:
+            marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
+        if self.stale_days is not None:
+            marks.append(f"old: {self.stale_days} days")
+        return MemoryLine(
+            date=to_rfc3339(self.at)[:10],
+            speaker=self.speaker,
+            text=self.text,
+            handle=self.handle,
+            marks=tuple(marks),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """A page of memories, best first.
+
+    `cursor` continues it, None at its end. `search_path` says which lanes found how many. `hints` are signals of seed
+    contract 004 with what to do: `no_results`, `stale_results`, `consider_context`.
+    """
+
+    fragments: tuple[Fragment, ...]
+    cursor: str | None
+    search_path: str
+    hints: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PageStart:
+    """Where a page begins: a batch (None for the first of all), a place in it, and the first page's moment."""
+
+    now: int
+    batch: Cursor | None = None
+    after: Key = field(default=_BEFORE_ALL)
+    is_first: bool = True
+
+    @classmethod
+    def of(cls, cursor: Cursor) -> _PageStart:
+        if len(cursor.after) != _CURSOR_NUMBERS:
+            raise CursorInvalid("the cursor was not made for this query; ask again without it", field="cursor")
+        score, timestamp, event_seq, now, is_first, *after = cursor.after
+        batch = replace(cursor, after=(score, timestamp, event_seq))
+        first, second, third, fourth = after
+        return cls(now=now, batch=batch, after=(first, second, third, fourth), is_first=bool(is_first))
+
+    def cursor(self, batch: Cursor) -> Cursor:
+        """Return the cursor of this place in a batch."""
+        return replace(batch, after=(*batch.after, self.now, int(self.is_first), *self.after))
+
+
+_CURSOR_NUMBERS = 9
 
 
 class Recall:
     """Recalls from one process.
 
     Args:
-        database: where notes are looked up.
-        ask: how the masked retrieval is asked.
+        read: how events are found.
         counter: counts tokens.
+        settings: weights, and when memories are called old.
     """
 
-    def __init__(self, database: Database, ask: Ask, counter: TokenCounter, weights: Weights | None = None) -> None:
-        self._database = database
-        self._ask = ask
+    def __init__(self, read: Reads, counter: TokenCounter, settings: RecallSettings | None = None) -> None:
+        self._read = read
         self._counter = counter
-        self._weights = weights or Weights()
-        self._secret: bytes | None = None
+        self._settings = settings or RecallSettings()
 
     async def find(self, tenant: str, query: RecallQuery) -> tuple[Fragment, ...]:
-        """Return what matches, best first: at most 200, before any budget."""
-        answer = await self._ask(
-            tenant,
-            EventNodesQuery(
-                masks=query.masks,
-                query=query.words,
-                types=(NOTE_TYPE,) if query.wants_notes else (),
-                since=query.since,
-                until=query.until,
-                limit=MAX_LIMIT if query.wants_notes else _HITS,
-                order="newest" if query.words is None else "relevance",
-                now=query.now,
-            ),
+        """Return the memories of a page; see `page`."""
+        return (await self.page(tenant, query)).fragments
+
+    async def page(self, tenant: str, query: RecallQuery) -> Recalled:
+        """Return a page of what matches, best first, before any budget.
+
+        Pages of one query are disjoint and miss nothing: they see the memory as the first one saw it. What was
+        withdrawn since is left out of later ones.
+
+        Raises:
+            CursorInvalid, CursorExpired: ask again without the cursor.
+            UnavailableError: retry.
+        """
+        return await self._read(tenant, query.masks, partial(self._page, query))
+
+    async def _page(self, query: RecallQuery, reader: EventFinder) -> Recalled:
+        digest = query.digest(reader.tenant)
+        place = (
+            _PageStart(now=query.now) if query.cursor is None else _PageStart.of(reader.cursor(query.cursor, digest))
         )
-        nodes = {node["event_seq"]: node for node in _events(answer["root"])}
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("notes.of_events"), tenant, list(nodes))
-            if self._secret is None:
-                self._secret = await connection.fetchval(sql("retrieval.cursor_secret"))
-        handles = Handles(self._secret or b"", tenant)
-        found = [
-            self._fragment(query, nodes[row["event_seq"]], row, handles) for row in rows if _counts(query, nodes, row)
+        asked = replace(query, now=place.now)
+        question = asked.question(_BATCH_OF_NOTES if asked.wants_notes else _BATCH)
+        fragments: list[Fragment] = []
+        following: Cursor | None = None
+        for _ in range(_MOST_BATCHES):
+            found = await reader.find(question, cursor=place.batch)
+            batch = await self._fragments(asked, reader, found, is_first=place.is_first)
+            left = [fragment for fragment in batch if fragment.key > place.after]
+            room = asked.page_size - len(fragments)
+            fragments += left[:room]
+            if len(left) > room:
+                following = replace(place, after=fragments[-1].key if room else place.after).cursor(found.here)
+                break
+            following = None
+            if found.following is None or (question.query is None and asked.hints and not found.events[-1].score):
+                break
+            place = _PageStart(now=place.now, batch=found.following, is_first=False)
+            following = place.cursor(found.following)
+            if len(fragments) >= asked.page_size:
+                break
+        return Recalled(
+            fragments=tuple(fragments),
+            cursor=None if following is None else reader.cursor_text(following, digest),
+            search_path=_search_path(fragments),
+            hints=tuple(_hints(asked, fragments)),
+        )
+
+    async def _fragments(
+        self, query: RecallQuery, reader: EventFinder, found: Found, *, is_first: bool
+    ) -> list[Fragment]:
+        """Return the memories of a batch in their order."""
+        events = found.events
+        if query.words is None and query.hints:
+            events = tuple(event for event in events if event.score)
+        if not events:
+            return []
+        rows = await reader.connection.fetch(
+            sql("notes.of_events"),
+            reader.tenant,
+            [event.event_seq for event in events],
+            [_note_id(event) for event in events],
+            [event.scope_id for event in events],
+            None if query.as_of is None else to_datetime(query.as_of),
+        )
+        rows_by_seq = {row["event_seq"]: row for row in rows}
+        fragments = [
+            fragment
+            for event in events
+            if (fragment := self._fragment(query, event, rows_by_seq[event.event_seq], reader)) is not None
         ]
-        if query.words is None:
-            return tuple(sorted(found, key=lambda fragment: -fragment.at))
-        return tuple(sorted(found, key=lambda fragment: (-fragment.score, -fragment.at, fragment.event_id)))
+        if is_first and self._settings.topics and _may_hold_topics(query):
+            fragments += await self._topics(query, reader, found, fragments)
+        return sorted(fragments, key=lambda fragment: fragment.key)
+
+    def _fragment(
+        self, query: RecallQuery, event: FoundEvent, row: asyncpg.Record, reader: EventFinder
+    ) -> Fragment | None:
+        """Return a hit as a memory; None for one that is not there (any more), or not what was asked for."""
+        is_superseded = row["reason"] == "superseded"
+        if row["reason"] not in (None, "restored") and not (is_superseded and query.include_superseded):
+            return None
+        settings = self._settings
+        moved = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
+        shown = {
+            "event_id": event.event_id,
+            "text": searchable_text(event.payload),
+            "speaker": speaker_of(event.payload),
+            "at": event.at,
+            "superseded": is_superseded,
+            "superseded_by": None
+            if event.superseded_by is None or not is_superseded
+            # what replaced it may be a note: its event's handle stands for it, too
+            else EVENT_PREFIX + reader.handles.of(event.superseded_by),
+        }
+        if event.type != NOTE_TYPE:
+            if query.wants_notes:
+                return None
+            score = _moved(event.score, moved)
+            return Fragment(
+                note_id=None,
+                handle=EVENT_PREFIX + reader.handles.of(event.event_seq),
+                score=score,
+                key=_key(query, score, event.at, event.event_seq),
+                lane="words" if query.is_ranked else "recent",
+                **shown,
+            )
+        note = _note(event)
+        if row["note_id"] is None or note is None or not (row["is_current"] or event.superseded):
+            return None
+        if not _is_wanted(query, note, row):
+            return None
+        moment = query.now if query.as_of is None else query.as_of
+        age, idle = (max(0, moment - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
+        importance = importance_now(note.kind, note.importance, anchor=note.anchor, idle_days=idle)
+        shared = _shared(query.keywords, note.keywords)
+        moved += settings.importance * importance + settings.keywords * shared
+        score = _moved(event.score, moved)
+        stale_after = settings.stale_after(note.kind, policies()[note.kind].stale_days)
+        return Fragment(
+            note_id=row["note_id"],
+            handle=NOTE_PREFIX + reader.handles.of(row["first_seq"]),
+            score=score,
+            key=_key(query, score, event.at, event.event_seq),
+            lane="keywords" if shared else "words" if query.is_ranked else "recent",
+            kind=note.kind,
+            topic=note.topic,
+            keywords=note.keywords,
+            importance=round(importance, 3),
+            tier=tier(note.kind, note.importance, anchor=note.anchor, age_days=age, idle_days=idle),
+            stale_days=int(idle) if stale_after and idle >= stale_after and not note.anchor else None,
+            **shown,
+        )
+
+    async def _topics(
+        self, query: RecallQuery, reader: EventFinder, found: Found, fragments: Sequence[Fragment]
+    ) -> list[Fragment]:
+        """Return the topics above hits that hold words of the question, each behind the best of its events."""
+        wanted = {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
+        best = {fragment.key[2]: fragment for fragment in fragments if fragment.note_id is None}
+        made = []
+        for topic in await reader.topics(found, at_least=_TOPIC_HITS, without=NOTE_TYPE):
+            below = [best[seq] for seq in topic.event_seqs if seq in best]
+            shared = wanted.intersection(terms(" ".join((topic.label, *topic.keywords))))
+            if len(below) < _TOPIC_HITS or not shared:
+                continue
+            first = min(below, key=lambda fragment: fragment.key)
+            score = int(first.score * self._settings.topics * len(shared) / len(wanted))
+            if score:
+                made.append(
+                    Fragment(
+                        note_id=None,
+                        event_id=None,
+                        topic_id=topic.topic_id,
+                        handle=topic.topic_id,
+                        text=f"{topic.label}: {topic.summary}",
+                        speaker=None,
+                        at=first.at,
+                        score=score,
+                        key=(-score, -first.at, first.key[2], 1),
+                        lane="topics",
+                    )
+                )
+        return made
 
     def as_text(self, fragments: Sequence[Fragment], budget: int) -> MemoryText:
         """Return memories as lines, whose text costs at most `budget` tokens."""
@@ -180,61 +451,72 @@ class Recall:
         """Return how many tokens a text costs, or a bound that is not below it."""
         return self._counter.count(text)
 
-    def _fragment(self, query: RecallQuery, node: Json, row: asyncpg.Record, handles: Handles) -> Fragment:
-        payload: Json = node.get("payload") or {"text": node.get("snippet", "")}
-        at = parse_timestamp(node["timestamp"])
-        moved = self._weights.recency * 0.5 ** (max(0, query.now - at) / (_DAY_US * self._weights.recency_days))
-        if row["note_id"] is None:
-            return Fragment(
-                note_id=None,
-                event_id=node["event_id"],
-                handle=EVENT_PREFIX + handles.of(node["event_seq"]),
-                text=searchable_text(payload),
-                speaker=speaker_of(payload),
-                at=at,
-                score=_moved(node["score"], moved),
-            )
-        age, idle = (max(0, query.now - to_microseconds(row[name])) / _DAY_US for name in ("created_at", "changed_at"))
-        importance = importance_now(row["kind"], row["importance"], anchor=row["anchor"], idle_days=idle)
-        return Fragment(
-            note_id=row["note_id"],
-            event_id=node["event_id"],
-            handle=NOTE_PREFIX + handles.of(row["first_seq"]),
-            text=searchable_text(payload),
-            speaker=speaker_of(payload),
-            at=at,
-            score=_moved(node["score"], moved + self._weights.importance * importance),
-            kind=row["kind"],
-            topic=row["topic"],
-            keywords=tuple(payload.get("note", {}).get("keywords", ())),
-            importance=round(importance, 3),
-            tier=tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=age, idle_days=idle),
-        )
+
+def _note_id(event: FoundEvent) -> str | None:
+    """Return the note that an event says it is a version of."""
+    about = event.payload.get("note") if event.type == NOTE_TYPE else None
+    note_id = about.get("id") if isinstance(about, dict) else None
+    return note_id if isinstance(note_id, str) else None
 
 
-def _counts(query: RecallQuery, nodes: dict[int, Json], row: asyncpg.Record) -> bool:
-    """Tell whether a hit is there still, and is what was asked for."""
-    if row["reason"] not in (None, "restored"):
-        return False
-    if row["note_id"] is None:
-        return nodes[row["event_seq"]]["type"] != NOTE_TYPE and not query.wants_notes
-    if row["session"] and row["context_id"] != query.session_id:
+def _note(event: FoundEvent) -> NoteText | None:
+    """Return what a version says; None for what only looks like one."""
+    try:
+        note = note_of(event.payload, context_id=event.context_id)
+    except (KeyError, TypeError, AttributeError):
+        return None
+    is_sound = isinstance(note.importance, int | float) and note.kind in policies() and isinstance(note.topic, str)
+    return note if is_sound else None
+
+
+def _is_wanted(query: RecallQuery, note: NoteText, row: asyncpg.Record) -> bool:
+    """Tell whether a note is what was asked for, and has not expired."""
+    if (row["session"] or note.lifetime == "session") and note.session_id != query.session_id:
         return False
     if Lasting.of(row).has_expired(query.now):
         return False
-    if query.kind is not None and row["kind"] != query.kind:
+    if query.kind is not None and note.kind != query.kind:
         return False
-    if query.topic is not None and row["topic"].casefold() != query.topic.casefold():
+    if query.topic is not None and note.topic.casefold() != query.topic.casefold():
         return False
-    return query.min_importance is None or row["importance"] >= query.min_importance
+    return query.min_importance is None or note.importance >= query.min_importance
+
+
+def _may_hold_topics(query: RecallQuery) -> bool:
+    """Tell whether topics can be an answer: they are of now, of all times, and of no session."""
+    is_bounded = query.since is not None or query.until is not None or query.as_of is not None
+    return query.is_ranked and not query.wants_notes and not is_bounded and not query.include_superseded
+
+
+def _key(query: RecallQuery, score: int, at: int, event_seq: int) -> Key:
+    return (-score, -at, event_seq, 0) if query.is_ranked else (-at, -event_seq, event_seq, 0)
+
+
+def _shared(asked: Sequence[str], kept: Sequence[str]) -> float:
+    """Return the share of keywords that are asked for and that a note has."""
+    if not asked:
+        return 0.0
+    known = {keyword.casefold() for keyword in kept}
+    return sum(keyword.strip().casefold() in known for keyword in asked) / len(asked)
 
 
 def _moved(score: int, share: float) -> int:
     return score * (_PER_MILLE + round(_PER_MILLE * share)) // _PER_MILLE
 
 
-def _events(node: Json) -> Iterator[Json]:
-    if node["kind"] == "event":
-        yield node
-    for child in node.get("children", ()):
-        yield from _events(child)
+def _search_path(fragments: Sequence[Fragment]) -> str:
+    counts = Counter(fragment.lane for fragment in fragments)
+    lanes = [f"{lane}:{counts[lane]}" for lane in ("keywords", "words", "topics", "recent") if counts[lane]]
+    return " → ".join(lanes) or "words:0"
+
+
+def _hints(query: RecallQuery, fragments: Sequence[Fragment]) -> list[Mapping[str, str]]:
+    hints: list[Mapping[str, str]] = []
+    if not fragments and query.cursor is None:
+        hints.append({"signal": "no_results", "suggestion": "ask in other words, or with fewer filters"})
+    stale = sum(fragment.stale_days is not None for fragment in fragments)
+    if fragments and 2 * stale > len(fragments):
+        hints.append({"signal": "stale_results", "suggestion": "most of these are old; check before you rely on them"})
+    if not query.is_ranked:
+        hints.append({"signal": "consider_context", "suggestion": "nothing was asked for: these are the most recent"})
+    return hints

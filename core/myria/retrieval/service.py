@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
@@ -23,6 +23,7 @@ from myria.masks import Masks
 from myria.retrieval import cursors
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor
+from myria.retrieval.found import EventFinder
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes
 from myria.retrieval.nodes import event_body, event_node, shortened_event_node, topic_node
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from myria.llm.walker import Start, Walked, Walker
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 Within = Callable[[Json], bool]
 """Whether an answer keeps a bound of the caller's. Of an answer that does not, the best hits that do are given."""
@@ -87,6 +89,27 @@ class Retrieval:
             async with self._database.read(tenant) as connection:
                 return Handles(await self._cursor_secret(connection), tenant)
         return Handles(self._secret, tenant)
+
+    async def read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
+        """Return what `work` finds in one transaction; it may be begun twice.
+
+        Raises:
+            UnavailableError: retry.
+        """
+
+        async def reading(connection: Connection, turn: Turn) -> T:
+            reader = EventFinder(
+                self._search,
+                self._paths,
+                connection,
+                turn,
+                tenant,
+                secret=await self._cursor_secret(connection),
+                cursor_lifetime_s=self._settings.retrieval.cursor_lifetime_s,
+            )
+            return await work(reader)
+
+        return await self.turns.read((tenant, masks), reading)
 
     async def query_event_nodes(self, tenant: str, query: EventNodesQuery, *, within: Within | None = None) -> Json:
         """Return matching events under one root, best first.

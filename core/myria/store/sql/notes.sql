@@ -67,18 +67,23 @@ WITH RECURSIVE chain AS (
 SELECT event_id FROM chain ORDER BY event_seq DESC;
 
 -- name: of_events
--- What is known of hits: the note whose current version an event is, and what withdrawals say of it.
-SELECT wanted AS event_seq, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.session, n.context_id,
-       n.created_at, n.changed_at, newest.reason,
+-- What is known of hits: the note of which each is a version, and what withdrawals say of it, at a moment where one is
+-- given: an event is superseded from the time of its successor on, else from when that was stored.
+SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq AND n.live AS is_current, n.kind,
+       n.importance, n.anchor, n.session, n.created_at, n.changed_at, newest.reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
        END AS session_ends_at
-FROM unnest($2::bigint[]) AS wanted
-LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = wanted AND n.live
+FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS wanted (event_seq, note_id, scope_id)
+LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = wanted.note_id AND n.scope_id = wanted.scope_id
 LEFT JOIN myria.sessions x ON n.session AND x.tenant_id = $1 AND x.scope_id = n.scope_id AND x.context_id = n.context_id
 LEFT JOIN LATERAL (
     SELECT w.reason FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq = wanted ORDER BY w.by_event_seq DESC LIMIT 1
+    WHERE w.tenant_id = $1 AND w.event_seq = wanted.event_seq
+      AND ($5::timestamptz IS NULL OR $5 >= coalesce(
+          (SELECT b.occurred_at FROM myria.events b WHERE b.tenant_id = $1 AND b.event_seq = w.superseded_by),
+          (SELECT b.ingested_at FROM myria.events b WHERE b.tenant_id = $1 AND b.event_seq = w.by_event_seq)))
+    ORDER BY w.by_event_seq DESC LIMIT 1
 ) newest ON true;
 
 -- name: id_of_event

@@ -93,7 +93,7 @@ ORDER BY named.event_seq DESC LIMIT $4;
 
 -- name: successors
 -- What replaced events that are superseded now, and whose that is.
-SELECT named.event_seq, successor.event_id, s.participants
+SELECT named.event_seq, successor.event_id, successor.event_seq AS successor_seq, s.participants
 FROM unnest($2::bigint[]) AS named (event_seq)
 CROSS JOIN LATERAL (
     SELECT w.reason, w.superseded_by FROM myria.withdrawn w

@@ -34,6 +34,9 @@ from myria_server.results import REPORT
 _AT_ONCE = 32
 """Notes of a batch that are kept at once: they share commits."""
 
+_FORGOTTEN_AT_ONCE = 200
+"""Notes that a topic or a text forgets at most."""
+
 _SHOWN = 300
 """Characters of a note in a list of what would be forgotten."""
 
@@ -218,7 +221,13 @@ class NoteTools(AgentTools):
 
     async def _found(self, principal: Principal, who: Acting, request: ForgetInput) -> list[str]:
         """Return the notes that a topic or a text finds."""
-        query = RecallQuery(masks=who.masks, now=time.time_ns() // 1000, text=request.text, topic=request.topic)
+        query = RecallQuery(
+            masks=who.masks,
+            now=time.time_ns() // 1000,
+            text=request.text,
+            topic=request.topic,
+            page_size=_FORGOTTEN_AT_ONCE,
+        )
         fragments = await self.memory.recall.find(principal.tenant, query)
         return [note.note_id for note in fragments if note.note_id is not None]
 

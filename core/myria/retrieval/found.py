@@ -1,0 +1,211 @@
+"""What a question finds, as values: for answers that are no trees, such as those of an agent's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from myria.contract.queries import EventNodesQuery
+from myria.handles import Handles
+from myria.masks import Masks
+from myria.retrieval import cursors
+from myria.retrieval.cursors import Cursor
+from myria.retrieval.paths import Paths
+from myria.retrieval.ranking import Hit
+from myria.retrieval.searching import Search, SearchResult
+from myria.retrieval.turns import Turn
+from myria.store.clock import to_microseconds
+from myria.store.database import Connection
+from myria.store.queries import sql
+from myria.withdrawal.model import NEUTRAL_LABEL
+
+Json = dict[str, Any]
+
+_BEFORE_ALL = 1 << 62
+"""A place before every hit, in any order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEvent:
+    """One hit; `at` in microseconds since 1970 UTC.
+
+    `superseded_by` is the number of what replaced a superseded one, None where that may not be seen.
+    """
+
+    event_seq: int
+    event_id: str
+    scope_id: int
+    at: int
+    type: str | None
+    context_id: str | None
+    payload: Json
+    score: int
+    superseded: bool = False
+    superseded_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTopic:
+    """A leaf topic above hits, as its snapshot has it: never one that may hold words of what was withdrawn.
+
+    `event_seqs` are the hits below it.
+    """
+
+    topic_id: str
+    label: str
+    summary: str
+    keywords: tuple[str, ...]
+    event_seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Hits in order, the cursor at which they begin, and that of what follows them (None at the end)."""
+
+    events: tuple[FoundEvent, ...]
+    here: Cursor
+    following: Cursor | None
+    result: SearchResult
+
+
+class EventFinder:
+    """Finds events within one transaction, whose connection is there for further look-ups."""
+
+    def __init__(
+        self,
+        search: Search,
+        paths: Paths,
+        connection: Connection,
+        turn: Turn,
+        tenant: str,
+        *,
+        secret: bytes,
+        cursor_lifetime_s: float,
+    ) -> None:
+        self.connection = connection
+        self.tenant = tenant
+        self.handles = Handles(secret, tenant)
+        self._search = search
+        self._paths = paths
+        self._turn = turn
+        self._secret = secret
+        self._lifetime = cursor_lifetime_s
+
+    def cursor(self, text: str, digest: str) -> Cursor:
+        """Return what stands behind the text of a cursor.
+
+        Raises:
+            CursorInvalid: forged, damaged, or made for another query.
+            CursorExpired: older than its lifetime.
+        """
+        return cursors.decode(text, digest=digest, secret=self._secret, lifetime=self._lifetime)
+
+    def cursor_text(self, cursor: Cursor, digest: str) -> str:
+        """Return the signed text of a cursor."""
+        return cursors.encode(cursor, digest=digest, secret=self._secret)
+
+    async def find(self, query: EventNodesQuery, *, cursor: Cursor | None = None) -> Found:
+        """Return the best `query.limit` hits, after a place where one is given, in the view of that.
+
+        Raises:
+            CursorExpired: the view is gone.
+        """
+        result = await self._search.find(
+            self.connection, self.tenant, query, limit=query.limit, cursor=cursor, turn=self._turn
+        )
+        here = cursor or Cursor(
+            snapshot_id=result.pinned.snapshot_id or "",
+            visible=result.pinned.visibility.text,
+            after=(_BEFORE_ALL, _BEFORE_ALL, _BEFORE_ALL),
+            period_end=cursors.period_end(self._lifetime),
+            newest=result.newest,
+        )
+        following = None
+        if result.more:
+            last = result.hits[-1].key
+            following = Cursor(
+                snapshot_id=here.snapshot_id,
+                visible=here.visible,
+                after=(last.score, last.timestamp, last.event_seq),
+                period_end=here.period_end,
+                newest=here.newest,
+            )
+        events = await self._events(result, query)
+        return Found(events=events, here=here, following=following, result=result)
+
+    async def _events(self, result: SearchResult, query: EventNodesQuery) -> tuple[FoundEvent, ...]:
+        wanted = [hit.event_seq for hit in result.hits]
+        if not wanted:
+            return ()
+        scopes = sorted({result.scope(hit).scope_id for hit in result.hits})
+        rows = {
+            row["event_seq"]: row
+            for row in await self.connection.fetch(sql("events.by_seqs"), self.tenant, wanted, scopes)
+        }
+        successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
+        return tuple(
+            FoundEvent(
+                event_seq=hit.event_seq,
+                event_id=rows[hit.event_seq]["event_id"],
+                scope_id=rows[hit.event_seq]["scope_id"],
+                at=to_microseconds(rows[hit.event_seq]["occurred_at"]),
+                type=rows[hit.event_seq]["type"],
+                context_id=rows[hit.event_seq]["context_id"],
+                payload=orjson.loads(rows[hit.event_seq]["payload"]),
+                score=hit.score,
+                superseded=hit.event_seq in successors,
+                superseded_by=successors.get(hit.event_seq),
+            )
+            for hit in result.hits
+        )
+
+    async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
+        """Return which events are superseded, each with its successor where that may be seen."""
+        return {
+            row["event_seq"]: row["successor_seq"]
+            if row["participants"] is not None and masks.sees(row["participants"])
+            else None
+            for row in await self.connection.fetch(sql("retrieval.successors"), self.tenant, wanted)
+        }
+
+    async def topics(self, found: Found, *, at_least: int, without: str) -> tuple[FoundTopic, ...]:
+        """Return the leaf topics above hits, in the order of their best hits.
+
+        Args:
+            at_least: how many of the hits a topic must hold.
+            without: a type of which it must hold no event.
+        """
+        result = found.result
+        below: dict[bytes, list[Hit]] = {}
+        for hit in result.hits:
+            path = await self._search.path(self.connection, result, hit)
+            if path:
+                below.setdefault(path[-1], []).append(hit)
+        chosen = {
+            leaf: hits for leaf, hits in below.items() if len(hits) >= at_least and not _holds(result, hits[0], without)
+        }
+        placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in chosen.items()]
+        topics = await self._paths.topics(self.connection, self.tenant, placed, hidden=result.pinned.hidden)
+        return tuple(
+            FoundTopic(
+                topic_id=topics[leaf]["topic_id"],
+                label=topics[leaf]["label"],
+                summary=topics[leaf]["summary"],
+                keywords=tuple(topics[leaf]["keywords"]),
+                event_seqs=tuple(hit.event_seq for hit in hits),
+            )
+            for leaf, hits in chosen.items()
+            if topics[leaf]["label"] != NEUTRAL_LABEL
+        )
+
+
+def _holds(result: SearchResult, hit: Hit, event_type: str) -> bool:
+    """Tell whether the leaf of a hit holds an event of a type."""
+    view, _ = result.corpora[hit.corpus].parts()[hit.view]
+    if event_type not in view.types:
+        return False
+    inside = view.leaf == view.leaf[hit.doc]
+    return bool((view.type[inside] == view.types.index(event_type)).any())
