@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
@@ -32,7 +32,7 @@ from myria.projections import Incoming, Projection, Stored
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
 from myria.store.clock import to_datetime
-from myria.store.database import Connection, Database
+from myria.store.database import TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
 from myria.withdrawal.projection import WithdrawalProjection
 
@@ -53,18 +53,25 @@ _RETRIED = (
 )
 
 
+class _Scope(NamedTuple):
+    """A scope that this process remembers, and since when the tenant exists to which it belongs."""
+
+    scope_id: int
+    tenant_since: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     event: NewEvent
     event_id: str
-    scope_id: int
+    scope: _Scope
     dedupe_key: bytes | None
     occurred_at: datetime
     topic_hints: str
 
 
 class _ScopesGoneError(Exception):
-    """Scopes that this process remembers are gone: their tenant was deleted."""
+    """Scopes that this process remembers are gone: their tenant was deleted, and perhaps made anew."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +122,7 @@ class Ingest:
         self._on_commit = on_commit or (lambda _: None)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._scopes: OrderedDict[tuple[str, tuple[str, ...]], int] = OrderedDict()
+        self._scopes: OrderedDict[tuple[str, tuple[str, ...]], _Scope] = OrderedDict()
         self._waiting_events = 0
 
     async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
@@ -179,12 +186,12 @@ class Ingest:
     async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float) -> list[_Row]:
         rows = []
         for event in events:
-            scope_id = await self._scope(tenant, event.participants, deadline)
+            scope = await self._scope(tenant, event.participants, deadline)
             rows.append(
                 _Row(
                     event=event,
                     event_id=event.event_id or new_id("evt"),
-                    scope_id=scope_id,
+                    scope=scope,
                     dedupe_key=_dedupe_key(event),
                     occurred_at=to_datetime(event.timestamp),
                     topic_hints=_hints_json(event.topic_hints),
@@ -192,32 +199,33 @@ class Ingest:
             )
         return rows
 
-    async def _scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> int:
-        scope_id = self._scopes.get((tenant, participants))
-        return scope_id if scope_id is not None else await self._make_scope(tenant, participants, deadline)
+    async def _scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> _Scope:
+        scope = self._scopes.get((tenant, participants))
+        return scope if scope is not None else await self._make_scope(tenant, participants, deadline)
 
     def _forget_scopes(self, tenant: str) -> None:
         for known in [key for key in self._scopes if key[0] == tenant]:
             self._scopes.pop(known, None)
 
-    async def _make_scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> int:
+    async def _make_scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> _Scope:
         attempt = 0
         while True:
             try:
                 async with self._database.write(tenant) as connection:
                     await connection.execute(sql("scopes.ensure_tenant"), tenant)
-                    scope_id: int | None = await connection.fetchval(
+                    row = await connection.fetchrow(
                         sql("scopes.ensure"), tenant, scope_key(participants), list(participants)
                     )
             except _RETRIED as error:
                 attempt += 1
                 await _back_off(attempt, deadline, error)
                 continue
-            if scope_id is not None:
-                self._scopes[tenant, participants] = scope_id
+            if row is not None:
+                scope = _Scope(row["scope_id"], row["tenant_since"].isoformat())
+                self._scopes[tenant, participants] = scope
                 if len(self._scopes) > _KNOWN_SCOPES:
                     self._scopes.popitem(last=False)
-                return scope_id
+                return scope
 
     async def _drain(self, tenant: str, lane: _Lane) -> None:
         try:
@@ -272,9 +280,7 @@ class Ingest:
                     return await self._transaction(tenant, rows, importing=groups[0].importing)
             except _ScopesGoneError:
                 self._forget_scopes(tenant)
-                rows = [
-                    replace(row, scope_id=await self._scope(tenant, row.event.participants, deadline)) for row in rows
-                ]
+                rows = [replace(row, scope=await self._scope(tenant, row.event.participants, deadline)) for row in rows]
             except TimeoutError as error:
                 raise errors.DeadlineExceeded("the database did not confirm the append in time; retry") from error
             except _RETRIED as error:
@@ -283,11 +289,19 @@ class Ingest:
 
     async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
         projected = self._projected(rows)
-        async with self._database.append(tenant) as connection:
+        since = rows[0].scope.tenant_since
+        if any(row.scope.tenant_since != since for row in rows):
+            raise _ScopesGoneError
+        async with self._database.append(tenant, since) as connection:
             for projection, positions in projected:
                 incoming = [_incoming(rows[position]) for position in positions]
                 await projection.prepare(connection, tenant, incoming, importing=importing)
-            inserted = await _insert(connection, tenant, rows)
+            try:
+                inserted = await _insert(connection, tenant, rows)
+            except asyncpg.UnknownPostgresError as error:
+                if error.sqlstate != TENANT_REMADE:
+                    raise
+                raise _ScopesGoneError from error
             known: dict[int, asyncpg.Record] = {}
             # An import may name one event_id twice: which of the two was inserted, only their content tells.
             named = Counter(row.event_id for row in rows) if importing else {}
@@ -330,11 +344,11 @@ class Ingest:
 
 
 def _incoming(row: _Row) -> Incoming:
-    return Incoming(event=row.event, event_id=row.event_id, scope_id=row.scope_id)
+    return Incoming(event=row.event, event_id=row.event_id, scope_id=row.scope.scope_id)
 
 
 def _stored(row: _Row, event_seq: int) -> Stored:
-    return Stored(event=row.event, event_id=row.event_id, scope_id=row.scope_id, event_seq=event_seq)
+    return Stored(event=row.event, event_id=row.event_id, scope_id=row.scope.scope_id, event_seq=event_seq)
 
 
 def _dedupe_key(event: NewEvent) -> bytes | None:
@@ -358,7 +372,7 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict
             (
                 i + 1,
                 row.event_id,
-                row.scope_id,
+                row.scope.scope_id,
                 row.occurred_at,
                 event.channel,
                 event.type,
@@ -386,7 +400,7 @@ async def _find_duplicates(
         tenant,
         [row.event_id for row in chosen],
         [row.dedupe_key for row in chosen],
-        [row.scope_id for row in chosen],
+        [row.scope.scope_id for row in chosen],
         [row.occurred_at for row in chosen],
         [row.event.payload_json.decode() for row in chosen],
         [row.event.channel for row in chosen],

@@ -163,8 +163,9 @@ async def test_a_deletion_can_be_called_off_while_all_is_there(database: Databas
         await Ingest(serving).append_events("gone", [event(1, "one")])
 
 
+@pytest.mark.parametrize("is_used_again", [False, True])
 async def test_a_process_that_remembers_scopes_of_a_deleted_tenant_makes_them_anew(
-    database: Database, control: Pool
+    database: Database, control: Pool, *, is_used_again: bool
 ) -> None:
     """An event never names a scope that is gone, and is found by those who may see it."""
     async with Pool(database.server_dsn) as serving:
@@ -173,14 +174,18 @@ async def test_a_process_that_remembers_scopes_of_a_deleted_tenant_makes_them_an
         gone = deletion(control)
         await gone.stop()
         await gone.remove()
+        if is_used_again:
+            await Ingest(serving).append_events("gone", [event(4, "four", participants=["carol"])])
         await ingest.append_events("gone", [event(2, "two"), event(3, "three")])
+        await ingest.append_events("gone", [event(5, "five")])
     connection = await asyncpg.connect(database.superuser_dsn)
     try:
         found = await connection.fetchval(
             "SELECT count(*) FROM myria.events e JOIN myria.scopes s USING (tenant_id, scope_id) "
             "JOIN myria.tenants USING (tenant_id) WHERE tenant_id = 'gone'"
         )
-        assert found == 2
+        assert found == 3 + is_used_again
+        assert found == await connection.fetchval("SELECT count(*) FROM myria.events WHERE tenant_id = 'gone'")
     finally:
         await connection.close()
 

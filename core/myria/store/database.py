@@ -203,9 +203,14 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def append(self, tenant: str) -> AsyncIterator[Connection]:
-        """As `write`, holding the tenant's append lock shared."""
-        begin = _inlined("session.begin_append", tenant, *self._bounds, str(lock_key("append", tenant)))
+    async def append(self, tenant: str, since: str = "") -> AsyncIterator[Connection]:
+        """As `write`, holding the tenant's append lock shared.
+
+        Args:
+            since: when the tenant was made in whose scopes is written; PostgreSQL refuses events where its name is
+                another's by now (`TENANT_REMADE`). Empty where the scopes were looked up in this transaction.
+        """
+        begin = _inlined("session.begin_append", tenant, *self._bounds, str(lock_key("append", tenant)), since)
         async with self.connection() as connection, _begun(connection, begin):
             yield connection
 
@@ -381,6 +386,9 @@ def translated() -> Iterator[None]:
 
 _TENANT_DELETING = "MYR01"
 """The SQLSTATE with which `myria.refuse_while_deleted` refuses."""
+
+TENANT_REMADE = "MYR02"
+"""The SQLSTATE with which it refuses events of a tenant whose name is another's by now."""
 
 _NOT_AS_EXPECTED = (
     asyncpg.UndefinedTableError,

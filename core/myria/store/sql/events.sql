@@ -1,7 +1,7 @@
 -- name: insert
 -- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before.
--- Rows arrive in dedupe-key order, so that two batches never deadlock. An event whose scope is gone (its tenant was
--- deleted since a process remembered it) is left out.
+-- Rows arrive in dedupe-key order, so that two batches never deadlock. Their scopes are not looked up: the trigger
+-- refuses them all when they are another tenant's by now (`myria.tenant_since`).
 WITH allocated AS MATERIALIZED (
     SELECT place, nextval('myria.event_seq') AS event_seq
     FROM generate_series(1, cardinality($2::bigint[])) AS place
@@ -15,7 +15,6 @@ FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[
      WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
                            source_event_key, dedupe_key, internal, payload, topic_hints, position)
 JOIN allocated a ON a.place = i.place
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = i.scope_id
 ORDER BY i.position
 ON CONFLICT DO NOTHING
 RETURNING event_id, event_seq;
