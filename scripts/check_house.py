@@ -42,7 +42,6 @@ OURS = {
 
 UNUSED = {
     "WRITES": "tests stop the operator at each of these fail-points",
-    "is_stale": "what maintenance lists",
     "capture_signals": "uvicorn calls it",
     "in_use": "tests watch a pool by it",
     "parse_events": "tests read a whole batch by it",

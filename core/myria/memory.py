@@ -16,6 +16,7 @@ from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.notes.commands import Notes
+from myria.notes.consolidating import Consolidation
 from myria.notes.recalling import Recall
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
@@ -72,6 +73,7 @@ class Memory:
         self.registry = Registry(self.database, settings)
         self._recall: Recall | None = None
         self._openings: Openings | None = None
+        self.consolidation = Consolidation(self.appending, self.append_events, most=settings.notes.consolidate_notes)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False
 

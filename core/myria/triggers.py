@@ -29,6 +29,8 @@ from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
+from myria.ingest import Ingest
+from myria.notes.consolidating import Consolidation
 from myria.registry import Registry
 from myria.schedule import last_due
 from myria.settings import Settings
@@ -108,6 +110,9 @@ class ControlLoop:
         self._settings = settings
         self._launch = launch
         self._registry = Registry(database, settings)
+        self._consolidation = Consolidation(
+            database, Ingest(database).append_events, most=settings.notes.consolidate_notes
+        )
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0
@@ -123,7 +128,10 @@ class ControlLoop:
 
     async def run(self) -> None:
         """Look for work until cancelled; then end the builders. An unreachable database is waited for."""
-        collecting = asyncio.create_task(self._collect_for_ever())
+        beside = [
+            asyncio.create_task(self._collect_for_ever()),
+            asyncio.create_task(self._consolidate_for_ever()),
+        ]
         wait = self._settings.builder.poll_s
         try:
             while True:
@@ -144,7 +152,8 @@ class ControlLoop:
                 # In trouble no tenant's time shortens the wait: nobody can be looked at.
                 await (asyncio.sleep(wait) if in_trouble else self._sleep(wait))
         finally:
-            collecting.cancel()
+            for task in beside:
+                task.cancel()
             await self.close()
 
     async def close(self) -> None:
@@ -452,6 +461,45 @@ class ControlLoop:
                 logger.warning("garbage waits: %s", error.message, extra={"action": "garbage_waits"})
             except Exception:
                 logger.exception("collecting garbage failed", extra={"action": "garbage_failed"})
+
+    async def _consolidate_for_ever(self) -> None:
+        every_s = self._settings.notes.consolidate_s
+        while every_s:
+            await asyncio.sleep(every_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            try:
+                await self.consolidate()
+            except errors.MyriaError as error:
+                logger.warning("consolidation waits: %s", error.message, extra={"action": "consolidation_waits"})
+            except Exception:
+                logger.exception("consolidating notes failed", extra={"action": "consolidation_failed"})
+
+    async def consolidate(self) -> int:
+        """Consolidate the notes of every tenant that has some due, one run each; return how many were looked at.
+
+        What a run leaves comes with the next: no tenant keeps others waiting for longer than one run.
+        """
+        async with self._database.read(ALL_TENANTS) as connection:
+            tenants = [row["tenant_id"] for row in await connection.fetch(sql("consolidation.tenants_due"))]
+        looked_at = 0
+        for tenant in tenants:
+            try:
+                report = await self._consolidation.run(tenant)
+            except errors.UnavailableError:
+                raise
+            except Exception:
+                logger.exception(
+                    "consolidating notes failed", extra={"action": "consolidation_failed", "tenant": tenant}
+                )
+                continue
+            looked_at += report.looked_at
+            if report.counts["expiry"] or report.counts["deduplication"]:
+                logger.info(
+                    "withdrew %d expired notes and %d duplicates",
+                    report.counts["expiry"],
+                    report.counts["deduplication"],
+                    extra={"action": "notes_consolidated", "tenant": tenant},
+                )
+        return looked_at
 
     async def collect(self) -> None:
         """Remove what no kept snapshot reads, of every tenant that has such, and fold the totals."""

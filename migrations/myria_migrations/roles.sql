@@ -65,7 +65,10 @@ GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
--- It withdraws notes that have expired, which is appending: of the log nobody changes or removes anything.
+-- It withdraws notes that have expired, and appends nothing but withdrawals.
+DROP POLICY IF EXISTS myria_operator_withdraws ON myria.events;
+CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT TO myria_operator
+    WITH CHECK (type = 'myria.withdrawal' AND channel = 'myria' AND internal);
 GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
 GRANT INSERT, UPDATE ON myria.notes, myria.sessions TO myria_operator;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;

@@ -21,6 +21,7 @@ from myria.access.principal import Principal
 from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import NameStyle, Settings
+from myria_server.faces.agent.prompts import listed_prompts, prompt_named
 from myria_server.fastpath import TEXT_VERSIONS
 from myria_server.results import REPORT
 from myria_server.toolbox import Toolbox
@@ -94,7 +95,10 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     async def list_prompts(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListPromptsResult:
-        return mcp_types.ListPromptsResult(prompts=[])
+        return mcp_types.ListPromptsResult(prompts=listed_prompts() if toolbox.face == "agent" else [])
+
+    async def get_prompt(_context: _Context, params: mcp_types.GetPromptRequestParams) -> mcp_types.GetPromptResult:
+        return prompt_named(params.name)
 
     async def list_resources(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
@@ -134,6 +138,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt if toolbox.face == "agent" else None,
         on_list_resources=list_resources,
         on_list_resource_templates=list_resource_templates,
     )

@@ -367,6 +367,30 @@ ROWS: tuple[Row, ...] = (
         answers={"success": True, "count": 1},
         recalls=frozenset(),
     ),
+    Row(
+        tool="memory_consolidate",
+        parameters=("agentId",),
+        before=(
+            keeping("The kiln is hot", type="fact", agentId="row-tidy"),
+            keeping("the kiln is hot.", type="fact", agentId="row-tidy"),
+        ),
+        arguments={"agentId": "row-tidy"},
+        answers={
+            "success": True,
+            "ttlTransitions": 0,
+            "importanceDecay": 0,
+            "expiredDeleted": 0,
+            "duplicatesMerged": 1,
+            "embeddingsAdded": 0,
+            "utilityUpdated": 1,
+            "contradictionsFound": 0,
+            "feedbackReportGenerated": False,
+            "indexesPruned": 1,
+            "stale_fragments": [],
+            "remaining": False,
+        },
+        holds=lambda answer: [stage["stage"] for stage in answer["stages"]] == list(range(1, 11)),
+    ),
     remember("agentId", "default", created=True),  # the last one: all others read the pool too
 )
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import TextContent
 
 from myria.memory import Memory
 from myria.notes.lines import NOTICE
@@ -195,3 +198,30 @@ async def test_what_must_not_be_kept_is_taken_out_of_a_reflection(served: Served
         rows = await connection.fetch("SELECT payload FROM myria.events")
     assert len(rows) == 2  # the summary and the end of the session
     assert not any("example.com" in row["payload"] for row in rows)
+
+
+async def test_consolidating_touches_what_its_caller_sees(served: Served) -> None:
+    """Duplicates are merged and named by no one else's run; what was merged can be restored."""
+    await keep(served, "The kiln is hot", type="fact", agentId="planner")
+    double = await keep(served, "the kiln is hot.", type="fact", agentId="planner")
+    assert (await ask(served, "memory_consolidate", agentId="critic"))["duplicatesMerged"] == 0
+    assert (await ask(served, "memory_consolidate"))["duplicatesMerged"] == 0
+    assert (await ask(served, "memory_consolidate", agentId="planner"))["duplicatesMerged"] == 1
+    assert await found(served, "kiln", agentId="planner") == ["The kiln is hot"]
+    assert (await ask(served, "restore", id=double, agentId="planner"))["restored"]
+    assert (await ask(served, "memory_consolidate", agentId="planner"))["duplicatesMerged"] == 0
+
+
+async def test_prompts_say_how_to_keep_memory(served: Served) -> None:
+    """The agent's face lists prompts and gives each; the others have none; an unknown one is refused."""
+    async with Client(f"{served.server.url}/agent", mode="auto") as client:
+        prompts = (await client.list_prompts()).prompts
+        assert [prompt.name for prompt in prompts] == ["keep_memory", "begin_session", "end_session"]
+        for prompt in prompts:
+            (message,) = (await client.get_prompt(prompt.name)).messages
+            assert isinstance(message.content, TextContent)
+            assert 20 < count(message.content.text) < 250
+        with pytest.raises(MCPError, match="keep_memory"):
+            await client.get_prompt("nonsense")
+    async with Client(served.server.url, mode="auto") as client:
+        assert (await client.list_prompts()).prompts == []

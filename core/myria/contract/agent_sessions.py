@@ -1,4 +1,4 @@
-"""The agent's tools at the beginning and the end of a session (seed contract 004, 6.7 and 6.8)."""
+"""The agent's tools for sessions and maintenance (seed contract 004, 6.7, 6.8 and 6.11)."""
 
 from __future__ import annotations
 
@@ -115,3 +115,42 @@ class ReflectAnswer(AgentAnswer):
     fragments: list[ReflectedNote]
     count: int
     breakdown: dict[str, int]
+
+
+class ConsolidateInput(AgentInput):
+    """Arguments of memory_consolidate."""
+
+
+class StaleBody(Answer):
+    """A note that has not been used for long."""
+
+    id: str
+    content: str
+    type: str
+    topic: str
+    days_since_use: int
+
+
+class StageBody(Answer):
+    """One of the ten stages."""
+
+    stage: int
+    name: str
+    count: int
+
+
+class ConsolidateAnswer(AgentAnswer):
+    """memory_consolidate."""
+
+    ttlTransitions: int
+    importanceDecay: int
+    expiredDeleted: int
+    duplicatesMerged: int
+    embeddingsAdded: int
+    utilityUpdated: int
+    contradictionsFound: int
+    feedbackReportGenerated: bool
+    indexesPruned: int
+    stale_fragments: list[StaleBody]
+    stages: list[StageBody]
+    remaining: bool = Field(description="More is due: call again")

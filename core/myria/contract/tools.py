@@ -267,6 +267,17 @@ TOOLS: tuple[Tool, ...] = (
         changes=True,
     ),
     Tool(
+        name="memory_consolidate",
+        title="Consolidate",
+        description="Let expired notes go, merge those that say the same, list stale ones: of what you see.",
+        profile="core",
+        arguments=agent_sessions.ConsolidateInput,
+        answer=agent_sessions.ConsolidateAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
         name="trigger_build",
         title="Start a rebuild",
         description="Ask for a rebuild of the topic index now; it ends as nothing_to_do if nothing is new.",

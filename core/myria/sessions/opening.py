@@ -18,8 +18,8 @@ from myria.masks import Masks
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import importance_now, policies
 from myria.notes.lines import fenced, on_one_line
+from myria.notes.scopes import scopes_with_notes
 from myria.sessions.reflecting import OPEN, REFLECTED
-from myria.sessions.scopes import scopes_with_notes
 from myria.store.clock import to_rfc3339
 from myria.store.database import Database
 from myria.store.queries import sql

@@ -125,6 +125,22 @@ class Withdrawals:
         results = await self._append_events(tenant, events)
         return results[: 1 + len(beside)]
 
+    async def replace(self, tenant: str, event_ids: Sequence[str], by: str, *, may_see: MaySee) -> None:
+        """Let an event that is stored already stand for others, which are superseded by it. A repeat changes nothing.
+
+        Args:
+            by: the id of the event that stays.
+
+        Raises:
+            EventNotFound: one of those named is absent or of others.
+            AlreadySuperseded: one of them was replaced by another event, or withdrawn.
+        """
+        rows = await self._named(tenant, event_ids, may_see, lambda _: None)
+        withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
+        open_rows = [row for row in rows if not (row["reason"] == "superseded" and row["successor_id"] == by)]
+        if open_rows:
+            await self._append_events(tenant, _by_scope(open_rows, withdrawal, key=None))
+
     async def superseding(
         self,
         tenant: str,

@@ -90,3 +90,14 @@ LEFT JOIN LATERAL (
 -- The note of which an event is a version.
 SELECT e.payload->'note'->>'id' FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';
+
+-- name: scopes_exactly
+SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($2::bytea[]);
+
+-- name: scopes_containing
+-- The scopes of which all of these are members, found by the one of them that is in the fewest.
+SELECT s.scope_id
+FROM myria.scope_members m
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+WHERE m.tenant_id = $1 AND m.participant = $2 AND s.participants @> $3::text[]
+  AND EXISTS (SELECT FROM myria.notes n WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live);

@@ -47,17 +47,6 @@ FROM myria.scopes s
 JOIN myria.sessions x ON x.tenant_id = $1 AND x.scope_id = s.scope_id AND x.context_id = $3
 WHERE s.tenant_id = $1 AND s.scope_key = $2;
 
--- name: scopes_exactly
-SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($2::bytea[]);
-
--- name: scopes_containing
--- The scopes of which all of these are members, found by the one of them that is in the fewest.
-SELECT s.scope_id
-FROM myria.scope_members m
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
-WHERE m.tenant_id = $1 AND m.participant = $2 AND s.participants @> $3::text[]
-  AND EXISTS (SELECT FROM myria.notes n WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live);
-
 -- name: core
 -- Of visible scopes ($2) the anchors, and the most important notes of each kind ($3): at most $4 of each.
 WITH candidates AS (

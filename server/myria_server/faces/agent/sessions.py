@@ -1,4 +1,4 @@
-"""context and reflect: the beginning and the end of a session."""
+"""context, reflect and memory_consolidate: the beginning of a session, its end, and what comes of its notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
-from myria.contract.agent_sessions import ContextInput, ReflectInput
+from myria.contract.agent_sessions import ConsolidateInput, ContextInput, ReflectInput
 from myria.sessions.opening import CORE_KINDS
 from myria.sessions.reflecting import Reflection, reflect
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
@@ -19,11 +19,11 @@ _NOTHING = "Nothing is remembered yet."
 
 
 class SessionTools(AgentTools):
-    """The tools at the beginning and the end of a session."""
+    """The tools of sessions and maintenance."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by the names of their tools."""
-        return {"context": self.context, "reflect": self.reflect}
+        return {"context": self.context, "reflect": self.reflect, "memory_consolidate": self.consolidate}
 
     async def context(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Gather what a session should begin with."""
@@ -96,3 +96,17 @@ class SessionTools(AgentTools):
         content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
         shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
         return self.answered(request, content, f"Kept {len(fragments)} notes ({shown}).")
+
+    async def consolidate(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Do what is due of the notes that the caller sees."""
+        request = inputs.read(ConsolidateInput, arguments)
+        who = self.writing(principal, request)
+        report = await self.memory.consolidation.run(principal.tenant, masks=who.masks)
+        content = {"success": True, **report.to_json()}
+        counted = [f"{name} {count}" for name, count in report.counts.items() if count]
+        text = f"Consolidated {report.looked_at} notes ({', '.join(counted)})." if counted else "Nothing was due."
+        if report.stale:
+            text += f" {len(report.stale)} or more are stale; the oldest: {report.stale[0]['id']}."
+        if report.more:
+            text += " More is due: call again."
+        return self.answered(request, content, text)

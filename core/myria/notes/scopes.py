@@ -13,7 +13,7 @@ async def scopes_with_notes(connection: Connection, tenant: str, masks: Masks) -
     found: set[int] = set()
     exact = [scope_key(mask.participants) for mask in masks if mask.exact]
     if exact:
-        found |= {row["scope_id"] for row in await connection.fetch(sql("sessions.scopes_exactly"), tenant, exact)}
+        found |= {row["scope_id"] for row in await connection.fetch(sql("notes.scopes_exactly"), tenant, exact)}
     for mask in masks:
         if mask.exact:
             continue
@@ -21,6 +21,6 @@ async def scopes_with_notes(connection: Connection, tenant: str, masks: Masks) -
         driver = await connection.fetchrow(sql("retrieval.driver"), tenant, names)
         if driver is None:
             raise AssertionError("somebody always asks")
-        rows = await connection.fetch(sql("sessions.scopes_containing"), tenant, driver["participant"], names)
+        rows = await connection.fetch(sql("notes.scopes_containing"), tenant, driver["participant"], names)
         found |= {row["scope_id"] for row in rows}
     return sorted(found)

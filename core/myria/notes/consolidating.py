@@ -1,0 +1,286 @@
+"""Consolidation: what maintenance does with notes that are due, in the ten stages of contract 004 (seed 004, 8).
+
+Each run takes a bounded number of notes from the queue `note_looks`, computes what has become of them, and appends
+withdrawals for those that have expired or say the same as another. Tiers, faded importance and utility are computed at
+read, so their stages count and store nothing. A run that is killed anywhere is taken up by the next: its effects are
+events, which a repeat does not repeat, and a note leaves the queue's head only after them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from math import log2
+from typing import Any, Literal
+
+import asyncpg
+import orjson
+
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
+from myria.contract.limits import MAX_WITHDRAWN
+from myria.errors import AlreadySuperseded, EventNotFound
+from myria.masks import Masks
+from myria.notes.expiry import DAY_US, Lasting
+from myria.notes.kinds import importance_now, policies
+from myria.notes.scopes import scopes_with_notes
+from myria.store.clock import to_datetime, to_microseconds
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria.withdrawal.commands import Withdrawals
+
+Json = dict[str, Any]
+Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
+Phase = Literal["session", "hot", "warm", "cold", "stale", "permanent"]
+
+STAGES = (
+    "hot_to_warm",
+    "warm_to_cold",
+    "expiry",
+    "importance_decay",
+    "deduplication",
+    "contradictions",
+    "pruning",
+    "utility",
+    "embeddings",
+    "statistics",
+)
+"""The stages, in their order."""
+
+_NEVER = 253_370_764_800 * 10**6
+"""The year 9999: a note that nothing will become of is not looked at again."""
+
+_WARM_AFTER_DAYS = 1
+_COLD_AFTER_DAYS = 30
+_COLD_IMPORTANCE = 0.3
+_SHOWN_STALE = 20
+_SHOWN = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class Consolidated:
+    """What a run came to: notes by stage, stale notes of which `stale` shows the first, and whether more is due."""
+
+    looked_at: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
+    stale: list[Json] = field(default_factory=list)
+    more: bool = False
+
+    def to_json(self) -> Json:
+        """Return it under the contract's names."""
+        counts = self.counts
+        return {
+            "ttlTransitions": counts["hot_to_warm"] + counts["warm_to_cold"],
+            "importanceDecay": counts["importance_decay"],
+            "expiredDeleted": counts["expiry"],
+            "duplicatesMerged": counts["deduplication"],
+            "embeddingsAdded": counts["embeddings"],
+            "utilityUpdated": counts["utility"],
+            "contradictionsFound": counts["contradictions"],
+            "feedbackReportGenerated": False,
+            "indexesPruned": counts["pruning"],
+            "stale_fragments": self.stale,
+            "stages": [{"stage": number, "name": name, "count": counts[name]} for number, name in enumerate(STAGES, 1)],
+            "remaining": self.more,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """A note that is due: its row in the queue, and as it stands (None: it is gone)."""
+
+    note_id: str
+    look_at: Any
+    phase: Phase | None
+    row: asyncpg.Record
+    lasting: Lasting | None
+
+    @classmethod
+    def of(cls, row: asyncpg.Record) -> _Look:
+        return cls(
+            note_id=row["note_id"],
+            look_at=row["look_at"],
+            phase=row["phase"],
+            row=row,
+            lasting=Lasting.of(row) if row["live"] else None,
+        )
+
+
+class Consolidation:
+    """Consolidates from one process.
+
+    Args:
+        database: where notes are.
+        append: how withdrawals reach the log.
+        most: notes that one run looks at.
+    """
+
+    def __init__(self, database: Database, append: Append, *, most: int = 500) -> None:
+        self._database = database
+        self._withdrawals = Withdrawals(database, append)
+        self._most = most
+
+    async def run(self, tenant: str, *, masks: Masks | None = None, now: int | None = None) -> Consolidated:
+        """Do what is due of a tenant, at most so much; `more` says whether to come again.
+
+        Args:
+            masks: whose notes; None for all of the tenant's.
+            now: in microseconds since 1970 UTC; left out, the database's clock.
+
+        Raises:
+            DatabaseUnavailable, Overloaded: what was done stays done; run it again.
+        """
+        report = Consolidated()
+        async with self._database.read(tenant) as connection:
+            scopes = None if masks is None else await scopes_with_notes(connection, tenant, masks)
+            at = to_microseconds(await connection.fetchval(sql("consolidation.now"))) if now is None else now
+            rows = await connection.fetch(sql("consolidation.due"), tenant, scopes, to_datetime(at), self._most + 1)
+        report.more = len(rows) > self._most
+        looks = [_Look.of(row) for row in rows[: self._most]]
+        report.looked_at = len(looks)
+        gone = [look.note_id for look in looks if look.lasting is None]
+        expired = [look for look in looks if look.lasting is not None and look.lasting.has_expired(at)]
+        await self._expire(tenant, [look.note_id for look in expired])
+        report.counts["expiry"] = len(expired)
+        standing = [look for look in looks if look.lasting is not None and not look.lasting.has_expired(at)]
+        merged = await self._merge(tenant, [look for look in standing if look.phase is None])
+        report.counts["deduplication"] = len(merged)
+        for look in standing:
+            if look.note_id not in merged:
+                _count(look, at, report.counts)
+        await self._look_again(tenant, [look for look in standing if look.note_id not in merged], at)
+        gone += [look.note_id for look in expired] + sorted(merged)
+        report.counts["pruning"] = await self._prune(tenant, gone)
+        async with self._database.read(tenant) as connection:
+            stale = await connection.fetch(sql("consolidation.stale"), tenant, scopes, _SHOWN_STALE)
+        report.stale = [_stale_json(row, at) for row in stale if Lasting.of(row).is_stale(at)]
+        report.counts["statistics"] = report.looked_at
+        return report
+
+    async def _expire(self, tenant: str, note_ids: Sequence[str]) -> None:
+        """Withdraw all versions of notes that have expired."""
+        events: list[str] = []
+        async with self._database.read(tenant) as connection:
+            for note_id in note_ids:
+                rows = await connection.fetch(sql("notes.versions"), tenant, note_id)
+                events += [row["event_id"] for row in rows]
+        for start in range(0, len(events), MAX_WITHDRAWN):
+            some = events[start : start + MAX_WITHDRAWN]
+            await self._withdrawals.withdraw(tenant, some, "expired", may_see=_anybody)
+
+    async def _merge(self, tenant: str, looks: Sequence[_Look]) -> set[str]:
+        """Let the oldest of notes that say the same stand for the others; return those.
+
+        They say the same where texts of one kind, scope and session differ in case, spaces and a final stop alone. An
+        anchor is never merged into another note, nor is one that somebody restored.
+        """
+        if not looks:
+            return set()
+        async with self._database.write(tenant) as connection:
+            await connection.execute(
+                sql("consolidation.mark_likeness"),
+                tenant,
+                [look.note_id for look in looks],
+                [_likeness(look.row) for look in looks],
+            )
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("consolidation.alike"), tenant, [look.note_id for look in looks])
+        alike: dict[tuple[int, bytes], list[asyncpg.Record]] = {}
+        for row in rows:
+            alike.setdefault((row["scope_id"], row["likeness"]), []).append(row)
+        merged: set[str] = set()
+        for group in alike.values():
+            first = min(group, key=lambda row: (not row["anchor"], row["first_seq"]))
+            others = [row for row in group if row is not first and not row["anchor"] and row["reason"] != "restored"]
+            for start in range(0, len(others), MAX_WITHDRAWN):
+                some = others[start : start + MAX_WITHDRAWN]
+                try:
+                    await self._withdrawals.replace(
+                        tenant, [row["event_id"] for row in some], first["event_id"], may_see=_anybody
+                    )
+                except (AlreadySuperseded, EventNotFound):
+                    continue  # one of them was changed meanwhile: it is looked at again
+                merged |= {row["note_id"] for row in some}
+        return merged
+
+    async def _look_again(self, tenant: str, looks: Sequence[_Look], now: int) -> None:
+        """Put notes back into the queue, but those that were changed since they were read."""
+        if not looks:
+            return
+        standing = [(look, look.lasting) for look in looks if look.lasting is not None]
+        async with self._database.write(tenant) as connection:
+            await connection.execute(
+                sql("consolidation.look_again"),
+                tenant,
+                [look.note_id for look, _ in standing],
+                [look.look_at for look, _ in standing],
+                [phase_of(lasting, now) for _, lasting in standing],
+                [to_datetime(next_look(lasting, now)) for _, lasting in standing],
+            )
+
+    async def _prune(self, tenant: str, note_ids: Sequence[str]) -> int:
+        """Take notes that are gone out of the queue; return how many."""
+        if not note_ids:
+            return 0
+        async with self._database.write(tenant) as connection:
+            return len(await connection.fetch(sql("consolidation.prune"), tenant, list(note_ids)))
+
+
+def phase_of(lasting: Lasting, now: int) -> Phase:
+    """Return what a note is at a moment: its tier, or that it ends with its session, or that it is stale."""
+    if lasting.anchor:
+        return "permanent"
+    if lasting.session_ends_at is not None and not lasting.restored:
+        return "session"
+    return "stale" if lasting.is_stale(now) else lasting.tier(now)
+
+
+def next_look(lasting: Lasting, now: int) -> int:
+    """Return when something becomes of a note next, if nobody uses or changes it."""
+    expires_at = lasting.expires_at
+    moments = [] if expires_at is None else [expires_at]
+    policy = policies().get(lasting.kind)
+    if policy is not None and lasting.session_ends_at is None and lasting.tier(now) != "permanent":
+        days: list[float] = [_WARM_AFTER_DAYS, _COLD_AFTER_DAYS, policy.stale_days]
+        if policy.decay_days and lasting.importance > _COLD_IMPORTANCE:
+            days.append(policy.decay_days * log2(lasting.importance / _COLD_IMPORTANCE))
+        moments += [lasting.idle_since + int(day * DAY_US) + 1 for day in days]
+    return min((moment for moment in moments if moment > now), default=_NEVER)
+
+
+def _count(look: _Look, now: int, counts: dict[str, int]) -> None:
+    """Count what became of a note since it was looked at last."""
+    lasting = look.lasting
+    if lasting is None:
+        return
+    phase = phase_of(lasting, now)
+    if look.phase == "hot" and phase != "hot":
+        counts["hot_to_warm"] += 1
+    if look.phase in ("hot", "warm") and phase in ("cold", "stale"):
+        counts["warm_to_cold"] += 1
+    idle_days = max(0, now - lasting.idle_since) / DAY_US
+    faded = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
+    counts["importance_decay"] += round(faded, 3) < round(lasting.importance, 3)
+    counts["utility"] += 1
+
+
+def _likeness(row: asyncpg.Record) -> bytes:
+    text = " ".join(orjson.loads(row["payload"])["text"].casefold().split()).rstrip(".。 ")
+    session = row["context_id"] or "" if row["session"] else ""
+    return hashlib.sha256(f"{row['kind']}\n{session}\n{text}".encode()).digest()
+
+
+def _stale_json(row: asyncpg.Record, now: int) -> Json:
+    lasting = Lasting.of(row)
+    return {
+        "id": row["note_id"],
+        "content": orjson.loads(row["payload"])["text"][:_SHOWN],
+        "type": row["kind"],
+        "topic": row["topic"],
+        "days_since_use": (now - lasting.idle_since) // DAY_US,
+    }
+
+
+def _anybody(_: Sequence[str]) -> bool:
+    return True

@@ -1,0 +1,277 @@
+"""Consolidation over a real database: what is due is done, once, within bounds, and reads agree with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
+from myria.errors import MyriaError, NoteExists, NoteNotFound
+from myria.ingest import Ingest
+from myria.masks import Mask, Masks
+from myria.memory import Memory
+from myria.notes.consolidating import STAGES, Consolidated, Consolidation
+from myria.notes.drafting import Draft
+from myria.notes.model import Changes
+from myria.planning.settings import PlannerSettings
+from myria.settings import Settings
+from myria.store.database import Database as Pool
+from myria.triggers import ControlLoop
+from myria.verify.run import verify
+from tests.sessions.test_expiry import DAY, MINUTE, NOW, TENANT, US, Desk
+from tests.support.postgres import Database, Databases
+
+THEM = ("zoe",)
+
+
+class Killed(Exception):
+    """The process died."""
+
+
+class Keeper(Desk):
+    """A desk whose notes are consolidated."""
+
+    def consolidation(self, *, most: int = 500, killed_at: int | None = None) -> Consolidation:
+        """Return one that dies at an append, before or after it was stored, where a number says so."""
+        appends = 0
+
+        async def append(tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+            nonlocal appends
+            appends += 1
+            if killed_at == 2 * appends:
+                raise Killed
+            results = await self.memory.ingest.append_events(tenant, events)
+            if killed_at == 2 * appends + 1:
+                raise Killed
+            return results
+
+        return Consolidation(self.memory.database, append, most=most)
+
+    async def run(self, *, at: int, masks: Masks | None = None, most: int = 500) -> Consolidated:
+        return await self.consolidation(most=most).run(TENANT, masks=masks, now=at)
+
+    async def live(self) -> set[str]:
+        """Return the texts of the notes that no withdrawal takes away."""
+        async with self.memory.database.read(TENANT) as connection:
+            rows = await connection.fetch(
+                "SELECT e.payload->>'text' AS text FROM myria.notes n JOIN myria.events e USING (event_seq)"
+                " WHERE n.live"
+            )
+        return {row["text"] for row in rows}
+
+    async def withdrawn(self) -> dict[str, str]:
+        """Return the reason of each withdrawn event, by its text."""
+        async with self.memory.database.read(TENANT) as connection:
+            rows = await connection.fetch(
+                "SELECT e.payload->>'text' AS text, w.reason FROM myria.withdrawn w"
+                " JOIN myria.events e USING (event_seq) ORDER BY w.by_event_seq"
+            )
+        return {row["text"]: row["reason"] for row in rows}
+
+
+@pytest.fixture
+async def keeper(database: Database) -> AsyncIterator[Keeper]:
+    async with Memory(database.server_dsn, Settings()) as memory:
+        yield Keeper(memory)
+
+
+async def test_the_stages_are_those_of_the_contract(keeper: Keeper) -> None:
+    """A run reports ten stages and every key, also where nothing is due."""
+    shown = (await keeper.run(at=NOW)).to_json()
+    assert [stage["name"] for stage in shown["stages"]] == list(STAGES)
+    assert shown == {
+        **dict.fromkeys(
+            (
+                "ttlTransitions",
+                "importanceDecay",
+                "expiredDeleted",
+                "duplicatesMerged",
+                "embeddingsAdded",
+                "utilityUpdated",
+                "contradictionsFound",
+                "indexesPruned",
+            ),
+            0,
+        ),
+        "feedbackReportGenerated": False,
+        "stale_fragments": [],
+        "stages": shown["stages"],
+        "remaining": False,
+    }
+
+
+async def test_a_note_passes_through_its_tiers(keeper: Keeper) -> None:
+    """Each change is counted by the run that first sees it; in the end the note expires; anchors stay."""
+    await keeper.keep("To deploy, tag first", session=None, kind="procedure", importance=0.4)
+    await keeper.keep("The studio is in Porto", session=None, importance=0.1, anchor=True)
+    seen = []
+    for days in (0, 2, 31, 40, 299, 301):
+        counts = (await keeper.run(at=NOW + days * DAY)).counts
+        seen.append((counts["hot_to_warm"], counts["warm_to_cold"], counts["expiry"]))
+    assert seen == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 0), (0, 0, 1), (0, 0, 0)]
+    assert await keeper.withdrawn() == {"To deploy, tag first": "expired"}
+    assert await keeper.live() == {"The studio is in Porto"}
+    assert await keeper.is_folded()
+
+
+async def test_what_is_stale_is_listed_and_stays(keeper: Keeper) -> None:
+    """A cold note that was not used for as long as its kind allows is named, longest first."""
+    note_id = await keeper.keep("The kiln is old", session=None, kind="fact")
+    assert (await keeper.run(at=NOW + 59 * DAY)).stale == []
+    (stale,) = (await keeper.run(at=NOW + 61 * DAY)).stale
+    assert stale == {
+        "id": note_id,
+        "content": "The kiln is old",
+        "type": "fact",
+        "topic": "kiln",
+        "days_since_use": 61,
+    }
+    assert await keeper.live() == {"The kiln is old"}
+
+
+async def test_notes_that_say_the_same_are_merged(keeper: Keeper) -> None:
+    """The oldest stays, an anchor before it; other kinds, sessions and scopes keep their own."""
+    await keeper.keep("The kiln is hot", session=None, kind="fact")
+    await keeper.keep("the  KILN is hot.", session=None, kind="fact", at=NOW + 1)
+    await keeper.keep("The kiln is HOT", session=None, kind="error", at=NOW + 2)
+    await keeper.keep("The Kiln is hot", kind="fact", at=NOW + 3)
+    await keeper.keep("Clay is wet", session=None, kind="fact")
+    await keeper.keep("clay is wet", session=None, kind="fact", anchor=True, at=NOW + 1)
+    report = await keeper.run(at=NOW + MINUTE)
+    assert report.counts["deduplication"] == 2
+    assert await keeper.withdrawn() == {"the  KILN is hot.": "superseded", "Clay is wet": "superseded"}
+    assert (await keeper.run(at=NOW + MINUTE)).counts["deduplication"] == 0
+    await keeper.keep("THE KILN IS HOT", session=None, kind="fact", at=NOW + 5)
+    assert (await keeper.run(at=NOW + MINUTE)).counts["deduplication"] == 1
+    assert await keeper.is_folded()
+
+
+async def test_a_run_by_an_agent_touches_what_it_sees(keeper: Keeper) -> None:
+    """Of notes of others it neither reports nor withdraws anything."""
+    await keeper.keep("ours one")
+    theirs = Keeper(keeper.memory)
+    await theirs.notes.remember(TENANT, THEM, _session_draft("theirs one"), contract="004", now=NOW)
+    for masks in (Masks.of([Mask(US, exact=True)]), Masks.containing(US)):
+        report = await keeper.run(at=NOW + DAY, masks=masks)
+    assert report.looked_at == 0
+    assert await keeper.withdrawn() == {"ours one": "expired"}
+    assert (await keeper.run(at=NOW + DAY)).counts["expiry"] == 1
+    assert await keeper.live() == set()
+
+
+async def test_a_run_is_bounded_and_the_next_goes_on(keeper: Keeper) -> None:
+    """However many are due, a run looks at so many; the longest due come first; nothing is looked at in vain."""
+    for number in range(7):
+        await keeper.keep(f"note {number}", at=NOW + number)
+    seen = []
+    for _ in range(4):
+        report = await keeper.run(at=NOW + DAY, most=3)
+        seen.append((report.looked_at, report.counts["expiry"], report.more))
+    assert seen == [(3, 3, True), (3, 3, True), (1, 1, False), (0, 0, False)]
+
+
+async def test_what_is_not_due_costs_nothing(keeper: Keeper) -> None:
+    """A run looks at no note twice between two changes of it, however many there are."""
+    for number in range(20):
+        await keeper.keep(f"note {number}", session=None)
+    assert (await keeper.run(at=NOW)).looked_at == 20
+    assert (await keeper.run(at=NOW + MINUTE)).looked_at == 0
+
+
+async def test_the_control_plane_consolidates_every_tenant(database: Database) -> None:
+    """As its own role, which appends withdrawals alone; what has expired is withdrawn; a second look finds nothing."""
+
+    async def launch(_tenant: str, _build_id: str) -> int:
+        raise AssertionError("no build is due")
+
+    async with Memory(database.server_dsn, Settings()) as memory:
+        for tenant in ("one", "two"):
+            await (await memory.notes(tenant)).remember(
+                tenant, US, _session_draft(f"of {tenant}"), contract="004", now=NOW
+            )
+        async with Pool(database.operator_dsn) as pool:
+            loop = ControlLoop(pool, Settings(), launch=launch)
+            assert [await loop.consolidate() for _ in range(2)] == [2, 0]
+            said = NewEvent(timestamp=NOW, channel="chat", participants=US, payload_json=b'{"text":"x"}')
+            with pytest.raises(MyriaError, match="row-level security"):
+                await Ingest(pool).append_events("one", [said])
+        for tenant in ("one", "two"):
+            async with memory.database.read(tenant) as connection:
+                assert await connection.fetchval("SELECT reason FROM myria.withdrawn") == "expired"
+
+
+def _session_draft(content: str) -> Draft:
+    from myria.notes.drafting import Draft
+
+    return Draft(content=content, lifetime="session", session_id="s1")
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("keep"), st.integers(0, 5), st.sampled_from([None, "s1", "s2"])),
+        st.tuples(st.just("amend"), st.integers(0, 5), st.none()),
+        st.tuples(st.just("end"), st.integers(0, 9), st.sampled_from(["s1", "s2"])),
+        st.tuples(st.just("wait"), st.sampled_from([20 * MINUTE, 61 * MINUTE, 40 * DAY, 400 * DAY]), st.none()),
+        st.tuples(st.just("restore"), st.integers(0, 5), st.none()),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(steps=steps, killed_at=st.integers(2, 7))
+@examples(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_reads_agree_with_maintenance_and_kills_change_nothing(
+    databases: Databases, steps: list[tuple[str, Any, Any]], killed_at: int
+) -> None:
+    """What recall shows before a run is what no withdrawal takes away after it, also where the run was killed."""
+
+    async def check(database: Database) -> None:
+        async with Memory(database.server_dsn, Settings()) as memory:
+            keeper = Keeper(memory)
+            now = await _played(keeper, steps)
+            before = {s: await keeper.texts(at=now, session=s) for s in ("s1", "s2")}
+            with suppress(Killed):
+                await keeper.consolidation(killed_at=killed_at, most=3).run(TENANT, now=now)
+            while (await keeper.run(at=now, most=3)).more:
+                pass
+            assert {s: await keeper.texts(at=now, session=s) for s in ("s1", "s2")} == before
+            assert await keeper.live() == before["s1"] | before["s2"]
+            assert (await verify(memory.database, TENANT, PlannerSettings())).failed == 0
+
+    database = databases.create()
+    try:
+        databases.loop.run(check(database))
+    finally:
+        databases.drop(database)
+
+
+async def _played(keeper: Keeper, steps: Sequence[tuple[str, Any, Any]]) -> int:
+    """Play steps, and return the time after them."""
+
+    now = NOW
+    ids: list[str] = []
+    for number, (what, value, session) in enumerate(steps):
+        now += MINUTE
+        named = ids[value % len(ids)] if ids and what in ("amend", "restore") else None
+        with suppress(NoteNotFound, NoteExists):
+            if what == "keep":
+                ids.append(await keeper.keep(f"note {value}", at=now, session=session, kind="fact", importance=0.3))
+            elif what == "end":
+                await keeper.end(at=now, session=session, key=str(number))
+            elif what == "wait":
+                now += value
+            elif what == "amend" and named is not None:
+                await keeper.notes.amend(
+                    TENANT, named, Changes(content=f"changed {number}"), may_see=lambda _: True, contract="004", now=now
+                )
+            elif named is not None:
+                await keeper.notes.restore(TENANT, named, may_see=lambda _: True, now=now)
+    return now
