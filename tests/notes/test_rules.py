@@ -10,6 +10,7 @@ from myria.errors import InvalidArgument
 from myria.notes import drafting
 from myria.notes.drafting import Draft, completed, inferred_kind, keywords_of
 from myria.notes.kinds import importance_now, kinds_of, policies, policy_of, tier
+from myria.notes.model import Changes
 
 
 @pytest.mark.parametrize(
@@ -120,3 +121,16 @@ def test_any_text_can_be_completed(content: str) -> None:
     assert note.kind in kinds_of("004")
     assert len(note.keywords) <= 5
     assert note.topic
+
+
+def test_an_amendment_takes_the_topic_of_the_old_words_away() -> None:
+    """A topic that was taken from the text is taken from the new one; one that somebody named stays."""
+    text = "Lisbon, Lisbon: the flat beside the castle"
+    inferred = completed(Draft(content=text), "004")
+    assert inferred.topic == "lisbon"
+    amended = Changes(content="Porto, Porto: the flat beside the river").of(inferred, "004")
+    assert amended.topic == "porto"
+    assert "lisbon" not in amended.keywords
+    named = completed(Draft(content=text, topic="homes"), "004")
+    assert Changes(content="Porto, Porto").of(named, "004").topic == "homes"
+    assert Changes(importance=0.9).of(inferred, "004").topic == "lisbon"

@@ -21,6 +21,7 @@ from myria.memory import Memory
 from myria.retrieval import gathering, lanes
 from myria.verify import verify
 from myria_server.metrics import ServerMetrics
+from myria_server.readiness import Readiness
 from myria_server.toolbox import Toolbox
 from tests.support import builds
 from tests.support.counts import CHECK, SOAK
@@ -31,7 +32,18 @@ Json = dict[str, Any]
 
 SCOPES = (("ana", "ben"), ("ana", "ben", "carl"), ("ana", "dora"))
 READERS = (["ana"], ["ben"], ["ana", "carl"])
-SETTINGS = builds.settings(planner={"gap_s": 3_600}, topics={}, mcp={})
+SETTINGS = builds.settings(
+    planner={"gap_s": 3_600}, topics={}, mcp={"ready_grace_s": 0}, auth={"local_participants": ("ana", "ben")}
+)
+POOL = ("ana", "ben")
+"""Whose notes an agent keeps here."""
+_VERSION = """
+    SELECT e.event_id,
+           (SELECT f.reason FROM myria.withdrawals_of_log f
+            WHERE f.tenant_id = e.tenant_id AND f.event_seq = e.event_seq
+            ORDER BY f.by_event_seq DESC LIMIT 1) AS reason
+    FROM myria.events e WHERE e.type = 'myria.note' AND e.payload->>'text' LIKE $1
+"""
 _WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket")
 _MARK = re.compile(r"zq(\d{5})qz", re.IGNORECASE)
 
@@ -43,7 +55,10 @@ class World:
         self.database = database
         self.memory = memory
         self.chance = chance
-        self.toolbox = Toolbox(memory, SETTINGS, ServerMetrics())
+        self.metrics = ServerMetrics()
+        self.toolbox = Toolbox(memory, SETTINGS, self.metrics)
+        self.agent = Toolbox(memory, SETTINGS, self.metrics, face="agent")
+        self.notes: dict[str, list[int]] = {}
         self.ids: dict[int, str] = {}
         self.participants: dict[int, tuple[str, ...]] = {}
         self.state: dict[int, str] = {}
@@ -55,6 +70,22 @@ class World:
         result = await self.toolbox.call(f"myria_{name}", arguments, local_principal(TENANT))
         answer: Json = orjson.loads(result.body)
         return answer
+
+    async def tell(self, name: str, **arguments: Any) -> tuple[Json, str]:
+        """Return what a tool of the agent's face answers, and all of its bytes."""
+        result = await self.agent.call(name, arguments, local_principal(TENANT, fallback=POOL))
+        answer: Json = orjson.loads(result.body)
+        return answer, f"{result.body.decode()}\n{result.text}"
+
+    async def written(self, name: str, **arguments: Any) -> str:
+        """Return the text and the structured content of a query that is asked for text, without the query itself."""
+        result = await self.toolbox.call(
+            f"myria_{name}", {**arguments, "format": "text"}, local_principal(TENANT, fallback=POOL)
+        )
+        assert not result.is_error, result.body
+        content: Json = orjson.loads(result.body)
+        content.pop("constraints", None)
+        return f"{json.dumps(content)}\n{result.text}"
 
     # What may happen.
 
@@ -128,6 +159,70 @@ class World:
             if answer["next_cursor"]:
                 self.cursors.append((name, {**arguments, "cursor": answer["next_cursor"]}))
 
+    async def remember(self) -> None:
+        number, content = self.new_text()
+        replaced = self.chance.choice(list(self.notes)) if self.notes and self.chance.random() < 0.4 else None
+        more: Json = {} if replaced is None else {"supersedes": [replaced]}
+        if self.chance.random() < 0.5:
+            more["topic"] = self.chance.choice(_WORDS)
+        answer, _ = await self.tell("remember", content=content, importance=self.chance.choice([0.2, 0.5, 0.9]), **more)
+        if not answer["success"]:
+            assert replaced is not None, answer
+            return
+        self.participants[number] = POOL
+        self.notes[answer["id"]] = [number]
+        await self.look_up([number])
+        assert self.state[number] == "live"
+        if replaced is not None:
+            await self.look_up(self.notes[replaced])
+            assert self.state[self.notes[replaced][-1]] == "superseded"
+
+    async def amend(self) -> None:
+        if not self.notes:
+            return
+        note_id = self.chance.choice(list(self.notes))
+        number, content = self.new_text()
+        was_live = self.state[self.notes[note_id][-1]] == "live"
+        answer, _ = await self.tell("amend", id=note_id, content=content)
+        assert answer["success"] == was_live, answer
+        if was_live:
+            self.participants[number] = POOL
+            self.notes[note_id].append(number)
+            await self.look_up(self.notes[note_id])
+            assert [self.state[version] for version in self.notes[note_id][-2:]] == ["superseded", "live"]
+
+    async def forget(self) -> None:
+        if self.notes:
+            note_id = self.chance.choice(list(self.notes))
+            was_live = self.state[self.notes[note_id][-1]] == "live"
+            await self.tell("forget", id=note_id, force=True)
+            await self.look_up(self.notes[note_id])
+            if was_live:
+                assert {self.state[version] for version in self.notes[note_id]} == {"forgotten"}
+
+    async def restore_note(self) -> None:
+        if self.notes:
+            note_id = self.chance.choice(list(self.notes))
+            answer, _ = await self.tell("restore", id=note_id)
+            await self.look_up(self.notes[note_id])
+            if answer["success"]:
+                assert self.state[self.notes[note_id][-1]] == "live"
+
+    def new_text(self) -> tuple[int, str]:
+        """Return the number of an event and a text that nothing else says; the number is taken by `look_up`."""
+        number = len(self.ids)
+        word = f"zq{number:05}qz"
+        return number, f"{word} {word} {self.chance.choice(_WORDS)} {self.chance.choice(_WORDS)}"
+
+    async def look_up(self, numbers: list[int]) -> None:
+        """Learn the ids of versions, and what the log, folded anew, says of them."""
+        async with self.memory.database.read(TENANT) as connection:
+            for number in numbers:
+                row = await connection.fetchrow(_VERSION, f"zq{number:05}qz %")
+                assert row is not None
+                self.ids[number] = row["event_id"]
+                self.state[number] = "live" if row["reason"] in (None, "restored") else row["reason"]
+
     def some(self) -> list[int]:
         first = self.chance.randrange(len(self.ids))
         return [n for n in range(first, first + self.chance.choice([1, 1, 2, 6])) if n in self.ids]
@@ -175,6 +270,13 @@ class World:
                 text = json.dumps(answer)
                 self.topics |= set(re.findall(r"top_[0-9a-f]+", text))
                 yield text
+            if more or self.chance.random() < 0.5:
+                yield await self.written("query_references", participants=reader, max_nodes=60, view="full", **more)
+            yield await self.written("query_event_nodes", participants=reader, max_tokens=900, limit=200, **more)
+        if not more:
+            for told in ({"tokenBudget": 4_000}, {"text": "garden tomato piano"}, {"keywords": words} if words else {}):
+                yield (await self.tell("recall", **told, format="lines"))[1]
+            yield (await self.tell("context", tokenBudget=4_000))[1]
         for topic in sorted(self.topics)[-40:]:
             yield json.dumps(await self.call("get_topic", topic_id=topic, participants=["ana"]))
         for number in list(self.ids)[-30:]:
@@ -192,6 +294,7 @@ class World:
 
     async def administration(self) -> Any:
         database = self.memory.database
+        yield (await self.metrics.text(Readiness(self.memory.ready, grace_s=0))).decode()
         bound = await transfer.export_bound(self.memory.appending, TENANT)
         async for page in transfer.export_pages(database, TENANT, bound):
             yield page.text.decode()
@@ -221,17 +324,20 @@ def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.usefixtures("how")
 @pytest.mark.parametrize("seed", range(1_000 if SOAK else 2 if CHECK else 4))
 async def test_withdrawn_is_in_no_byte(database: Database, seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever is appended, replaced, forgotten, restored, built, rolled back, published and killed, in any order."""
+    """Whatever is appended, remembered, amended, replaced, forgotten, restored, built, rolled back or killed."""
     chance = random.Random(seed)
     async with Memory(database.server_dsn, SETTINGS) as memory:
         world = World(database, memory, chance)
         for _ in range(12):
             await world.append()
+        for _ in range(2):
+            await world.remember()
         steps = [
             world.append, world.append, world.withdraw, world.withdraw, world.restore, world.build, world.build,
-            world.kill, world.rollback, world.publish, world.begin_pages,
+            world.kill, world.rollback, world.publish, world.begin_pages, world.remember, world.remember, world.amend,
+            world.forget, world.restore_note,
         ]  # fmt: skip
-        for _ in range(8):
+        for _ in range(10):
             step = chance.choice([*steps, "supersede", "supersede"])
             if step == "supersede":
                 await world.append(supersedes=chance.choice(list(world.ids)))

@@ -100,7 +100,7 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
     return NoteText(
         content=draft.content,
         kind=kind,
-        topic=draft.topic or (chosen[0] if chosen else GENERAL),
+        topic=draft.topic or topic_of(chosen),
         keywords=tuple(dict.fromkeys(keyword.strip().lower() for keyword in chosen if keyword.strip())),
         importance=policy.importance if draft.importance is None else draft.importance,
         source=draft.source,
@@ -116,6 +116,11 @@ def inferred_kind(content: str) -> str:
     beginning = content[:_LOOKED_AT]
     raw = beginning.encode()
     return next((kind for kind, look, rule in _RULES if look.search(raw) and rule.search(beginning)), "fact")
+
+
+def topic_of(keywords: Sequence[str]) -> str:
+    """Return the topic of a note that names none: its first keyword."""
+    return keywords[0] if keywords else GENERAL
 
 
 def keywords_of(content: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import orjson
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_HINT, MAX_TOPIC_HINTS
 from myria.events import TopicHint
-from myria.notes.drafting import NoteText, keywords_of
+from myria.notes.drafting import NoteText, keywords_of, topic_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
 
@@ -108,7 +108,7 @@ class Changes:
     anchor: bool | None = None
 
     def of(self, note: NoteText, contract: Contract) -> NoteText:
-        """Return the note with the changes. Keywords that were taken from the text are taken from the new one.
+        """Return the note with the changes. Keywords and a topic that were taken from the text come from the new one.
 
         Raises:
             InvalidArgument: the contract knows no such kind.
@@ -116,15 +116,17 @@ class Changes:
         if self.kind is not None:
             policy_of(self.kind, contract)
         content = note.content if self.content is None else self.content
-        keywords = self.keywords
-        if keywords is None:
-            keywords = keywords_of(content) if note.keywords == keywords_of(note.content) else note.keywords
+        keywords, topic = self.keywords, self.topic
+        if content != note.content:
+            before, now = keywords_of(note.content), keywords_of(content)
+            keywords = now if keywords is None and note.keywords == before else keywords
+            topic = topic_of(now) if topic is None and note.topic == topic_of(before) else topic
         return replace(
             note,
             content=content,
             kind=self.kind or note.kind,
-            topic=self.topic or note.topic,
-            keywords=keywords,
+            topic=topic or note.topic,
+            keywords=note.keywords if keywords is None else keywords,
             importance=note.importance if self.importance is None else self.importance,
             anchor=note.anchor if self.anchor is None else self.anchor,
             inferred=(),
