@@ -21,7 +21,7 @@ from myria.registry import Registry
 from myria.settings import RetentionSettings
 from myria.store.database import Database as Pool
 from tests.support import builds
-from tests.support.counts import examples
+from tests.support.counts import CHECK, examples
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database, Databases
 
@@ -203,7 +203,7 @@ async def test_builds_go_on_beside_collections(database: Database) -> None:
         return times
 
     collector = asyncio.create_task(collecting())
-    for part in range(8):
+    for part in range(4 if CHECK else 8):
         for number, pair in enumerate(PAIRS):
             start = part * 3000 if number else 50_000 - part * 3000
             await append(database.server_dsn, conversation(30, seed=part, participants=pair, start=start))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,17 +22,44 @@ from myria.settings import Settings
 from tests.reads.asking import ANA_BEN, append, ask, events_of, ids_of, pages, texts_of, walk
 from tests.support.building import build_now
 from tests.support.events import START, TENANT, conversation, event
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Databases
 
 DAY = 24 * 3600
 
 
-async def _mixed(memory: Memory, database: Database) -> None:
+async def _mixed(database: Database) -> None:
     """Two scopes with a snapshot, a tail past it, and internal events on both sides of the cutoff."""
-    await append(memory, conversation(120, seed=1, internal_share=0.1))
-    await append(memory, conversation(60, seed=2, participants=("ana", "ben", "carol"), start=20_000))
-    await build_now(database.builder_dsn)
-    await append(memory, conversation(30, seed=3, start=400_000, internal_share=0.1))
+    async with Memory(database.server_dsn, Settings()) as memory:
+        await append(memory, conversation(120, seed=1, internal_share=0.1))
+        await append(memory, conversation(60, seed=2, participants=("ana", "ben", "carol"), start=20_000))
+        await build_now(database.builder_dsn)
+        await append(memory, conversation(30, seed=3, start=400_000, internal_share=0.1))
+
+
+@pytest.fixture(scope="module")
+def filled(databases: Databases) -> Iterator[Database]:
+    """A database of `_mixed`, to be copied."""
+    database = databases.create()
+    databases.loop.run(_mixed(database))
+    yield database
+    databases.drop(database)
+
+
+@pytest.fixture
+def mixed() -> None:
+    """Asks for a database that is filled already."""
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Database]:
+    """A database for one test, empty unless it asks for `mixed`."""
+    wants_mixed = "mixed" in request.fixturenames
+    fresh = databases.copy(request.getfixturevalue("filled")) if wants_mixed else databases.create()
+    yield fresh
+    databases.drop(fresh)
+
+
+MIXED = pytest.mark.usefixtures("mixed")
 
 
 async def test_what_was_appended_is_read_at_once(memory: Memory, database: Database) -> None:
@@ -50,9 +78,9 @@ async def test_what_was_appended_is_read_at_once(memory: Memory, database: Datab
             assert not best["indexed"]
 
 
+@MIXED
 async def test_nothing_in_common_is_an_empty_tree(memory: Memory, database: Database) -> None:
     """A query without a lexical match gives a root without children, which carries the query's participants."""
-    await _mixed(memory, database)
     for query in (
         EventNodesQuery(participants=ANA_BEN, query="zeppelin xylophone"),
         ReferencesQuery(participants=("ana",), query="zeppelin"),
@@ -64,10 +92,10 @@ async def test_nothing_in_common_is_an_empty_tree(memory: Memory, database: Data
         assert (answer["truncated"], answer["next_cursor"]) == (False, None)
 
 
+@MIXED
 @pytest.mark.parametrize("text", [None, "", "   ", "?!"])
 async def test_no_query_means_most_recent_first(memory: Memory, database: Database, text: str | None) -> None:
     """Without words the newest events come first, over both lanes and all visible scopes."""
-    await _mixed(memory, database)
     answer = await ask(memory, EventNodesQuery(participants=("ana",), query=text, limit=200))
     if text == "?!":
         assert ids_of(answer) == [] or len(ids_of(answer)) > 150
@@ -77,10 +105,10 @@ async def test_no_query_means_most_recent_first(memory: Memory, database: Databa
     assert [stamp for stamp, _ in keys] == sorted((stamp for stamp, _ in keys), reverse=True)
 
 
+@MIXED
 @pytest.mark.parametrize("order", ["newest", "oldest"])
 async def test_orders_by_time_hold_over_both_lanes(memory: Memory, database: Database, order: Any) -> None:
     """newest and oldest order what matches by (timestamp, event_seq), page after page."""
-    await _mixed(memory, database)
     query = EventNodesQuery(participants=("ana",), query="garden tomato", order=order, limit=7)
     found = [one for page in await pages(memory, query) for one in events_of(page)]
     keys = [(one["timestamp"], one["event_seq"]) for one in found]
@@ -91,9 +119,9 @@ async def test_orders_by_time_hold_over_both_lanes(memory: Memory, database: Dat
     assert {one["event_id"] for one in found} <= set(ids_of(by_score))
 
 
+@MIXED
 async def test_relevance_is_by_score_then_event_seq(memory: Memory, database: Database) -> None:
     """Scores never rise down the list, and equal ones stand in order of event_seq."""
-    await _mixed(memory, database)
     await append(memory, [event(500_000 + number * 4000, "twice the very same words") for number in range(6)])
     for text in ("garden tomato bread", "the same words"):
         query = EventNodesQuery(participants=ANA_BEN, query=text, limit=9)
@@ -225,9 +253,9 @@ async def test_hints_prefer_and_never_exclude(memory: Memory, database: Database
         await build_now(database.builder_dsn)
 
 
+@MIXED
 async def test_a_reference_tree_says_where_things_are(memory: Memory, database: Database) -> None:
     """Topics with labels and spans lead to references; fresh events hang under the root; spans cover what is below."""
-    await _mixed(memory, database)
     answer = await ask(memory, ReferencesQuery(participants=("ana",), query="garden tomato bread", max_nodes=200))
     assert {child["kind"] for child in answer["root"]["children"]} >= {"internal_topic", "event"}
     for node in walk(answer["root"]):
@@ -243,10 +271,10 @@ async def test_a_reference_tree_says_where_things_are(memory: Memory, database: 
             assert node["first_at"] <= low <= high <= node["last_at"]
 
 
+@MIXED
 @pytest.mark.parametrize("max_nodes", [1, 2, 3, 10, 37, 500])
 async def test_max_nodes_counts_every_node(memory: Memory, database: Database, max_nodes: int) -> None:
     """No page holds more nodes than asked for, the root included, and the pages together hold everything once."""
-    await _mixed(memory, database)
     query = ReferencesQuery(participants=("ana",), query="garden tomato", max_nodes=max_nodes)
     if max_nodes < 10:
         answer = await ask(memory, query)
@@ -261,10 +289,10 @@ async def test_max_nodes_counts_every_node(memory: Memory, database: Database, m
     assert set(ids) == set(ids_of(whole))
 
 
+@MIXED
 @pytest.mark.parametrize("max_depth", [1, 2, 3, 64])
 async def test_max_depth_cuts_and_says_so(memory: Memory, database: Database, max_depth: int) -> None:
     """Nothing stands deeper than max_depth below the root, and a cut answer says that it is truncated."""
-    await _mixed(memory, database)
     query = ReferencesQuery(participants=ANA_BEN, query="garden tomato", max_depth=max_depth, max_nodes=500)
     answer = await ask(memory, query)
 
@@ -276,11 +304,11 @@ async def test_max_depth_cuts_and_says_so(memory: Memory, database: Database, ma
     assert answer["truncated"] == (depth(whole["root"]) > max_depth)
 
 
+@MIXED
 @pytest.mark.parametrize("kind", [EventNodesQuery, ReferencesQuery])
 @pytest.mark.parametrize("max_tokens", [1, 150, 400, 700, 1000, 2000, 10_000])
 async def test_max_tokens_bounds_the_answer(memory: Memory, database: Database, kind: Any, max_tokens: int) -> None:
     """An answer's JSON has at most max_tokens times four characters, and its pages still hold everything."""
-    await _mixed(memory, database)
     wide = {"limit": 200} if kind is EventNodesQuery else {"max_nodes": 500}
     query = kind(participants=("ana",), query="garden tomato", max_tokens=max_tokens, **wide)
     found = await pages(memory, query)
@@ -336,9 +364,9 @@ async def test_an_answer_has_an_end_whatever_the_limit(memory: Memory) -> None:
     assert sum(len(ids_of(page)) for page in found) == 40
 
 
+@MIXED
 async def test_a_root_selects_one_subtree(memory: Memory, database: Database) -> None:
     """By topic_id or node_id, an answer holds exactly the events below that topic, and no fresh ones."""
-    await _mixed(memory, database)
     whole = await ask(memory, ReferencesQuery(participants=("ana",), max_nodes=500))
     topics = [node for node in walk(whole["root"]) if node["kind"].endswith("_topic")]
     assert len(topics) > 10
@@ -362,9 +390,9 @@ async def test_a_root_selects_one_subtree(memory: Memory, database: Database) ->
             await ask(memory, ReferencesQuery(participants=("ana",), root=root))
 
 
+@MIXED
 async def test_a_topic_tells_its_place(memory: Memory, database: Database) -> None:
     """get_topic names parent and children that are each other's, and answers to exactly those who may see it."""
-    await _mixed(memory, database)
     whole = await ask(memory, ReferencesQuery(participants=("ana", "carol"), max_nodes=500))
     (top,) = whole["root"]["children"]
     record = await memory.get_topic(TENANT, top["topic_id"], Masks.containing(("ana",)))
@@ -447,6 +475,7 @@ async def test_a_backdated_event_is_fresh_and_in_its_place(memory: Memory, datab
     assert (first["event_id"], first["indexed"]) == (late.event_id, True)
 
 
+@MIXED
 async def test_the_same_question_gets_the_same_bytes(memory: Memory, database: Database) -> None:
     """Same snapshot, tail and question: byte-identical, from a warm server, a cold one, and one that saw it grow."""
     questions: list[Any] = [
@@ -466,7 +495,6 @@ async def test_the_same_question_gets_the_same_bytes(memory: Memory, database: D
         return found
 
     async with Memory(database.server_dsn, Settings()) as grown:
-        await _mixed(memory, database)
         for number in range(12):
             await append(memory, conversation(3, seed=30 + number, start=500_000 + 5000 * number, internal_share=0.2))
             await told(grown)

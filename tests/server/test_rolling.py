@@ -22,7 +22,7 @@ from tests.support.processes import Spawned, Spawner, free_port
 
 CLIENTS = 32
 REPLICAS = 2
-REPLACED = share(20, least=2)
+REPLACED = share(20)
 ROUTED_ON = 3 * CLIENTS
 """Requests and connections that the routers still send to a process after it has said that it is leaving."""
 
