@@ -17,7 +17,9 @@ from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
+from myria.notes.links import NoteLinks
 from myria.notes.recalling import Recall
+from myria.notes.similar import Similar
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
@@ -71,6 +73,8 @@ class Memory:
         self.withdrawals = Withdrawals(self.appending, self.append_events)
         self.retrieval = Retrieval(self.database, settings)
         self.registry = Registry(self.database, settings)
+        self.similar = Similar(self.appending)
+        self.links = NoteLinks(self.appending, self.append_events)
         self._recall: Recall | None = None
         self._openings: Openings | None = None
         self.consolidation = Consolidation(self.appending, self.append_events, most=settings.notes.consolidate_notes)

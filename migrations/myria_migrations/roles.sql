@@ -34,7 +34,7 @@ GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_serv
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.withdrawn TO myria_server;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions TO myria_server;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links TO myria_server;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;

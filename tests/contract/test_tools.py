@@ -35,6 +35,9 @@ GOOD |= {
     "forget": {"id": "note_1"},
     "restore": {"id": "note_1"},
     "amend": {"id": "note_1", "content": "c"},
+    "link": {"fromId": "note_1", "toId": "note_2"},
+    "graph_explore": {"startId": "note_1"},
+    "fragment_history": {"id": "note_1"},
 }
 GOOD["append_events"] = {"events": [GOOD["append_event"]]}
 

@@ -391,6 +391,94 @@ ROWS: tuple[Row, ...] = (
         },
         holds=lambda answer: [stage["stage"] for stage in answer["stages"]] == list(range(1, 11)),
     ),
+    Row(
+        tool="remember",
+        parameters=("linkedTo",),
+        before=(keeping("The kiln broke", type="error"),),
+        arguments={"content": "A fuse blew", "linkedTo": ["$0"]},
+        answers={"created": True, "conflicts": []},
+        recalls=frozenset({"The kiln broke", "A fuse blew"}),
+    ),
+    Row(
+        tool="remember",
+        parameters=("content",),
+        before=(keeping("The kiln opens on Friday at nine"),),
+        arguments={"content": "The kiln opens on Monday at nine"},
+        holds=lambda answer: (
+            [(found["existing_content"], found["similarity"]) for found in answer["conflicts"]]
+            == [("The kiln opens on Friday at nine", 0.75)]
+        ),
+    ),
+    Row(
+        tool="link",
+        parameters=("fromId", "toId"),
+        before=(keeping("one"), keeping("two")),
+        arguments={"fromId": "$0", "toId": "$1"},
+        answers={"success": True, "linked": True, "relationType": "related"},
+    ),
+    Row(
+        tool="link",
+        parameters=("relationType",),
+        before=(keeping("one"), keeping("two")),
+        arguments={"fromId": "$0", "toId": "$1", "relationType": "contradicts"},
+        answers={"relationType": "contradicts"},
+    ),
+    Row(
+        tool="link",
+        parameters=("agentId",),
+        before=(keeping("one", agentId="row-linker"), keeping("two")),
+        arguments={"fromId": "$1", "toId": "$0"},
+        answers={"success": False, "code": "note_not_found"},
+    ),
+    Row(
+        tool="graph_explore",
+        parameters=("startId",),
+        before=(
+            keeping("The kiln broke", type="error"),
+            keeping("A fuse blew", type="fact"),
+            keeping("Replace the fuse", type="procedure"),
+            keeping("Kilns are hot", type="fact"),
+            ("link", {"fromId": "$0", "toId": "$1", "relationType": "caused_by"}),
+            ("link", {"fromId": "$0", "toId": "$2", "relationType": "resolved_by"}),
+            ("link", {"fromId": "$0", "toId": "$3"}),
+        ),
+        arguments={"startId": "$0"},
+        answers={"success": True, "startId": "$0", "count": 3},
+        holds=lambda answer: (
+            {(node["content"], node["relation_type"], node["depth"]) for node in answer["nodes"]}
+            == {
+                ("The kiln broke", None, 0),
+                ("A fuse blew", "caused_by", 1),
+                ("Replace the fuse", "resolved_by", 1),
+            }
+            and {edge["relation_type"] for edge in answer["edges"]} == {"caused_by", "resolved_by"}
+        ),
+    ),
+    Row(
+        tool="graph_explore",
+        parameters=("agentId",),
+        before=(keeping("one", agentId="row-explorer"),),
+        arguments={"startId": "$0"},
+        answers={"success": False, "code": "note_not_found"},
+    ),
+    Row(
+        tool="fragment_history",
+        parameters=("id",),
+        before=(keeping(FRIDAY), ("amend", {"id": "$0", "content": "The kiln opens on Monday"})),
+        arguments={"id": "$0"},
+        answers={"success": True, "id": "$0", "count": 2},
+        holds=lambda answer: (
+            [(version["version"], version["content"]) for version in answer["versions"]]
+            == [(2, "The kiln opens on Monday"), (1, FRIDAY)]
+        ),
+    ),
+    Row(
+        tool="fragment_history",
+        parameters=("agentId",),
+        before=(keeping("one", agentId="row-historian"),),
+        arguments={"id": "$0"},
+        answers={"success": False, "code": "note_not_found"},
+    ),
     remember("agentId", "default", created=True),  # the last one: all others read the pool too
 )
 

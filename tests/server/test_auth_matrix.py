@@ -58,13 +58,16 @@ ARGUMENTS: dict[str, Any] = {
     "forget": {"id": "note_" + "0" * 32},
     "restore": {"id": "note_" + "0" * 32},
     "amend": {"id": "note_" + "0" * 32, "content": "We design it"},
+    "link": {"fromId": "note_" + "0" * 32, "toId": "note_" + "1" * 32},
+    "graph_explore": {"startId": "note_" + "0" * 32},
+    "fragment_history": {"id": "note_" + "0" * 32},
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
 
 ASKING = ("query_event_nodes", "query_references", "get_event", "get_topic", "withdraw_events", "restore_events")
 APPENDING = ("append_event", "append_events")
 
-AGENT_ASKING = ("recall", "forget", "restore", "amend")
+AGENT_ASKING = ("recall", "forget", "restore", "amend", "link", "graph_explore", "fragment_history")
 AGENT_APPENDING = ("remember", "batch_remember")
 """The same at the agent's face, whose calls name an agent."""
 
@@ -295,7 +298,7 @@ FORBIDDEN: dict[str, Forbidden] = {
         refused={
             "append_event": (ELSEWHERE,),
             "append_events": ({"events": [{**ELSEWHERE, "channel": "mail"}, ELSEWHERE]},),
-            **{tool: (ARGUMENTS[tool],) for tool in (*AGENT_APPENDING, "forget", "restore", "amend")},
+            **{tool: (ARGUMENTS[tool],) for tool in (*AGENT_APPENDING, "forget", "restore", "amend", "link")},
         },
     ),
 }

@@ -12,6 +12,7 @@ from myria.building.run import run_build
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
+from myria.notes.links import NoteLinks
 from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
@@ -79,7 +80,11 @@ def built(databases: Databases) -> Iterator[str]:
                 payload_bytes=1_000,
             )
             draft = Draft(content="The kiln is hot", session_id="s1")
-            await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
+            first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
+            draft = Draft(content="The kiln was lit", session_id="s1")
+            second = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
+            links = NoteLinks(pool, Ingest(pool).append_events)
+            await links.link(TENANT, first.note_id, [second.note_id], "caused_by", may_see=lambda _: True)
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -166,6 +171,11 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "a note that was not folded": ("DELETE FROM myria.notes", "notes"),
     "a forged session": ("UPDATE myria.sessions SET idle_s = 1", "sessions"),
     "a session that was not folded": ("DELETE FROM myria.sessions", "sessions"),
+    "a link that the log does not know": (
+        "INSERT INTO myria.note_links VALUES ('default', 'note_a', 'note_b', 'related', 1)",
+        "links",
+    ),
+    "a link that was not folded": ("DELETE FROM myria.note_links", "links"),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (

@@ -48,6 +48,7 @@ class _NoteInput(AgentInput):
     scope: Annotated[Literal["permanent", "session"], choice("permanent")] = "permanent"
     sessionId: SessionId = None
     isAnchor: No = False
+    linkedTo: Ids = None
     supersedes: Ids = None
     idempotencyKey: OptionalId = None
 
@@ -156,6 +157,15 @@ class FragmentBody(Answer):
     superseded_by: str | None = None
 
 
+class Conflict(Answer):
+    """A note that says nearly the same, or something else of the same."""
+
+    existing_id: str
+    existing_content: str
+    similarity: float
+    recommendation: str
+
+
 class _Kept(Answer):
     id: str | None = Field(description="Null where nothing was kept: a dry run")
     created: bool = Field(description="False: it was kept before")
@@ -166,6 +176,7 @@ class _Kept(Answer):
     ttl_tier: str
     scope: Literal["permanent", "session"]
     inferred: list[str] = Field(description="What was left out and filled in by rule")
+    conflicts: list[Conflict] = Field(description="Similar notes of the same people")
     redacted: dict[str, int] = Field(default={}, description="How much of each kind was taken out")
     dryRun: bool = False
 

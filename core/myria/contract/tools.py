@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.access.principal import Face, Role
-from myria.contract import agent_notes, agent_sessions, answers, inputs
+from myria.contract import agent_links, agent_notes, agent_sessions, answers, inputs
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
@@ -276,6 +276,37 @@ TOOLS: tuple[Tool, ...] = (
         refusal=AgentRefusal,
         faces=("agent",),
         changes=True,
+    ),
+    Tool(
+        name="link",
+        title="Link",
+        description="Link two notes.",
+        profile="core",
+        arguments=agent_links.LinkInput,
+        answer=agent_links.LinkAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+    ),
+    Tool(
+        name="graph_explore",
+        title="Explore causes",
+        description="Follow caused_by and resolved_by links from a note.",
+        profile="core",
+        arguments=agent_links.GraphExploreInput,
+        answer=agent_links.GraphExploreAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+    ),
+    Tool(
+        name="fragment_history",
+        title="Show a note's versions",
+        description="What a note said before it was amended.",
+        profile="core",
+        arguments=agent_links.FragmentHistoryInput,
+        answer=agent_links.FragmentHistoryAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
     ),
     Tool(
         name="trigger_build",

@@ -119,6 +119,7 @@ class Notes:
         supersedes: Sequence[str] = (),
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
+        beside: Callable[[str], Sequence[NewEvent]] = lambda _: (),
     ) -> Remembered:
         """Keep a note, once: of equal ones of the same people, kind and session, the first stays and is named.
 
@@ -129,6 +130,7 @@ class Notes:
             supersedes: ids of notes that this one replaces.
             may_see: whether the caller may see what these participants may; asked of `supersedes`.
             dry_run: only say what would be kept.
+            beside: what is appended with a new note, given its id.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
@@ -161,9 +163,11 @@ class Notes:
                 return Remembered(note_id=earlier or "", created=False, note=note, event_id=None, redacted=redacted)
             try:
                 if replaced:
-                    results = await self._withdrawals.append(tenant, event, supersedes=replaced, may_see=may_see)
+                    results = await self._withdrawals.append(
+                        tenant, event, supersedes=replaced, may_see=may_see, beside=beside(note_id)
+                    )
                 else:
-                    results = await self._append(tenant, (event,))
+                    results = await self._append(tenant, (event, *beside(note_id)))
             except NoteExists:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None or await self._expire(tenant, earlier, now):

@@ -77,3 +77,11 @@ async def sessions(exam: Examination, check: Check) -> None:
     for row in await exam.connection.fetch(sql("verify.sessions_differ"), exam.tenant):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
         check.fail(f"session {row['context_id']} of scope {row['scope_id']}, up to event {row['last_seq']}, {where}")
+
+
+async def links(exam: Examination, check: Check) -> None:
+    """The links between notes are what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_links")
+    for row in await exam.connection.fetch(sql("verify.links_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"the link from {row['from_id']} to {row['to_id']} of event {row['event_seq']} {where}")

@@ -20,6 +20,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("withdrawals", log.withdrawals),
     ("notes", log.notes),
     ("sessions", log.sessions),
+    ("links", log.links),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -22,12 +22,15 @@ from myria.contract.agent_notes import (
     RememberInput,
     RestoreNoteInput,
 )
+from myria.contract.event import NewEvent
 from myria.errors import InvalidArgument, MyriaError, NoteNotFound
 from myria.notes.commands import Notes, Remembered, note_absent
 from myria.notes.drafting import Draft, NoteText
 from myria.notes.kinds import Tier, tier
+from myria.notes.links import link_event
 from myria.notes.model import Changes
 from myria.notes.recalling import Fragment, RecallQuery
+from myria.notes.similar import Alike
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 from myria_server.results import REPORT
 
@@ -37,6 +40,7 @@ _AT_ONCE = 32
 _FORGOTTEN_AT_ONCE = 200
 """Notes that a topic or a text forgets at most."""
 
+_CONFLICT_SHOWN = 100
 _SHOWN = 300
 """Characters of a note in a list of what would be forgotten."""
 
@@ -60,7 +64,8 @@ class NoteTools(AgentTools):
         request = inputs.read(RememberInput, arguments)
         who = self.writing(principal, request)
         kept = await self._keep(await self.notes(principal), principal, who, request)
-        content = _kept_json(kept, request)
+        alike = await self.memory.similar.to(principal.tenant, who.participants, kept.note.content, but=kept.note_id)
+        content = _kept_json(kept, request, alike)
         return self.answered(request, content, _kept_text(kept, content))
 
     async def _keep(self, notes: Notes, principal: Principal, who: Acting, request: RememberInput) -> Remembered:
@@ -78,7 +83,15 @@ class NoteTools(AgentTools):
             session_id=request.sessionId,
         )
         replaced = {name: await self.note_id(principal, name) for name in request.supersedes or ()}
-        with self.as_named(replaced):
+        linked = {name: await self.note_id(principal, name) for name in request.linkedTo or ()}
+        targets = list(dict.fromkeys(linked.values()))
+
+        def links(note_id: str) -> list[NewEvent]:
+            return [link_event(who.participants, note_id, target, "related") for target in targets]
+
+        with self.as_named(replaced | linked):
+            if targets:
+                await self.memory.links.check(principal.tenant, targets, may_see=who.masks.sees)
             return await notes.remember(
                 principal.tenant,
                 who.participants,
@@ -89,6 +102,7 @@ class NoteTools(AgentTools):
                 supersedes=list(replaced.values()),
                 may_see=who.masks.sees,
                 dry_run=request.dryRun,
+                beside=links,
             )
 
     async def batch_remember(self, principal: Principal, arguments: Any) -> ShownAnswer:
@@ -300,7 +314,7 @@ def _note_json(note_id: str, note: NoteText, *, version: int) -> Json:
     }
 
 
-def _kept_json(kept: Remembered, request: RememberInput) -> Json:
+def _kept_json(kept: Remembered, request: RememberInput, alike: Sequence[Alike]) -> Json:
     note = kept.note
     content: Json = {
         "success": True,
@@ -313,6 +327,15 @@ def _kept_json(kept: Remembered, request: RememberInput) -> Json:
         "ttl_tier": _tier(note),
         "scope": note.lifetime,
         "inferred": list(note.inferred),
+        "conflicts": [
+            {
+                "existing_id": other.note_id,
+                "existing_content": other.text[:_CONFLICT_SHOWN],
+                "similarity": other.similarity,
+                "recommendation": "amend or supersede it if this replaces it; else link them",
+            }
+            for other in alike
+        ],
     }
     if kept.redacted:
         content["redacted"] = kept.redacted
@@ -330,4 +353,6 @@ def _kept_text(kept: Remembered, content: Json) -> str:
     else:
         begin = f"Would be remembered ({said})."
     taken = ", ".join(f"{count} {kind}" for kind, count in kept.redacted.items())
-    return f"{begin} Taken out: {taken}." if taken else begin
+    begin = f"{begin} Taken out: {taken}." if taken else begin
+    similar = [f"Similar: {other['existing_content']} ({other['existing_id']})" for other in content["conflicts"]]
+    return "\n".join([begin, *similar])

@@ -1,0 +1,89 @@
+"""The agent's tools that link notes, follow links, and show what a note said before (seed 004, 6.5 and 6.12)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from myria.contract.agent import AgentAnswer, AgentInput, Id, choice
+from myria.contract.answers import Answer
+
+Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
+
+
+class LinkInput(AgentInput):
+    """Arguments of link."""
+
+    fromId: Id
+    toId: Id
+    relationType: Annotated[Relation, choice("related")] = "related"
+
+
+class GraphExploreInput(AgentInput):
+    """Arguments of graph_explore."""
+
+    startId: Id = Field(description="best an error")
+
+
+class FragmentHistoryInput(AgentInput):
+    """Arguments of fragment_history."""
+
+    id: Id
+
+
+class LinkAnswer(AgentAnswer):
+    """link."""
+
+    linked: bool
+    relationType: Relation
+
+
+class GraphNode(Answer):
+    """A note in a graph; `depth` 0 is where it starts."""
+
+    id: str
+    content: str
+    type: str
+    topic: str
+    importance: float
+    relation_type: str | None
+    depth: int
+
+
+class GraphEdge(Answer):
+    """A link in a graph."""
+
+    from_: str = Field(alias="from")
+    to: str
+    relation_type: str
+
+
+class GraphExploreAnswer(AgentAnswer):
+    """graph_explore."""
+
+    startId: str
+    nodes: list[GraphNode]
+    edges: list[GraphEdge]
+    count: int
+
+
+class VersionBody(Answer):
+    """What a note said in one of its versions."""
+
+    version: int
+    content: str
+    type: str
+    topic: str
+    keywords: list[str]
+    importance: float
+    at: str
+    by: str | None = None
+
+
+class FragmentHistoryAnswer(AgentAnswer):
+    """fragment_history."""
+
+    id: str
+    versions: list[VersionBody] = Field(description="Newest first")
+    count: int

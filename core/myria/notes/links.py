@@ -1,0 +1,216 @@
+"""Links between notes: typed and directed, each an event of a reserved type, folded in the append transaction.
+
+A link belongs to whoever may see both of its notes. It is internal, so it is never part of a topic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import asyncpg
+import orjson
+
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
+from myria.errors import InvalidArgument
+from myria.events import speaker_of
+from myria.notes.commands import note_absent
+from myria.notes.drafting import NoteText
+from myria.notes.model import NOTE_CHANNEL, note_of
+from myria.projections import Incoming, Stored
+from myria.store.clock import to_microseconds
+from myria.store.database import Connection, Database
+from myria.store.queries import sql
+from myria.withdrawal.commands import MaySee
+
+LINK_TYPE = "myria.link"
+
+Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
+RELATIONS: tuple[Relation, ...] = get_args(Relation)
+
+CAUSES: tuple[Relation, ...] = ("caused_by", "resolved_by")
+"""The relations that explain something."""
+
+MAX_LINKS = 200
+"""Links of which a look at a note makes use."""
+
+Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """From one note to another."""
+
+    from_id: str
+    to_id: str
+    relation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedNote:
+    """A note at one end of a link, as it stands."""
+
+    note_id: str
+    text: str
+    kind: str
+    topic: str
+    importance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbourhood:
+    """A note, those that links lead to and from, and the links between them."""
+
+    start: LinkedNote
+    neighbours: tuple[LinkedNote, ...]
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What a note said in one of its versions; `at` is in microseconds since 1970 UTC, `by` who said it."""
+
+    number: int
+    note: NoteText
+    at: int
+    by: str | None
+
+
+def link_event(participants: tuple[str, ...], from_id: str, to_id: str, relation: Relation) -> NewEvent:
+    """Return the event that links two notes.
+
+    Args:
+        participants: canonical; those of the note that it leads from.
+    """
+    return NewEvent(
+        timestamp=time.time_ns() // 1000,
+        channel=NOTE_CHANNEL,
+        participants=participants,
+        payload_json=orjson.dumps(
+            {"link": {"from": from_id, "to": to_id, "relation": relation}}, option=orjson.OPT_SORT_KEYS
+        ),
+        type=LINK_TYPE,
+        internal=True,
+    )
+
+
+class LinkProjection:
+    """Folds links into `note_links`; implements `myria.projections.Projection`."""
+
+    types = frozenset({LINK_TYPE})
+
+    async def prepare(
+        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        """Nothing must stand before."""
+
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+        """Write the rows of the links of a commit."""
+        await connection.execute(sql("links.fold"), tenant, [event.event_seq for event in events])
+
+
+class NoteLinks:
+    """Links of notes, in one process.
+
+    Args:
+        database: where notes and links are read.
+        append: how links reach the log.
+    """
+
+    def __init__(self, database: Database, append: Append) -> None:
+        self._database = database
+        self._append = append
+
+    async def link(
+        self, tenant: str, from_id: str, to_ids: Sequence[str], relation: Relation, *, may_see: MaySee
+    ) -> None:
+        """Link a note to others, all or none; a link that is there takes the relation.
+
+        Raises:
+            NoteNotFound: one is absent, of others, or withdrawn.
+            InvalidArgument: a note would be linked to itself.
+        """
+        if from_id in to_ids:
+            raise InvalidArgument("a note cannot be linked to itself", field="toId")
+        rows = await self._named(tenant, [from_id, *to_ids], may_see)
+        participants = tuple(rows[from_id]["participants"])
+        await self._append(tenant, [link_event(participants, from_id, to_id, relation) for to_id in to_ids])
+
+    async def check(self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee) -> None:
+        """Return where all these notes may be linked to.
+
+        Raises:
+            NoteNotFound: one is absent, of others, or withdrawn.
+        """
+        await self._named(tenant, note_ids, may_see)
+
+    async def _named(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+        rows = await self._notes(tenant, note_ids, may_see)
+        for note_id in note_ids:
+            if note_id not in rows:
+                raise note_absent(note_id)
+        return rows
+
+    async def around(
+        self, tenant: str, note_id: str, *, may_see: MaySee, relations: Sequence[str] = RELATIONS
+    ) -> Neighbourhood:
+        """Return a note, its neighbours by some relations in both directions, and the links.
+
+        Raises:
+            NoteNotFound: it is absent, of others, or withdrawn.
+        """
+        async with self._database.read(tenant) as connection:
+            found = await connection.fetch(sql("links.of_notes"), tenant, [note_id], MAX_LINKS)
+        links = [Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"]) for row in found]
+        links = [link for link in links if link.relation in relations]
+        rows = await self._notes(
+            tenant, [note_id, *(end for link in links for end in (link.from_id, link.to_id))], may_see
+        )
+        if note_id not in rows:
+            raise note_absent(note_id)
+        shown = tuple(link for link in links if link.from_id in rows and link.to_id in rows)
+        others = dict.fromkeys(end for link in shown for end in (link.from_id, link.to_id) if end != note_id)
+        return Neighbourhood(
+            start=_linked(rows[note_id]), neighbours=tuple(_linked(rows[name]) for name in others), links=shown
+        )
+
+    async def history(self, tenant: str, note_id: str, *, may_see: MaySee) -> list[Version]:
+        """Return what a note says and said, newest first: at most 100 versions.
+
+        Raises:
+            NoteNotFound: it is absent, of others, or withdrawn.
+        """
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("links.history"), tenant, note_id)
+        if not rows or not may_see(rows[0]["participants"]):
+            raise note_absent(note_id)
+        return [_version(row) for row in rows]
+
+    async def _notes(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("links.notes"), tenant, list(dict.fromkeys(note_ids)))
+        return {row["note_id"]: row for row in rows if may_see(row["participants"])}
+
+
+def _linked(row: asyncpg.Record) -> LinkedNote:
+    payload: dict[str, Any] = orjson.loads(row["payload"])
+    return LinkedNote(
+        note_id=row["note_id"],
+        text=payload["text"],
+        kind=row["kind"],
+        topic=row["topic"],
+        importance=round(row["importance"], 3),
+    )
+
+
+def _version(row: asyncpg.Record) -> Version:
+    payload: dict[str, Any] = orjson.loads(row["payload"])
+    return Version(
+        number=payload["note"]["version"],
+        note=note_of(payload, context_id=None),
+        at=to_microseconds(row["occurred_at"]),
+        by=speaker_of(payload),
+    )

@@ -1,0 +1,103 @@
+"""link, graph_explore and fragment_history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from myria.access.principal import Principal
+from myria.answertext import ShownAnswer
+from myria.contract import inputs
+from myria.contract.agent_links import FragmentHistoryInput, GraphExploreInput, LinkInput
+from myria.notes.lines import MemoryLine, memory_text
+from myria.notes.links import CAUSES, LinkedNote
+from myria.store.clock import to_rfc3339
+from myria.tokens import token_counter
+from myria_server.faces.agent.answering import AgentTools, Handler, Json
+
+_BUDGET = 2_000
+"""Tokens of the text of an answer here."""
+
+
+class LinkTools(AgentTools):
+    """The tools of links and versions."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by the names of their tools."""
+        return {"link": self.link, "graph_explore": self.graph_explore, "fragment_history": self.fragment_history}
+
+    async def link(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Link two notes."""
+        request = inputs.read(LinkInput, arguments)
+        who = self.writing(principal, request)
+        ids = {name: await self.note_id(principal, name) for name in (request.fromId, request.toId)}
+        with self.as_named(ids):
+            await self.memory.links.link(
+                principal.tenant,
+                ids[request.fromId],
+                [ids[request.toId]],
+                request.relationType,
+                may_see=who.masks.sees,
+            )
+        content: Json = {"success": True, "linked": True, "relationType": request.relationType}
+        return self.answered(request, content, f"Linked: {request.relationType}.")
+
+    async def graph_explore(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Follow the links that explain a note, one hop in both directions."""
+        request = inputs.read(GraphExploreInput, arguments)
+        who = self.acting(principal, request)
+        note_id = await self.note_id(principal, request.startId)
+        with self.as_named({request.startId: note_id}):
+            around = await self.memory.links.around(principal.tenant, note_id, may_see=who.masks.sees, relations=CAUSES)
+        relation_of = {end: link.relation for link in around.links for end in (link.from_id, link.to_id)}
+        nodes = [_node(around.start, None)] + [_node(note, relation_of[note.note_id]) for note in around.neighbours]
+        edges = [{"from": link.from_id, "to": link.to_id, "relation_type": link.relation} for link in around.links]
+        content: Json = {
+            "success": True,
+            "startId": note_id,
+            "nodes": nodes,
+            "edges": edges,
+            "count": len(nodes),
+        }
+        lines = [_line(node["relation_type"] or node["type"], node["content"], node["id"]) for node in nodes]
+        return self.answered(request, content, memory_text(lines, token_counter(), _BUDGET).text)
+
+    async def fragment_history(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Show what a note said before."""
+        request = inputs.read(FragmentHistoryInput, arguments)
+        who = self.acting(principal, request)
+        note_id = await self.note_id(principal, request.id)
+        with self.as_named({request.id: note_id}):
+            history = await self.memory.links.history(principal.tenant, note_id, may_see=who.masks.sees)
+        versions: list[Json] = [
+            {
+                "version": version.number,
+                "content": version.note.content,
+                "type": version.note.kind,
+                "topic": version.note.topic,
+                "keywords": list(version.note.keywords),
+                "importance": version.note.importance,
+                "at": to_rfc3339(version.at),
+                "by": version.by,
+            }
+            for version in history
+        ]
+        content: Json = {"success": True, "id": note_id, "versions": versions, "count": len(versions)}
+        lines = [_line(version["at"][:10], version["content"], f"version {version['version']}") for version in versions]
+        return self.answered(request, content, memory_text(lines, token_counter(), _BUDGET).text)
+
+
+def _node(note: LinkedNote, relation: str | None) -> Json:
+    return {
+        "id": note.note_id,
+        "content": note.text,
+        "type": note.kind,
+        "topic": note.topic,
+        "importance": note.importance,
+        "relation_type": relation,
+        "depth": 0 if relation is None else 1,
+    }
+
+
+def _line(begin: str, text: str, name: str) -> MemoryLine:
+    return MemoryLine(date=begin, speaker=None, text=text, handle=name)
