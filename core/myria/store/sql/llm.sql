@@ -7,7 +7,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 
 -- name: calls
 -- The audit, newest first; nulls ask for all. Of a call that could see a scope of which something was withdrawn
--- afterwards no text is shown, nor the tools' arguments and the message, which a model may have made of it.
+-- after what its prompt was made of was read, no text is shown, nor the tools' arguments and the message, which a model
+-- may have made of it. A build reads up to its cutoff. A walk is written down after it has ended, and took two hours at
+-- most: as long as the settings let it wait, and the request before it.
 SELECT call_id, workflow, build_id, scope_id, unit, request_id, round, attempt, mask, mask_scopes, model, structure,
        CASE WHEN NOT is_withheld THEN prompt END AS prompt, prompt_sha256, prompt_bytes,
        CASE WHEN NOT is_withheld THEN reply END AS reply, reply_sha256, reply_bytes,
@@ -18,8 +20,11 @@ CROSS JOIN LATERAL (
     SELECT EXISTS (
         SELECT FROM myria.withdrawn w
         JOIN myria.events b ON b.tenant_id = $1 AND b.event_seq = w.by_event_seq
-        WHERE w.tenant_id = $1 AND w.scope_id = ANY (c.mask_scopes) AND b.ingested_at > c.created_at
-          AND w.reason <> 'restored'
+        WHERE w.tenant_id = $1 AND w.scope_id = ANY (c.mask_scopes) AND w.reason <> 'restored'
+          AND CASE WHEN c.build_id IS NULL THEN b.ingested_at > c.created_at - interval '2 hours'
+                   ELSE w.by_event_seq > coalesce((
+                       SELECT d.cutoff FROM myria.builds d WHERE d.tenant_id = $1 AND d.build_id = c.build_id), 0)
+              END
     ) AS is_withheld
 ) withheld
 WHERE tenant_id = $1 AND ($2::text IS NULL OR build_id = $2) AND ($3::text IS NULL OR workflow = $3)
