@@ -73,3 +73,12 @@ CHECKPOINT;
 -- name: force
 -- A build that is measured runs to its end although nothing is new.
 UPDATE myria.builds SET is_forced = true WHERE tenant_id = $1 AND build_id = $2;
+
+-- name: source_keys
+SELECT event_id, source_event_key FROM myria.events WHERE tenant_id = 'default' AND source_event_key IS NOT NULL;
+
+-- name: some_texts
+-- Texts of messages, spread over the log.
+SELECT payload->>'text' AS text FROM myria.events
+WHERE tenant_id = 'default' AND type = 'message' AND length(payload->>'text') > 40
+ORDER BY event_id LIMIT $1;

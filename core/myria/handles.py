@@ -8,6 +8,7 @@ give equal handles for ever.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 from myria.errors import InvalidArgument
@@ -39,8 +40,7 @@ class Handles:
 
     def of(self, event_seq: int) -> str:
         """Return the handle of a number of at least 0."""
-        length = next(n for n in range(_SHORTEST, _LONGEST + 1, _GROUP) if event_seq < 10**n)
-        return str(self._permuted(event_seq, length, backwards=False)).zfill(length)
+        return _handle(self._key, event_seq)
 
     def event_seq(self, handle: str) -> int:
         """Return the number that a handle stands for, which need not be anything's.
@@ -51,33 +51,43 @@ class Handles:
         text = handle.strip()
         if len(text) not in range(_SHORTEST, _LONGEST + 1, _GROUP) or not (text.isascii() and text.isdecimal()):
             raise InvalidArgument(f"{handle[:40]!r} is no handle, such as 481920375", field="id")
-        return self._permuted(int(text), len(text), backwards=True)
+        return _permuted(self._key, int(text), len(text), backwards=True)
 
-    def _permuted(self, value: int, length: int, *, backwards: bool) -> int:
-        """Return the image of a value below 10 ** length; backwards is its inverse.
 
-        The network permutes a slightly larger range, and is walked until it comes back into this one (Black and
-        Rogaway 2002).
-        """
-        value = self._network(value, length, backwards=backwards)
-        while value >= 10**length:
-            value = self._network(value, length, backwards=backwards)
-        return value
+@lru_cache(maxsize=16_384)
+def _handle(key: bytes, event_seq: int) -> str:
+    """Return the handle of a number: the same memories are shown again and again."""
+    length = next(n for n in range(_SHORTEST, _LONGEST + 1, _GROUP) if event_seq < 10**n)
+    return str(_permuted(key, event_seq, length, backwards=False)).zfill(length)
 
-    def _network(self, value: int, length: int, *, backwards: bool) -> int:
-        """Return the image of a value of so many digits' bits: a Feistel network, its own inverse backwards."""
-        bits = length // _GROUP * _BITS
-        low_bits = bits // 2
-        high_bits = bits - low_bits
-        low_mask, high_mask = (1 << low_bits) - 1, (1 << high_bits) - 1
-        high, low = value >> low_bits, value & low_mask
-        for turn in reversed(range(_ROUNDS)) if backwards else range(_ROUNDS):
-            if turn % 2:
-                high ^= self._round(turn, length, low) & high_mask
-            else:
-                low ^= self._round(turn, length, high) & low_mask
-        return high << low_bits | low
 
-    def _round(self, turn: int, length: int, half: int) -> int:
-        message = bytes((turn, length)) + half.to_bytes(8, "big")
-        return int.from_bytes(blake2b(message, key=self._key, digest_size=8).digest(), "big")
+def _permuted(key: bytes, value: int, length: int, *, backwards: bool) -> int:
+    """Return the image of a value below 10 ** length; backwards is its inverse.
+
+    The network permutes a slightly larger range, and is walked until it comes back into this one (Black and Rogaway
+    2002).
+    """
+    value = _network(key, value, length, backwards=backwards)
+    while value >= 10**length:
+        value = _network(key, value, length, backwards=backwards)
+    return value
+
+
+def _network(key: bytes, value: int, length: int, *, backwards: bool) -> int:
+    """Return the image of a value of so many digits' bits: a Feistel network, its own inverse backwards."""
+    bits = length // _GROUP * _BITS
+    low_bits = bits // 2
+    high_bits = bits - low_bits
+    low_mask, high_mask = (1 << low_bits) - 1, (1 << high_bits) - 1
+    high, low = value >> low_bits, value & low_mask
+    for turn in reversed(range(_ROUNDS)) if backwards else range(_ROUNDS):
+        if turn % 2:
+            high ^= _round(key, turn, length, low) & high_mask
+        else:
+            low ^= _round(key, turn, length, high) & low_mask
+    return high << low_bits | low
+
+
+def _round(key: bytes, turn: int, length: int, half: int) -> int:
+    message = bytes((turn, length)) + half.to_bytes(8, "big")
+    return int.from_bytes(blake2b(message, key=key, digest_size=8).digest(), "big")

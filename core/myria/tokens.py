@@ -49,6 +49,27 @@ class TokenCounter:
         return words if self.count(words) <= limit else text[:kept] + ELLIPSIS
 
 
+def most_within(
+    count: int, cost: Callable[[int], int], total: Callable[[int], int], *, around: int, budget: int
+) -> int:
+    """Return how many of the first `count` items fit into a budget: as many as do by what they cost together.
+
+    Args:
+        cost: what the item at a place costs by itself: a guess, asked of no more items than it takes.
+        total: what the first so many cost together.
+        around: what stands around them costs about so much.
+    """
+    fitting, left = 0, budget - around
+    while fitting < count and (left := left - cost(fitting)) >= 0:
+        fitting += 1
+    guess = fitting
+    while fitting and total(fitting) > budget:
+        fitting -= 1
+    while fitting == guess < count and total(fitting + 1) <= budget:
+        fitting = guess = fitting + 1
+    return fitting
+
+
 @lru_cache(maxsize=1)
 def token_counter() -> TokenCounter:
     """Return the counter of this process; the first call loads the vocabulary (a tenth of a second, 70 MB)."""

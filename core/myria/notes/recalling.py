@@ -32,7 +32,7 @@ from myria.retrieval.found import EventFinder, Found, FoundEvent
 from myria.settings import RecallSettings
 from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.queries import sql
-from myria.tokens import TokenCounter
+from myria.tokens import TokenCounter, most_within
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -44,11 +44,11 @@ class Reads(Protocol):
     def __call__(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> Awaitable[T]: ...
 
 
-PAGE = 60
+PAGE = 40
 """Memories of a page whose size nobody names: more than a usual budget holds."""
 
-_BATCH = 60
-"""Hits that are ranked together."""
+_BATCH = 40
+"""Hits that are ranked together; a cursor's pages rely on it."""
 
 _BATCH_OF_NOTES = 200
 """The same where a filter of notes thins them out."""
@@ -323,81 +323,89 @@ class Recall:
             events = tuple(event for event in events if event.score)
         if not events:
             return []
-        rows = await reader.connection.fetch(
-            sql("notes.of_events"),
-            reader.tenant,
-            [event.event_seq for event in events],
-            [_note_id(event) for event in events],
-            [event.scope_id for event in events],
-            None if query.as_of is None else to_datetime(query.as_of),
-        )
-        rows_by_seq = {row["event_seq"]: row for row in rows}
+        # a raw event that is found is not withdrawn, but perhaps superseded: whether it was so then must be looked up
+        asked = [event for event in events if event.type == NOTE_TYPE or (event.superseded and query.as_of is not None)]
+        rows: dict[int, asyncpg.Record] = {}
+        if asked:
+            fetched = await reader.connection.fetch(
+                sql("notes.of_events"),
+                reader.tenant,
+                [event.event_seq for event in asked],
+                [_note_id(event) for event in asked],
+                [event.scope_id for event in asked],
+                None if query.as_of is None else to_datetime(query.as_of),
+            )
+            rows = {row["event_seq"]: row for row in fetched}
         fragments = [
             fragment
             for event in events
-            if (fragment := self._fragment(query, event, rows_by_seq[event.event_seq], reader)) is not None
+            if (fragment := self._fragment(query, event, rows.get(event.event_seq), reader)) is not None
         ]
         if is_first and self._settings.topics and _may_hold_topics(query):
             fragments += await self._topics(query, reader, found, fragments)
         return sorted(fragments, key=lambda fragment: fragment.key)
 
     def _fragment(
-        self, query: RecallQuery, event: FoundEvent, row: asyncpg.Record, reader: EventFinder
+        self, query: RecallQuery, event: FoundEvent, row: asyncpg.Record | None, reader: EventFinder
     ) -> Fragment | None:
         """Return a hit as a memory; None for one that is not there (any more), or not what was asked for."""
-        is_superseded = row["reason"] == "superseded"
-        if row["reason"] not in (None, "restored") and not (is_superseded and query.include_superseded):
+        is_superseded = event.superseded if row is None else row["reason"] == "superseded"
+        if row is not None and row["reason"] not in (None, "superseded", "restored"):
+            return None
+        if is_superseded and not query.include_superseded:
             return None
         settings = self._settings
         moved = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
-        shown = {
-            "event_id": event.event_id,
-            "text": searchable_text(event.payload),
-            "speaker": speaker_of(event.payload),
-            "at": event.at,
-            "superseded": is_superseded,
-            "superseded_by": None
-            if event.superseded_by is None or not is_superseded
+        score = _moved(event.score, moved)
+        successor = event.superseded_by if is_superseded else None
+        fragment = Fragment(
+            note_id=None,
+            event_id=event.event_id,
+            handle=EVENT_PREFIX + reader.handles.of(event.event_seq),
+            text=searchable_text(event.payload),
+            speaker=speaker_of(event.payload),
+            at=event.at,
+            score=score,
+            key=_key(query, score, event.at, event.event_seq),
+            lane="words" if query.is_ranked else "recent",
+            superseded=is_superseded,
             # what replaced it may be a note: its event's handle stands for it, too
-            else EVENT_PREFIX + reader.handles.of(event.superseded_by),
-        }
-        if event.type != NOTE_TYPE:
-            if query.wants_notes:
-                return None
-            score = _moved(event.score, moved)
-            return Fragment(
-                note_id=None,
-                handle=EVENT_PREFIX + reader.handles.of(event.event_seq),
-                score=score,
-                key=_key(query, score, event.at, event.event_seq),
-                lane="words" if query.is_ranked else "recent",
-                **shown,
-            )
+            superseded_by=None if successor is None else EVENT_PREFIX + reader.handles.of(successor),
+        )
+        if event.type == NOTE_TYPE:
+            return None if row is None else self._noted(query, event, row, fragment, reader)
+        return None if query.wants_notes else fragment
+
+    def _noted(
+        self, query: RecallQuery, event: FoundEvent, row: asyncpg.Record, fragment: Fragment, reader: EventFinder
+    ) -> Fragment | None:
+        """Return the memory of a version of a note; None for one that is not there (any more), or not asked for."""
         note = _note(event)
         if row["note_id"] is None or note is None or not (row["is_current"] or event.superseded):
             return None
         if not _is_wanted(query, note, row):
             return None
+        settings = self._settings
         moment = query.now if query.as_of is None else query.as_of
         age, idle = (max(0, moment - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
         importance = importance_now(note.kind, note.importance, anchor=note.anchor, idle_days=idle)
         shared = _shared(query.keywords, note.keywords)
-        moved += settings.importance * importance + settings.keywords * shared
-        score = _moved(event.score, moved)
+        moved = settings.importance * importance + settings.keywords * shared
+        score = fragment.score + _moved(event.score, moved) - event.score
         stale_after = settings.stale_after(note.kind, policies()[note.kind].stale_days)
-        return Fragment(
+        return replace(
+            fragment,
             note_id=row["note_id"],
             handle=NOTE_PREFIX + reader.handles.of(row["first_seq"]),
             score=score,
             key=_key(query, score, event.at, event.event_seq),
-            lane="keywords" if shared else "words" if query.is_ranked else "recent",
+            lane="keywords" if shared else fragment.lane,
             kind=note.kind,
             topic=note.topic,
             keywords=note.keywords,
             importance=round(importance, 3),
             tier=tier(note.kind, note.importance, anchor=note.anchor, age_days=age, idle_days=idle),
             stale_days=int(idle) if stale_after and idle >= stale_after and not note.anchor else None,
-            **shown,
         )
 
     async def _topics(
@@ -437,15 +445,23 @@ class Recall:
 
     def as_json(self, fragments: Sequence[Fragment], budget: int) -> list[Json]:
         """Return the first memories as JSON that costs at most `budget` tokens as it is sent."""
-        shown = [fragment.to_json() for fragment in fragments]
-        fitting, beyond = 0, len(shown) + 1
-        while fitting + 1 < beyond:
-            middle = (fitting + beyond) // 2
-            if self._counter.count(orjson.dumps(shown[:middle]).decode()) <= budget:
-                fitting = middle
-            else:
-                beyond = middle
-        return shown[:fitting]
+        shown: list[Json] = []
+
+        def first(count: int) -> list[Json]:
+            shown.extend(fragment.to_json() for fragment in fragments[len(shown) : count])
+            return shown[:count]
+
+        def cost(sent: Any) -> int:
+            return self._counter.count(orjson.dumps(sent).decode())
+
+        fitting = most_within(
+            len(fragments),
+            lambda place: cost(first(place + 1)[place]),
+            lambda count: cost(first(count)),
+            around=0,
+            budget=budget,
+        )
+        return first(fitting)
 
     def count(self, text: str) -> int:
         """Return how many tokens a text costs, or a bound that is not below it."""
