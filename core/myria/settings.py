@@ -339,6 +339,8 @@ class RecallSettings(Section):
     topics: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of its best event's score that a topic has where its label holds all words of the question; 0 leaves topics
     out."""
+    linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
+    """Most notes that recall adds because a link leads to one that it found."""
     stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None
     """Days after which an unchanged fact is called old, in its line and in `stale_days`; 0 for never. Unset, here and
     below: as notes/kinds.toml has it (facts 60, decisions 90, procedures 30)."""

@@ -19,7 +19,7 @@ Caller = Callable[[str, Json], Awaitable[Json]]
 class Row:
     """A call of a tool, for the sake of some of its parameters.
 
-    `before` are calls that come first; what `$0`, `$1` and so on stand for in later arguments are the ids they answer.
+    `before` are calls that come first; `$0`, `$1` and so on in later arguments are the ids or cursors that they answer.
     `answers` are members of the answer; `recalls` the texts that the agent recalls afterwards; `holds` whatever else
     must be true of the answer.
     """
@@ -79,6 +79,15 @@ THREE = (
     keeping("glaze fact", type="fact", topic="glaze", keywords=["glaze"]),
 )
 ALL = ("kiln decision", "clay procedure", "glaze fact")
+
+
+LINKED = (
+    keeping("fuse", topic="found", type="fact"),
+    keeping("fuse blew", topic="other", type="fact"),
+    keeping("fuse replaced", topic="other", type="fact"),
+    ("link", {"fromId": "$0", "toId": "$1", "relationType": "caused_by"}),
+    ("link", {"fromId": "$2", "toId": "$0", "relationType": "part_of"}),
+)
 
 
 def remember(parameter: str, value: Any, **answers: Any) -> Row:
@@ -206,6 +215,35 @@ ROWS: tuple[Row, ...] = (
     recall(before=(keeping("in it", scope="session", sessionId="s1"),), sessionId="s2"),
     recall("own kiln", before=(keeping("own kiln", topic="kiln", agentId="row-critic"),), agentId="row-critic"),
     recall(*ALL, format="json"),
+    recall(*ALL, threshold=0.9),
+    recall(*ALL, includeSuperseded=False),
+    recall(
+        "old",
+        "new",
+        before=(keeping("old"), keeping("new", supersedes=["$0"])),
+        includeSuperseded=True,
+    ),
+    recall(before=THREE, asOf="2020-01-01T00:00:00Z"),
+    recall(*ALL, before=THREE, asOf="2099-01-01T00:00:00Z"),
+    Row(
+        tool="recall",
+        parameters=("pageSize",),
+        before=THREE,
+        arguments={"pageSize": 2},
+        answers={"count": 2},
+        holds=lambda answer: bool(answer["nextCursor"]),
+    ),
+    Row(
+        tool="recall",
+        parameters=("cursor",),
+        before=(*THREE, ("recall", {"pageSize": 2})),
+        arguments={"cursor": "$3"},
+        holds=contents("kiln decision"),
+    ),
+    recall("fuse", "fuse blew", before=LINKED, topic="found"),
+    recall("fuse", before=LINKED, topic="found", includeLinks=False),
+    recall("fuse", "fuse replaced", before=LINKED, topic="found", linkRelationType="part_of"),
+    recall("fuse", before=LINKED, topic="found", linkRelationType="contradicts"),
     Row(
         tool="recall",
         parameters=("tokenBudget",),
@@ -497,7 +535,7 @@ async def _problem(row: Row, agent: str, ask: Caller) -> str | None:
     ids: list[str] = []
     for tool, arguments in row.before:
         answer = await ask(tool, {"agentId": agent, **_filled(arguments, ids)})
-        ids.append(answer.get("id", ""))
+        ids.append(answer.get("id") or answer.get("nextCursor", ""))
     answer = await ask(row.tool, {"agentId": agent, **_filled(row.arguments, ids)})
     for name, value in _filled(dict(row.answers), ids).items():
         if name not in answer or answer[name] != value:

@@ -17,7 +17,7 @@ from myria.notes.kinds import kinds_of
 from myria.settings import AgentSettings, Settings
 from myria.tokens import token_counter
 from tests.server import agent_rows
-from tests.server.wire import MODERN, Served, call, headers, listed, serving
+from tests.server.wire import MODERN, Served, call, event, headers, listed, serving
 
 AGENT = PATH_OF["agent"]
 SCHEMAS = {tool.name: output_schema(tool) for tool in TOOLS if "agent" in tool.faces}
@@ -303,3 +303,19 @@ async def test_a_switch_takes_the_face_away(memory: Memory) -> None:
         response = await served.post(call("recall", {}), headers("recall"), path=AGENT)
         assert response.status_code == 404
         assert response.json()["error"]["code"] == "path_not_found"
+
+
+async def test_raw_events_are_recalled_and_forgotten_too(memory: Memory, served: Served) -> None:
+    """What the core face appended for the same people is recalled by its handle, and forgotten by it; not by others."""
+    await served.call("append_event", event(participants=["agent", "me"], text="The kiln was repaired"))
+    (fragment,) = (await ask(served, "recall", text="kiln"))["fragments"]
+    assert (fragment["content"], fragment["id"][:2]) == ("The kiln was repaired", "e:")
+    listed = await ask(served, "forget", id=fragment["id"], dryRun=True)
+    assert [item["id"] for item in listed["fragments"]] == [fragment["id"]]
+    async with serving(memory, Settings(agent=AgentSettings(pool=False))) as strict:
+        refused = await ask(strict, "forget", id=fragment["id"], agentId="planner")
+        assert (refused["deleted"], refused["code"]) == (0, "event_not_found")
+        absent = await ask(strict, "forget", id="e:000000000", agentId="planner")
+        assert refused["error"].replace(fragment["id"], "") == absent["error"].replace("e:000000000", "")
+    assert (await ask(served, "forget", id=f"[{fragment['id']}]"))["deleted"] == 1
+    assert (await ask(served, "recall", text="kiln"))["count"] == 0

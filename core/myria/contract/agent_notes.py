@@ -28,6 +28,7 @@ from myria.contract.agent import (
     Topic,
     choice,
 )
+from myria.contract.agent_links import Relation
 from myria.contract.answers import Answer
 from myria.contract.inputs import Input
 
@@ -87,6 +88,15 @@ class RecallInput(AgentInput):
     tokenBudget: Annotated[Budget, choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
     minImportance: Share = None
     timeRange: TimeRange | None = None
+    asOf: Time = None
+    includeSuperseded: No = False
+    includeLinks: Annotated[bool, choice(True)] = True
+    linkRelationType: Annotated[Relation | None, choice(None)] = None
+    threshold: Share = None
+    pageSize: Annotated[
+        Annotated[int, Field(ge=1, le=50)] | None, choice(None), WithJsonSchema({"type": "integer"})
+    ] = None
+    cursor: Annotated[Query, choice(None)] = None
     sessionId: SessionId = None
     format: Annotated[Format | None, choice(None)] = None
 
@@ -155,6 +165,7 @@ class FragmentBody(Answer):
     stale_days: int | None = Field(default=None, description="Days since it changed, where that makes it old")
     superseded: bool = False
     superseded_by: str | None = None
+    relation_type: str | None = Field(default=None, description="Of the link by which it came in")
 
 
 class Conflict(Answer):
@@ -212,6 +223,8 @@ class RecallAnswer(AgentAnswer):
     count: int
     totalTokens: int
     searchPath: str = Field(description="Which lanes found how many, such as words:12")
+    nextCursor: str | None = Field(default=None, description="Continues pages, where pageSize or cursor was given")
+    hints: list[dict[str, str]] = Field(default=[], description="Signals, each with what to do")
 
 
 class Named(Answer):

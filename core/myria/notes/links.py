@@ -51,9 +51,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedNote:
-    """A note at one end of a link, as it stands."""
+    """A note at one end of a link, as it stands; `at` is in microseconds since 1970 UTC."""
 
     note_id: str
+    first_seq: int
+    at: int
+    speaker: str | None
+    keywords: tuple[str, ...]
     text: str
     kind: str
     topic: str
@@ -177,6 +181,41 @@ class NoteLinks:
             start=_linked(rows[note_id]), neighbours=tuple(_linked(rows[name]) for name in others), links=shown
         )
 
+    async def beside(
+        self,
+        tenant: str,
+        note_ids: Sequence[str],
+        *,
+        may_see: MaySee,
+        relations: Sequence[str],
+        session_id: str | None,
+        limit: int,
+    ) -> list[tuple[LinkedNote, str]]:
+        """Return notes that links connect with some others, each with its relation; what resolves comes first.
+
+        Args:
+            session_id: whose notes may be among them, beside those of no session.
+        """
+        if not note_ids or not limit:
+            return []
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("links.of_notes"), tenant, list(note_ids), MAX_LINKS)
+        known = set(note_ids)
+        relation_of: dict[str, str] = {}
+        for row in sorted(rows, key=lambda row: row["relation"] != "resolved_by"):
+            for end in (row["from_id"], row["to_id"]):
+                if end not in known and row["relation"] in relations:
+                    relation_of.setdefault(end, row["relation"])
+        if not relation_of:
+            return []
+        notes = await self._notes(tenant, list(relation_of), may_see)
+        shown = [
+            (_linked(notes[name]), relation)
+            for name, relation in relation_of.items()
+            if name in notes and (not notes[name]["session"] or notes[name]["context_id"] == session_id)
+        ]
+        return shown[:limit]
+
     async def history(self, tenant: str, note_id: str, *, may_see: MaySee) -> list[Version]:
         """Return what a note says and said, newest first: at most 100 versions.
 
@@ -199,6 +238,10 @@ def _linked(row: asyncpg.Record) -> LinkedNote:
     payload: dict[str, Any] = orjson.loads(row["payload"])
     return LinkedNote(
         note_id=row["note_id"],
+        first_seq=row["first_seq"],
+        at=to_microseconds(row["changed_at"]),
+        speaker=speaker_of(payload),
+        keywords=note_of(payload, context_id=None).keywords,
         text=payload["text"],
         kind=row["kind"],
         topic=row["topic"],

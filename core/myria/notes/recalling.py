@@ -26,6 +26,7 @@ from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import Tier, importance_now, policies, tier
 from myria.notes.lines import MemoryLine, MemoryText, memory_text
+from myria.notes.links import LinkedNote
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.retrieval.cursors import Cursor, query_digest
 from myria.retrieval.found import EventFinder, Found, FoundEvent
@@ -151,8 +152,8 @@ class Fragment:
 
     Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
     microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
-    `topics` or `recent`. `stale_days` is its age in days where its kind is called old by then; `superseded_by` the
-    handle of what replaced it.
+    `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
+    kind is called old by then; `superseded_by` the handle of what replaced it.
     """
 
     note_id: str | None
@@ -173,6 +174,7 @@ class Fragment:
     stale_days: int | None = None
     superseded: bool = False
     superseded_by: str | None = None
+    relation: str | None = None
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
@@ -189,6 +191,8 @@ class Fragment:
             shown |= {"importance": self.importance, "ttl_tier": self.tier}
         if self.stale_days is not None:
             shown["stale_days"] = self.stale_days
+        if self.relation is not None:
+            shown["relation_type"] = self.relation
         if self.superseded:
             shown["superseded"] = True
             if self.superseded_by is not None:
@@ -201,6 +205,8 @@ class Fragment:
         marks = []
         if self.superseded:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
+        if self.relation is not None:
+            marks.append(f"linked: {self.relation}")
         if self.stale_days is not None:
             marks.append(f"old: {self.stale_days} days")
         return MemoryLine(
@@ -536,3 +542,24 @@ def _hints(query: RecallQuery, fragments: Sequence[Fragment]) -> list[Mapping[st
     if not query.is_ranked:
         hints.append({"signal": "consider_context", "suggestion": "nothing was asked for: these are the most recent"})
     return hints
+
+
+def linked_fragment(note: LinkedNote, relation: str, handle: str) -> Fragment:
+    """Return a note that a link leads to as a memory, behind all that were found."""
+    return Fragment(
+        note_id=note.note_id,
+        event_id=None,
+        handle=handle,
+        text=note.text,
+        speaker=note.speaker,
+        at=note.at,
+        score=0,
+        key=(0, 0, 0, 0),
+        lane="links",
+        kind=note.kind,
+        topic=note.topic,
+        keywords=note.keywords,
+        importance=note.importance,
+        tier=tier(note.kind, note.importance, anchor=False, age_days=0, idle_days=0),
+        relation=relation,
+    )

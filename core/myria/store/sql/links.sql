@@ -30,7 +30,7 @@ LIMIT $3;
 
 -- name: notes
 -- What some notes say now, and who may see them; withdrawn ones are left out.
-SELECT n.note_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.context_id, n.session, e.payload,
+SELECT n.note_id, n.first_seq, e.event_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.context_id, n.session, e.payload,
        s.participants
 FROM myria.notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq

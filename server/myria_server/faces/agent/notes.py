@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -23,13 +24,14 @@ from myria.contract.agent_notes import (
     RestoreNoteInput,
 )
 from myria.contract.event import NewEvent
-from myria.errors import InvalidArgument, MyriaError, NoteNotFound
+from myria.errors import EventNotFound, InvalidArgument, MyriaError, NoteNotFound
+from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.notes.commands import Notes, Remembered, note_absent
 from myria.notes.drafting import Draft, NoteText
 from myria.notes.kinds import Tier, tier
 from myria.notes.links import link_event
 from myria.notes.model import Changes
-from myria.notes.recalling import Fragment, RecallQuery
+from myria.notes.recalling import PAGE, Fragment, Recalled, RecallQuery, linked_fragment
 from myria.notes.similar import Alike
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 from myria_server.results import REPORT
@@ -39,6 +41,9 @@ _AT_ONCE = 32
 
 _FORGOTTEN_AT_ONCE = 200
 """Notes that a topic or a text forgets at most."""
+
+_LINKED = ("resolved_by", "caused_by", "related")
+"""Relations by which recall follows links where none is named (seed 004, 4.5)."""
 
 _CONFLICT_SHOWN = 100
 _SHOWN = 300
@@ -167,23 +172,56 @@ class NoteTools(AgentTools):
             min_importance=request.minImportance,
             since=None if span is None else span.since,
             until=None if span is None else span.to,
+            as_of=request.asOf,
+            include_superseded=request.includeSuperseded,
             session_id=request.sessionId,
+            page_size=request.pageSize or PAGE,
+            cursor=request.cursor,
         )
         if query.since is not None and query.until is not None and query.since >= query.until:
             raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
         recall = self.memory.recall
-        fragments = await recall.find(principal.tenant, query)
-        lane = "recent" if query.words is None else "words"
-        content = self._within(fragments, request.tokenBudget, f"{lane}:{len(fragments)}")
+        page = await recall.page(principal.tenant, query)
+        fragments = [*page.fragments, *await self._linked(principal, who, request, page)]
+        is_paged = request.pageSize is not None or request.cursor is not None
+        content = self._within(fragments, request.tokenBudget, page, page.cursor if is_paged else None)
+        shown = sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
+        if is_paged and shown < len(page.fragments):
+            # What the budget left out is on the next page.
+            cut = None if not shown else (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
+            content = self._within(fragments[:shown], request.tokenBudget, page, cut or request.cursor)
         text = recall.as_text(fragments, request.tokenBudget).text or "Nothing is remembered of that."
         return self.answered(request, content, text)
 
-    def _within(self, fragments: tuple[Fragment, ...], budget: int, search_path: str) -> Json:
+    async def _linked(self, principal: Principal, who: Acting, request: RecallInput, page: Recalled) -> list[Fragment]:
+        """Return what links lead to from what was found, one hop."""
+        found = [fragment.note_id for fragment in page.fragments if fragment.note_id is not None]
+        if not request.includeLinks or not found or request.asOf is not None:
+            return []
+        relations = _LINKED if request.linkRelationType is None else (request.linkRelationType,)
+        linked = await self.memory.links.beside(
+            principal.tenant,
+            found,
+            may_see=who.masks.sees,
+            relations=relations,
+            session_id=request.sessionId,
+            limit=self.settings.recall.linked_limit,
+        )
+        if not linked:
+            return []
+        handles = await self.memory.retrieval.handles(principal.tenant)
+        return [linked_fragment(note, relation, NOTE_PREFIX + handles.of(note.first_seq)) for note, relation in linked]
+
+    def _within(self, fragments: Sequence[Fragment], budget: int, page: Recalled, cursor: str | None) -> Json:
         """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
         recall = self.memory.recall
 
         def answer(shown: list[Json], tokens: int) -> Json:
-            counted = {"count": len(shown), "totalTokens": tokens, "searchPath": search_path}
+            counted: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
+            if cursor is not None:
+                counted["nextCursor"] = cursor
+            if page.hints:
+                counted["hints"] = [dict(hint) for hint in page.hints]
             return {"success": True, "fragments": shown, **counted}
 
         room = budget
@@ -201,6 +239,8 @@ class NoteTools(AgentTools):
         given = [name for name in ("id", "topic", "text") if getattr(request, name) is not None]
         if len(given) != 1:
             raise InvalidArgument("say what to forget by one of id, topic or text", field="id")
+        if request.id is not None and _is_event(request.id):
+            return await self._forget_event(principal, who, request, request.id)
         notes = await self.notes(principal)
         if request.id is not None:
             named = [await self.note_id(principal, request.id)]
@@ -232,6 +272,29 @@ class NoteTools(AgentTools):
             content |= {"error": absent.message, "code": absent.code}
             text = absent.message
         return self.answered(request, content, text)
+
+    async def _forget_event(self, principal: Principal, who: Acting, request: ForgetInput, named: str) -> ShownAnswer:
+        """Forget a raw event, by its id or handle."""
+        content: Json = {"success": True, "deleted": 0, "protected": 0}
+        try:
+            (event_id,) = await self.memory.event_ids(principal.tenant, [named.strip().strip("[]")])
+            outcome = await self.memory.withdraw_events(
+                principal.tenant,
+                [event_id],
+                "forgotten",
+                may_see=who.masks.sees,
+                may_append=principal.need_channel,
+                dry_run=request.dryRun,
+            )
+        except EventNotFound:
+            absent = EventNotFound(f"no event {named} is visible to you")
+            content |= {"error": absent.message, "code": absent.code}
+            return self.answered(request, content, absent.message)
+        if request.dryRun:
+            content |= {"dryRun": True, "fragments": [{"id": named, "content": "", "protected": False}]}
+            return self.answered(request, content, f"Would forget {named}.")
+        content["deleted"] = len(outcome.changed)
+        return self.answered(request, content, f"Forgot {content['deleted']}.")
 
     async def _found(self, principal: Principal, who: Acting, request: ForgetInput) -> list[str]:
         """Return the notes that a topic or a text finds."""
@@ -292,6 +355,11 @@ class NoteTools(AgentTools):
         if amended.redacted:
             content["redacted"] = amended.redacted
         return self.answered(request, content, f"Amended {amended.note_id} (version {amended.version}).")
+
+
+def _is_event(name: str) -> bool:
+    """Tell whether a name is that of an event: its id or its handle."""
+    return name.strip().strip("[]").startswith((EVENT_PREFIX, "evt_"))
 
 
 def _tier(note: NoteText) -> Tier:
