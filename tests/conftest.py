@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
-from tests.support.counts import SOAK, examples
+from tests.support.counts import CHECK, SOAK, examples
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
@@ -49,9 +49,10 @@ settings.load_profile("myria")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run three processes on two cores: many tests wait for servers, controllers and time-outs."""
+    """Run three processes on two cores: many tests wait for servers, controllers and time-outs; in `make check`, where
+    no process starts a control plane of its own, run four."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    return cores + (cores + 1) // 2
+    return 2 * cores if CHECK else cores + (cores + 1) // 2
 
 
 def pytest_collection_finish() -> None:
