@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
+from myria import transfer
 from myria.contract.event import NewEvent
+from myria.contract.limits import Limits
+from myria.ingest import Ingest
 from myria.settings import Settings
+from myria.store.clock import to_rfc3339
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
 from myria.verify import verify
@@ -79,6 +85,37 @@ async def test_two_memories_of_one_log_hold_the_same_trees(databases: Databases)
         assert len(trees) == len(PAIRS)
         assert trees == await grown(often, events, parts=4)
         assert trees == await grown(anyhow, shuffled, parts=3)
+
+
+async def test_a_file_imported_into_two_memories_gives_the_same_trees(databases: Databases) -> None:
+    """Its lines name no event ids, half of them no key either; shape, labels and summaries are the same."""
+    text = b"".join(
+        orjson.dumps(
+            {
+                "timestamp": to_rfc3339(said.timestamp),
+                "channel": said.channel,
+                "participants": list(said.participants),
+                "payload": orjson.loads(said.payload_json),
+                **({"source_event_key": said.source_event_key} if said.source_event_key else {}),
+            }
+        )
+        + b"\n"
+        for said in talks()
+    )
+    trees = []
+    refused: list[transfer.RefusedLine] = []
+    for _ in range(2):
+        with databases.fresh() as database:
+            async with Pool(database.server_dsn) as pool:
+                ingest = Ingest(pool)
+                limits = Limits()
+                file = transfer.read_lines(io.BytesIO(text).readline, transfer.longest_line(limits))
+                count = await transfer.import_lines(ingest, TENANT, file, limits, on_refused=refused.append)
+                await ingest.close()
+            assert (count.imported, refused) == (len(talks()), [])
+            trees.append(await grown(database, [], parts=1))
+    assert len(trees[0]) == len(PAIRS)
+    assert trees[0] == trees[1]
 
 
 @pytest.mark.parametrize("parts", [1, 3, 7])

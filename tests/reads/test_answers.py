@@ -399,6 +399,7 @@ async def test_a_topic_tells_its_place(memory: Memory, database: Database) -> No
     answers.TopicAnswer.model_validate(record)
     assert record["topic"]["parent_topic_id"] is None
     assert record["topic"]["state"] == "active"
+    assert "context_id" not in record["topic"]  # events have one; a topic is of many
     seen = 0
     for child_id in record["topic"]["children"]:
         child = (await memory.get_topic(TENANT, child_id, Masks.containing(("carol",))))["topic"]
