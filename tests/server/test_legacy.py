@@ -114,6 +114,22 @@ async def test_a_message_must_be_one(old: Served, store: AccessStore) -> None:
         assert (await session.list_tools()).tools
 
 
+async def test_a_revoked_key_ends_what_its_stream_can_do(old: Served, store: AccessStore) -> None:
+    """The stream was opened before; its next messages are refused as soon as the process knows."""
+    key = await make_key(store, "ana")
+    named: list[str] = []
+    async with (
+        sse_client(url(old, f"/sse?accessKey={key}"), on_session_created=named.append) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        await store.revoke_key(key.split("_")[1])
+        ping = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        while (answer := await message(old, named[0], ping)).status_code == 202:
+            pass
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "credential_invalid")
+
+
 async def test_old_sessions_get_a_stream_and_an_end(old: Served, store: AccessStore) -> None:
     """GET at an MCP path is a stream with nothing to say, DELETE is 200."""
     key = await make_key(store, "ana")

@@ -76,6 +76,22 @@ async def test_a_repeat_by_others_is_refused_alike(served: Served) -> None:
     assert first.content["event_id"] not in str(alone.content) + str(batch.content)
 
 
+async def test_a_replacement_with_a_key_of_others_is_refused_alike(served: Served) -> None:
+    """It shows no participants, id or number of the event that has the key, and replaces nothing."""
+    first = await served.call("append_event", event("k1"))
+    mine = event(text="mine") | {"participants": ["mallory"]}
+    old = (await served.call("append_event", mine)).content["event_id"]
+    refused = await served.call("append_event", event("k1") | {"participants": ["mallory"], "supersedes": [old]})
+
+    assert refused.code == "source_event_key_taken"
+    assert refused.content["error"]["details"].keys() <= {"field", "index"}
+    told = str(refused.content)
+    assert not [shown for shown in (first.content["event_id"], "user_42", "agent_1") if shown in told]
+    assert str(first.content["event_seq"]) not in told
+    found = await served.call("query_event_nodes", {"participants": ["mallory"]})
+    assert [node["event_id"] for node in found.content["root"]["children"]] == [old]
+
+
 async def test_a_batch_is_atomic(served: Served) -> None:
     """One bad event refuses the batch with its index, and nothing is stored."""
     refused = await served.call("append_events", {"events": [event("a"), event("b", channel="")]})
