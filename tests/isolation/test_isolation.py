@@ -82,6 +82,7 @@ async def test_nobody_gets_a_byte_outside_the_rule(database: Database) -> None:
     async with world_of(database, 20_261_122) as world:
         await run(world, OPERATIONS)
         check_reach(world)
+        assert all(world.done[what] for what in ("words of context", "reflections", "consolidations")), world.done
 
 
 @pytest.fixture

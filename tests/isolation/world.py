@@ -498,7 +498,8 @@ async def _act_as_agent(world: World, credential: Credential, form: str) -> None
     agent = rng.choice((None, "default", "user:1", "user:2", "carl", rng.choice(sorted(credential.own))))
     arguments: Json = {} if agent is None else {"agentId": agent}
     acting = credential.acting(agent)
-    await rng.choice((_remember, _recall, _recall, _change_note))(world, credential, form, arguments, acting)
+    what = rng.choice((_remember, _recall, _recall, _change_note, _begin_a_session, _end_a_session, _consolidate))
+    await what(world, credential, form, arguments, acting)
 
 
 Acting = tuple[frozenset[str], Asking] | None
@@ -564,6 +565,52 @@ async def _change_note(world: World, credential: Credential, form: str, argument
         world.done["notes refused"] += 1
     else:
         world.done["notes changed"] += 1
+
+
+async def _begin_a_session(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    """Ask for what a session begins with: one's own, one that others may have, or none."""
+    rng = world.rng
+    session = rng.choice(list(world.numbered.values())).word if world.numbered else "s1"
+    arguments |= rng.choice(({}, {"sessionId": session}, {"types": ["fact", "decision"]}, {"tokenBudget": 20_000}))
+    response = await world.send(credential, "context", arguments, form=form, path=AGENT)
+    answer = content(response)
+    words = world.scan(response, credential, acting and acting[1], said=json.dumps(arguments))
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    assert answer["success"], answer
+    world.done["words of context"] += words
+
+
+async def _end_a_session(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    """Reflect upon a session, whose name others may use too; what it leaves is its participants' alone."""
+    rng = world.rng
+    number = next(world.numbers)
+    word = f"zq{number:05d}qz"
+    arguments |= {"summary": f"{word} {rng.choice(WORDS)}", "sessionId": rng.choice((word, "s1", "s2"))}
+    response = await world.send(credential, "reflect", arguments, form=form, path=AGENT)
+    answer = content(response)
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    who, asking = acting
+    (note,) = answer["fragments"]
+    told = Told(number=number, event_id=note["id"], tenant=credential.tenant, participants=who, internal=False)
+    world.notes[note["id"]] = world.numbered[number] = told
+    world.scan(response, credential, asking, said=json.dumps(arguments))
+    world.done["reflections"] += 1
+
+
+async def _consolidate(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    """Consolidate what one sees: nothing of it is due but looks, and nothing of others is named."""
+    response = await world.send(credential, "memory_consolidate", arguments, form=form, path=AGENT)
+    answer = content(response)
+    world.scan(response, credential, acting and acting[1], said=json.dumps(arguments))
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    assert answer["expiredDeleted"] == answer["duplicatesMerged"] == 0, answer
+    world.done["consolidations"] += 1
 
 
 async def _foreign_cursor(world: World, credential: Credential, form: str) -> None:
