@@ -314,10 +314,10 @@ class NotesSettings(Section):
     content_characters: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
     """Longest text of a note, in characters; a longer one is refused, never cut. Only answers shorten."""
     session_idle_s: Annotated[int, Field(ge=60, le=86_400 * 365)] = 3600
-    """Seconds after the last note of a session at which it is over by itself, and its session notes expire."""
+    """Time after the last note of a session at which it is over by itself, in seconds: then its own notes expire."""
     consolidate_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 300.0
-    """Seconds between two looks of the control plane at tenants with notes that are due: it withdraws what has expired
-    and merges what says the same. 0 switches it off; recall leaves out what has expired all the same."""
+    """Time between two looks of the control plane at tenants with notes that are due, in seconds: it withdraws what has
+    expired and merges what says the same. 0 switches it off; recall leaves out what has expired all the same."""
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Most notes of a tenant that one run of consolidation looks at; what else is due comes with the next run."""
 

@@ -65,12 +65,12 @@ GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
--- It withdraws notes that have expired, and appends nothing but withdrawals.
+-- It withdraws notes that have expired, links what stays when two say the same, and appends nothing else.
 DROP POLICY IF EXISTS myria_operator_withdraws ON myria.events;
 CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT TO myria_operator
-    WITH CHECK (type = 'myria.withdrawal' AND channel = 'myria' AND internal);
+    WITH CHECK (internal AND (type = 'myria.withdrawal' AND channel = 'myria' OR type = 'myria.link' AND channel = 'notes'));
 GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions TO myria_operator;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links TO myria_operator;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
 GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;

@@ -425,6 +425,7 @@ ROWS: tuple[Row, ...] = (
             "feedbackReportGenerated": False,
             "indexesPruned": 1,
             "stale_fragments": [],
+            "contradictions": [],
             "remaining": False,
         },
         holds=lambda answer: [stage["stage"] for stage in answer["stages"]] == list(range(1, 11)),

@@ -225,3 +225,71 @@ async def test_prompts_say_how_to_keep_memory(served: Served) -> None:
             await client.get_prompt("nonsense")
     async with Client(served.server.url, mode="auto") as client:
         assert (await client.list_prompts()).prompts == []
+
+
+async def edges(served: Served, start: str, **more: Any) -> set[tuple[str, str, str]]:
+    """Return the causes and remedies around a note."""
+    graph = await ask(served, "graph_explore", startId=start, **more)
+    return {(edge["from"], edge["to"], edge["relation_type"]) for edge in graph["edges"]}
+
+
+async def test_reflect_links_errors_with_causes_and_remedies(served: Served) -> None:
+    """Each pair once, and not where the two are linked the other way round already."""
+    decision = await keep(served, "Fire on Fridays", type="decision")
+    given = {"summary": "s", "decisions": ["Fire on Fridays"], "new_procedures": ["Check the fuse"]}
+    first = await ask(served, "reflect", **given, errors_resolved=["The fuse blew"])
+    kept, error, procedure = (note["id"] for note in first["fragments"][1:])
+    assert kept == decision
+    expected = {(error, decision, "caused_by"), (procedure, error, "resolved_by")}
+    assert await edges(served, error) == expected
+    door = await keep(served, "[해결됨] The door stuck", type="error")
+    await ask(served, "link", fromId=decision, toId=door, relationType="related")
+    again = await ask(served, "reflect", **given, errors_resolved=["The fuse blew", "The door stuck"], sessionId="s1")
+    assert door in {note["id"] for note in again["fragments"]}
+    assert await edges(served, error) == expected
+    assert await edges(served, door) == set()  # nothing of it was new
+    await ask(served, "reflect", **given, errors_resolved=["The door stuck"], open_questions=["Why?"])
+    assert await edges(served, door) == {(procedure, door, "resolved_by")}
+
+
+async def test_contradictions_are_listed_and_nothing_decides_them(served: Served) -> None:
+    """To whoever sees both notes, as long as both stand."""
+    friday = await keep(served, "The kiln opens on Friday", type="fact", agentId="planner")
+    monday = await keep(served, "It never opens on a Friday", type="fact", agentId="planner")
+    await ask(served, "link", fromId=friday, toId=monday, relationType="contradicts", agentId="planner")
+    assert (await ask(served, "memory_consolidate"))["contradictionsFound"] == 0
+    for _ in range(2):
+        report = await ask(served, "memory_consolidate", agentId="planner")
+        assert report["contradictionsFound"] == 1
+        assert report["contradictions"] == [
+            {
+                "from": friday,
+                "to": monday,
+                "from_content": "The kiln opens on Friday",
+                "to_content": "It never opens on a Friday",
+            }
+        ]
+    await ask(served, "forget", id=monday, agentId="planner")
+    assert (await ask(served, "memory_consolidate", agentId="planner"))["contradictions"] == []
+
+
+async def test_what_stands_for_others_has_their_links(served: Served) -> None:
+    """Links of merged notes lead from and to the one that stays, and none leads to itself."""
+    first, gas = await keep(served, "The kiln is hot", type="error"), await keep(served, "Gas", type="fact")
+    vent = await keep(served, "Open the vent", type="procedure")
+    double = await keep(served, "the kiln is hot.", type="error", linkedTo=[first])
+    await ask(served, "link", fromId=double, toId=gas, relationType="caused_by")
+    await ask(served, "link", fromId=vent, toId=double, relationType="resolved_by")
+    assert (await ask(served, "memory_consolidate"))["duplicatesMerged"] == 1
+    assert await edges(served, first) == {(first, gas, "caused_by"), (vent, first, "resolved_by")}
+
+
+async def test_what_has_expired_is_no_neighbour(served: Served) -> None:
+    """A session note is no end of a link once its session is over, and nothing new is like it."""
+    stays = await keep(served, "The kiln is hot", type="error")
+    draft = await keep(served, "The draft", type="fact", scope="session", sessionId="s1")
+    await ask(served, "link", fromId=stays, toId=draft, relationType="caused_by")
+    assert await edges(served, stays) == {(stays, draft, "caused_by")}
+    await ask(served, "reflect", summary="done", sessionId="s1")
+    assert await edges(served, stays) == set()
+    assert (await ask(served, "link", fromId=stays, toId=draft))["code"] == "note_not_found"

@@ -102,6 +102,7 @@ async def test_the_stages_are_those_of_the_contract(keeper: Keeper) -> None:
         ),
         "feedbackReportGenerated": False,
         "stale_fragments": [],
+        "contradictions": [],
         "stages": shown["stages"],
         "remaining": False,
     }
@@ -186,7 +187,7 @@ async def test_what_is_not_due_costs_nothing(keeper: Keeper) -> None:
 
 
 async def test_the_control_plane_consolidates_every_tenant(database: Database) -> None:
-    """As its own role, which appends withdrawals alone; what has expired is withdrawn; a second look finds nothing."""
+    """As its own role, which appends withdrawals and links alone; a second look finds nothing more to do."""
 
     async def launch(_tenant: str, _build_id: str) -> int:
         raise AssertionError("no build is due")
@@ -196,15 +197,24 @@ async def test_the_control_plane_consolidates_every_tenant(database: Database) -
             await (await memory.notes(tenant)).remember(
                 tenant, US, _session_draft(f"of {tenant}"), contract="004", now=NOW
             )
+        notes = await memory.notes("one")
+        same = [
+            (await notes.remember("one", US, Draft(content=text, kind="fact"), contract="004")).note_id
+            for text in ("Clay is wet", "clay is wet.", "Rain fell")
+        ]
+        await memory.links.link("one", same[1], [same[2]], "caused_by", may_see=lambda _: True)
         async with Pool(database.operator_dsn) as pool:
             loop = ControlLoop(pool, Settings(), launch=launch)
-            assert [await loop.consolidate() for _ in range(2)] == [2, 0]
+            assert [await loop.consolidate() for _ in range(2)] == [5, 0]
             said = NewEvent(timestamp=NOW, channel="chat", participants=US, payload_json=b'{"text":"x"}')
             with pytest.raises(MyriaError, match="row-level security"):
                 await Ingest(pool).append_events("one", [said])
         for tenant in ("one", "two"):
             async with memory.database.read(tenant) as connection:
-                assert await connection.fetchval("SELECT reason FROM myria.withdrawn") == "expired"
+                rows = await connection.fetch("SELECT reason FROM myria.withdrawn ORDER BY reason")
+            assert [row["reason"] for row in rows] == ["expired", "superseded"][: 2 if tenant == "one" else 1]
+        graph = await memory.links.around("one", same[0], may_see=lambda _: True)
+        assert [(link.from_id, link.to_id) for link in graph.links] == [(same[0], same[2])]
 
 
 def _session_draft(content: str) -> Draft:

@@ -139,6 +139,15 @@ class StageBody(Answer):
     count: int
 
 
+class ContradictionBody(Answer):
+    """Two notes that a link says contradict each other."""
+
+    from_: str = Field(alias="from")
+    to: str
+    from_content: str
+    to_content: str
+
+
 class ConsolidateAnswer(AgentAnswer):
     """memory_consolidate."""
 
@@ -152,5 +161,6 @@ class ConsolidateAnswer(AgentAnswer):
     feedbackReportGenerated: bool
     indexesPruned: int
     stale_fragments: list[StaleBody]
+    contradictions: list[ContradictionBody] = Field(description="For you to resolve: nothing does it by itself")
     stages: list[StageBody]
     remaining: bool = Field(description="More is due: call again")

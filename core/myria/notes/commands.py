@@ -31,6 +31,9 @@ from myria.withdrawal.model import Reason
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
 
+Beside = Callable[[Sequence[str], bool], Awaitable[Sequence[NewEvent]]]
+"""Makes the events that are appended with notes."""
+
 _ATTEMPTS = 5
 
 
@@ -186,14 +189,15 @@ class Notes:
         drafts: Sequence[Draft],
         *,
         contract: Contract,
-        beside: Callable[[bool], Sequence[NewEvent]] = lambda _: (),
+        beside: Beside,
         speaker: str | None = None,
         now: int | None = None,
     ) -> list[Remembered]:
         """Keep several notes for the same people by one append, all or none; those that are there already are named.
 
         Args:
-            beside: events that are appended after them, given whether any note is new.
+            beside: what is appended after them, given the ids of the notes in the order of drafts, and whether any is
+                new.
 
         Raises:
             as `remember`.
@@ -222,7 +226,7 @@ class Notes:
                         idle_s=self._session_idle_s,
                     )
                     self._check_size(events[note_id])
-            further = beside(bool(events))
+            further = await beside([ids[note.kind, note.content] for note in notes], bool(events))
             try:
                 results = await self._append(tenant, [*events.values(), *further]) if events or further else []
             except NoteExists:

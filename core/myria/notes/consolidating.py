@@ -24,6 +24,7 @@ from myria.errors import AlreadySuperseded, EventNotFound
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import importance_now, policies
+from myria.notes.links import MAX_LINKS, link_event
 from myria.notes.scopes import scopes_with_notes
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
@@ -60,11 +61,15 @@ _SHOWN = 100
 
 @dataclass(slots=True, kw_only=True)
 class Consolidated:
-    """What a run came to: notes by stage, stale notes of which `stale` shows the first, and whether more is due."""
+    """What a run came to: notes by stage, and whether more is due.
+
+    `stale` and `contradictions` show the first of what a person may look at: nothing of it is decided here.
+    """
 
     looked_at: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     stale: list[Json] = field(default_factory=list)
+    contradictions: list[Json] = field(default_factory=list)
     more: bool = False
 
     def to_json(self) -> Json:
@@ -81,6 +86,7 @@ class Consolidated:
             "feedbackReportGenerated": False,
             "indexesPruned": counts["pruning"],
             "stale_fragments": self.stale,
+            "contradictions": self.contradictions,
             "stages": [{"stage": number, "name": name, "count": counts[name]} for number, name in enumerate(STAGES, 1)],
             "remaining": self.more,
         }
@@ -118,6 +124,7 @@ class Consolidation:
 
     def __init__(self, database: Database, append: Append, *, most: int = 500) -> None:
         self._database = database
+        self._append = append
         self._withdrawals = Withdrawals(database, append)
         self._most = most
 
@@ -154,7 +161,10 @@ class Consolidation:
         report.counts["pruning"] = await self._prune(tenant, gone)
         async with self._database.read(tenant) as connection:
             stale = await connection.fetch(sql("consolidation.stale"), tenant, scopes, _SHOWN_STALE)
+            pairs = await connection.fetch(sql("consolidation.contradictions"), tenant, scopes, _SHOWN_STALE)
         report.stale = [_stale_json(row, at) for row in stale if Lasting.of(row).is_stale(at)]
+        report.contradictions = [_pair_json(row) for row in pairs if _both_stand(row, at)]
+        report.counts["contradictions"] = len(report.contradictions)
         report.counts["statistics"] = report.looked_at
         return report
 
@@ -195,6 +205,7 @@ class Consolidation:
             others = [row for row in group if row is not first and not row["anchor"] and row["reason"] != "restored"]
             for start in range(0, len(others), MAX_WITHDRAWN):
                 some = others[start : start + MAX_WITHDRAWN]
+                await self._link_instead(tenant, first, [row["note_id"] for row in some])
                 try:
                     await self._withdrawals.replace(
                         tenant, [row["event_id"] for row in some], first["event_id"], may_see=_anybody
@@ -203,6 +214,25 @@ class Consolidation:
                     continue  # one of them was changed meanwhile: it is looked at again
                 merged |= {row["note_id"] for row in some}
         return merged
+
+    async def _link_instead(self, tenant: str, first: asyncpg.Record, note_ids: Sequence[str]) -> None:
+        """Give a note the links of those that it stands for, but where it has one of that pair itself."""
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("links.of_notes"), tenant, [first["note_id"], *note_ids], MAX_LINKS)
+        gone = set(note_ids)
+        known = {(row["from_id"], row["to_id"]) for row in rows}
+        moved = {
+            (_instead(row["from_id"], gone, first["note_id"]), _instead(row["to_id"], gone, first["note_id"])): row
+            for row in rows
+            if row["from_id"] in gone or row["to_id"] in gone
+        }
+        events = [
+            link_event(tuple(first["participants"]), source, target, row["relation"])
+            for (source, target), row in moved.items()
+            if source != target and (source, target) not in known
+        ]
+        if events:
+            await self._append(tenant, events)
 
     async def _look_again(self, tenant: str, looks: Sequence[_Look], now: int) -> None:
         """Put notes back into the queue, but those that were changed since they were read."""
@@ -280,6 +310,26 @@ def _stale_json(row: asyncpg.Record, now: int) -> Json:
         "topic": row["topic"],
         "days_since_use": (now - lasting.idle_since) // DAY_US,
     }
+
+
+def _pair_json(row: asyncpg.Record) -> Json:
+    return {
+        "from": row["from_id"],
+        "to": row["to_id"],
+        "from_content": orjson.loads(row["from_payload"])["text"][:_SHOWN],
+        "to_content": orjson.loads(row["to_payload"])["text"][:_SHOWN],
+    }
+
+
+def _both_stand(row: asyncpg.Record, now: int) -> bool:
+    """Tell whether neither note of a pair has expired."""
+    names = ("kind", "importance", "anchor", "created_at", "changed_at", "session_ends_at", "reason")
+    other = {name: row[f"to_{name}"] for name in names}
+    return not Lasting.of(row).has_expired(now) and not Lasting.of(other).has_expired(now)
+
+
+def _instead(note_id: str, gone: set[str], first: str) -> str:
+    return first if note_id in gone else note_id
 
 
 def _anybody(_: Sequence[str]) -> bool:

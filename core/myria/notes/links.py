@@ -19,6 +19,7 @@ from myria.errors import InvalidArgument
 from myria.events import speaker_of
 from myria.notes.commands import note_absent
 from myria.notes.drafting import NoteText
+from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_CHANNEL, note_of
 from myria.projections import Incoming, Stored
 from myria.store.clock import to_microseconds
@@ -231,7 +232,10 @@ class NoteLinks:
     async def _notes(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("links.notes"), tenant, list(dict.fromkeys(note_ids)))
-        return {row["note_id"]: row for row in rows if may_see(row["participants"])}
+        now = time.time_ns() // 1000
+        return {
+            row["note_id"]: row for row in rows if may_see(row["participants"]) and not Lasting.of(row).has_expired(now)
+        }
 
 
 def _linked(row: asyncpg.Record) -> LinkedNote:

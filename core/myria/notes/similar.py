@@ -6,10 +6,12 @@ Looked at are the newest notes of the same people, a bounded number by one index
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 
 import orjson
 
+from myria.notes.expiry import Lasting
 from myria.scopes import scope_key
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -53,12 +55,15 @@ class Similar:
             participants: canonical.
             but: the id of a note that is not meant.
         """
+        now = time.time_ns() // 1000
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("links.newest"), tenant, scope_key(participants), LOOKED_AT)
         found = [
             Alike(note_id=row["note_id"], text=text, similarity=similarity(content, text))
             for row in rows
-            if row["note_id"] != but and (text := orjson.loads(row["payload"])["text"])
+            if row["note_id"] != but
+            and not Lasting.of(row).has_expired(now)
+            and (text := orjson.loads(row["payload"])["text"])
         ]
         alike = [other for other in found if other.similarity >= ALIKE]
         return sorted(alike, key=lambda other: (-other.similarity, other.note_id))[:MOST]

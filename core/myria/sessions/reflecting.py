@@ -11,6 +11,7 @@ from myria.canonical import digest
 from myria.contract.event import NewEvent
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
+from myria.notes.links import Relation, link_event
 from myria.scopes import scope_key
 from myria.sessions.model import session_end
 from myria.store.database import Database
@@ -29,6 +30,9 @@ OPEN = "[미해결] "
 
 _RESOLVED_IMPORTANCE = 0.5
 _OPEN_IMPORTANCE = 0.4
+
+_LINKED = 10
+"""Of errors, decisions and procedures each, how many are linked with each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,13 @@ async def reflect(
     about = _without_secrets(dict(reflection.effectiveness), notes)
     drafts = reflection.drafts()
 
+    async def beside(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
+        parts: dict[Part, list[str]] = {}
+        for (part, _), note_id in zip(drafts, ids, strict=True):
+            parts.setdefault(part, []).append(note_id)
+        links = await _missing_links(database, tenant, participants, parts) if is_new else []
+        return [*links, *end(is_new)]
+
     def end(is_new: bool) -> Sequence[NewEvent]:
         if session_id is None and not about:
             return ()
@@ -121,11 +132,35 @@ async def reflect(
         participants,
         [draft for _, draft in drafts],
         contract="004",
-        beside=end,
+        beside=beside,
         speaker=speaker,
         now=moment,
     )
     return [(part, note) for (part, _), note in zip(drafts, kept, strict=True)]
+
+
+async def _missing_links(
+    database: Database, tenant: str, participants: tuple[str, ...], parts: Mapping[Part, Sequence[str]]
+) -> list[NewEvent]:
+    """Return links from errors to what caused them, and from procedures to what they resolve, that are not there yet.
+
+    Where two notes are linked in either direction already, they stay as they are (seed contract 004).
+    """
+    errors, decisions, procedures = (parts.get(part, ())[:_LINKED] for part in ("errors", "decisions", "procedures"))
+    wanted: list[tuple[str, str, Relation]] = [
+        *((error, decision, "caused_by") for error in errors for decision in decisions),
+        *((procedure, error, "resolved_by") for procedure in procedures for error in errors),
+    ]
+    if not wanted:
+        return []
+    async with database.read(tenant) as connection:
+        rows = await connection.fetch(sql("links.of_notes"), tenant, [*errors, *procedures], _LINKED * _LINKED * 10)
+    known = {frozenset((row["from_id"], row["to_id"])) for row in rows}
+    return [
+        link_event(participants, source, target, relation)
+        for source, target, relation in dict.fromkeys(wanted)
+        if frozenset((source, target)) not in known
+    ]
 
 
 def _without_secrets(value: Any, notes: Notes) -> Any:

@@ -44,7 +44,7 @@ WHERE k.tenant_id = $1 AND k.note_id = given.note_id AND k.likeness IS DISTINCT 
 
 -- name: alike
 -- The live notes that say the same as one of these, itself among them, where there are several.
-SELECT x.note_id, x.scope_id, x.likeness, n.first_seq, n.anchor, n.reason, e.event_id
+SELECT x.note_id, x.scope_id, x.likeness, n.first_seq, n.anchor, n.reason, e.event_id, s.participants
 FROM (SELECT DISTINCT k.scope_id, k.likeness FROM myria.note_looks k
       WHERE k.tenant_id = $1 AND k.note_id = ANY ($2::text[]) AND k.likeness IS NOT NULL) wanted
 CROSS JOIN LATERAL (
@@ -53,7 +53,25 @@ CROSS JOIN LATERAL (
 ) x
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = x.note_id AND n.live
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = x.scope_id
 ORDER BY x.scope_id, n.first_seq;
+
+-- name: contradictions
+-- The newest links that say that two live notes contradict each other, and what decides whether one has expired.
+SELECT l.from_id, l.to_id, one.payload AS from_payload, other.payload AS to_payload, n.kind, n.importance, n.anchor,
+       n.created_at, n.changed_at, n.session_ends_at, n.reason, m.kind AS to_kind, m.importance AS to_importance,
+       m.anchor AS to_anchor, m.created_at AS to_created_at, m.changed_at AS to_changed_at,
+       m.session_ends_at AS to_session_ends_at, m.reason AS to_reason
+FROM myria.note_links l
+JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = l.from_id AND n.live
+JOIN myria.standing_notes m ON m.tenant_id = $1 AND m.note_id = l.to_id AND m.live
+JOIN myria.events one ON one.tenant_id = $1 AND one.event_seq = n.event_seq
+JOIN myria.events other ON other.tenant_id = $1 AND other.event_seq = m.event_seq
+WHERE l.tenant_id = $1 AND l.relation = 'contradicts'
+  AND ($2::bigint[] IS NULL OR (n.scope_id = ANY ($2) AND m.scope_id = ANY ($2)))
+  AND NOT n.session AND NOT m.session
+ORDER BY l.event_seq DESC
+LIMIT $3;
 
 -- name: look_again
 -- A note that was changed meanwhile has another look_at, and is left as it is.

@@ -30,9 +30,9 @@ LIMIT $3;
 
 -- name: notes
 -- What some notes say now, and who may see them; withdrawn ones are left out.
-SELECT n.note_id, n.first_seq, e.event_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.context_id, n.session, e.payload,
-       s.participants
-FROM myria.notes n
+SELECT n.note_id, n.first_seq, e.event_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
+       n.context_id, n.session, e.payload, n.session_ends_at, n.reason, s.participants
+FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live;
@@ -62,10 +62,10 @@ LIMIT 100;
 
 -- name: newest
 -- The newest notes of a scope that hold for longer than a session.
-SELECT n.note_id, e.payload
+SELECT n.note_id, n.kind, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, e.payload
 FROM myria.scopes s
 CROSS JOIN LATERAL (
-    SELECT k.note_id, k.event_seq FROM myria.notes k
+    SELECT k.* FROM myria.standing_notes k
     WHERE k.tenant_id = $1 AND k.scope_id = s.scope_id AND k.live AND NOT k.session
     ORDER BY k.event_seq DESC LIMIT $3
 ) n
