@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from myria.contract.event import NewEvent
 from myria.errors import CursorInvalid
@@ -15,11 +17,12 @@ from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.model import Changes
-from myria.notes.recalling import Fragment, Recalled, RecallQuery
+from myria.notes.recalling import Fragment, Recall, Recalled, RecallQuery
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import Settings
 from myria.tokens import token_counter
 from tests.support.builds import build
+from tests.support.counts import examples
 from tests.support.postgres import Database
 
 TENANT = "default"
@@ -239,6 +242,24 @@ async def test_what_is_old_says_so(recaller: Recaller) -> None:
     assert [hint["signal"] for hint in (await recaller.page(text="dragon")).hints] == ["no_results"]
 
 
+async def test_what_is_contradicted_says_so(recaller: Recaller) -> None:
+    """Both sides of a link name each other, to those who may see the other and while it is kept."""
+    gas = await recaller.keep("The kiln burns gas")
+    wood = await recaller.keep("The oven burns wood")
+    hidden = await recaller.keep("The kiln burns oil", (*US, "zoe"))
+    for other in (wood, hidden):
+        await recaller.memory.links.link(TENANT, gas, [other], "contradicts", may_see=may_see)
+    pool = Masks.exactly(US)
+    found = {fragment.note_id: fragment for fragment in await recaller.find(pool)}
+    assert found[gas].contradicted_by == (found[wood].handle,)
+    assert found[wood].contradicted_by == (found[gas].handle,)
+    assert f"(contradicted by {found[wood].handle})" in found[gas].line.written()
+    assert len(next(f for f in await recaller.find() if f.note_id == gas).contradicted_by) == 2
+    await recaller.notes.forget(TENANT, wood, may_see=may_see)
+    (left,) = await recaller.find(pool)
+    assert left.contradicted_by == ()
+
+
 async def test_topics_are_found_beside_their_events(recaller: Recaller, database: Database) -> None:
     """Where their label says what was asked, behind their best event; not once something of them is withdrawn."""
     for i in range(6):
@@ -272,6 +293,50 @@ async def test_importance_and_recency_move_equals(recaller: Recaller) -> None:
     await recaller.keep("kiln six", kind="fact", importance=1.0, days_ago=1)
     assert await recaller.texts(text="kiln") == ["kiln six", "kiln two", "kiln one"]
     assert (await recaller.texts())[-1] == "kiln one"
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    texts=st.lists(
+        st.one_of(
+            st.text(st.characters(codec="utf-8"), max_size=200),
+            st.sampled_from(
+                ["窯は金曜日に焚く。" * 9, "👩🏽‍🚀🔥🏺" * 12, "for x in range(10):\n    print(f'{x:>3}')", "w " * 300]
+            ),
+        ),
+        max_size=12,
+    ),
+    budget=st.integers(0, 900),
+)
+def test_text_and_json_never_exceed_a_budget(texts: list[str], budget: int) -> None:
+    """Counted as they are sent, for every script; and another memory would not have fitted into the JSON."""
+    fragments = [
+        Fragment(
+            note_id=None,
+            event_id=f"evt_{at}",
+            handle=f"e:{at:09}",
+            text=text,
+            speaker="Inês 窯",
+            at=NOW,
+            score=1,
+            key=(0, 0, at, 0),
+            lane="words",
+            contradicted_by=("n:000000001",) * (at % 2),
+        )
+        for at, text in enumerate(texts)
+    ]
+    recall, count = Recall(nobody_reads, token_counter()), token_counter().count
+    assert count(recall.as_text(fragments, budget).text) <= budget
+    shown = recall.as_json(fragments, budget)
+    assert not shown or count(orjson.dumps(shown).decode()) <= budget
+    if len(shown) < len(fragments):
+        more = [fragment.to_json() for fragment in fragments[: len(shown) + 1]]
+        assert count(orjson.dumps(more).decode()) > budget
+
+
+async def nobody_reads(*_: Any) -> Any:
+    """Find nothing: what is recalled is given."""
+    raise AssertionError("nothing is read")
 
 
 async def test_text_and_json_are_each_within_the_budget(recaller: Recaller) -> None:

@@ -166,6 +166,7 @@ class FragmentBody(Answer):
     superseded: bool = False
     superseded_by: str | None = None
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
+    contradicted_by: list[str] = Field(default=[], description="Handles of notes that say otherwise")
 
 
 class Conflict(Answer):

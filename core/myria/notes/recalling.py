@@ -57,6 +57,9 @@ _BATCH_OF_NOTES = 200
 _MOST_BATCHES = 20
 """Batches of one page: one that a filter thins out further is short, and its cursor goes on."""
 
+_MOST_CONTRADICTIONS = 3
+"""Contradicting notes that a memory names."""
+
 _PER_MILLE = 1_000
 _TOPIC_HITS = 2
 """Hits of a batch below a topic, from which on it is worth a line."""
@@ -153,7 +156,8 @@ class Fragment:
     Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
     microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
     `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
-    kind is called old by then; `superseded_by` the handle of what replaced it.
+    kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
+    links say contradict it.
     """
 
     note_id: str | None
@@ -175,6 +179,7 @@ class Fragment:
     superseded: bool = False
     superseded_by: str | None = None
     relation: str | None = None
+    contradicted_by: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
@@ -197,6 +202,8 @@ class Fragment:
             shown["superseded"] = True
             if self.superseded_by is not None:
                 shown["superseded_by"] = self.superseded_by
+        if self.contradicted_by:
+            shown["contradicted_by"] = list(self.contradicted_by)
         return shown
 
     @property
@@ -209,6 +216,8 @@ class Fragment:
             marks.append(f"linked: {self.relation}")
         if self.stale_days is not None:
             marks.append(f"old: {self.stale_days} days")
+        if self.contradicted_by:
+            marks.append(f"contradicted by {', '.join(self.contradicted_by)}")
         return MemoryLine(
             date=to_rfc3339(self.at)[:10],
             speaker=self.speaker,
@@ -313,12 +322,33 @@ class Recall:
             following = place.cursor(found.following)
             if len(fragments) >= asked.page_size:
                 break
+        if query.as_of is None:
+            fragments = await self._with_contradictions(query, reader, fragments)
         return Recalled(
             fragments=tuple(fragments),
             cursor=None if following is None else reader.cursor_text(following, digest),
             search_path=_search_path(fragments),
             hints=tuple(_hints(asked, fragments)),
         )
+
+    async def _with_contradictions(
+        self, query: RecallQuery, reader: EventFinder, fragments: list[Fragment]
+    ) -> list[Fragment]:
+        """Return memories with the notes that contradict them, as far as the reader may see those."""
+        notes = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
+        if not notes:
+            return fragments
+        rows = await reader.connection.fetch(sql("links.contradictions"), reader.tenant, notes, query.session_id)
+        against: dict[str, list[str]] = {}
+        for row in rows:
+            if query.masks.sees(row["participants"]):
+                against.setdefault(row["note_id"], []).append(NOTE_PREFIX + reader.handles.of(row["first_seq"]))
+        return [
+            replace(fragment, contradicted_by=tuple(against[fragment.note_id][:_MOST_CONTRADICTIONS]))
+            if fragment.note_id in against
+            else fragment
+            for fragment in fragments
+        ]
 
     async def _fragments(
         self, query: RecallQuery, reader: EventFinder, found: Found, *, is_first: bool

@@ -71,3 +71,19 @@ CROSS JOIN LATERAL (
 ) n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 WHERE s.tenant_id = $1 AND s.scope_key = $2;
+
+-- name: contradictions
+-- The live notes that links say contradict some notes, and who may see them. What ends with another session than $3 is
+-- left out.
+SELECT l.note_id, other.first_seq, s.participants
+FROM (
+    SELECT o.from_id AS note_id, o.to_id AS other_id FROM myria.note_links o
+    WHERE o.tenant_id = $1 AND o.from_id = ANY ($2::text[]) AND o.relation = 'contradicts'
+    UNION
+    SELECT i.to_id, i.from_id FROM myria.note_links i
+    WHERE i.tenant_id = $1 AND i.to_id = ANY ($2::text[]) AND i.relation = 'contradicts'
+) l
+JOIN myria.notes other ON other.tenant_id = $1 AND other.note_id = l.other_id AND other.live
+    AND (NOT other.session OR other.context_id = $3)
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = other.scope_id
+ORDER BY other.first_seq;
