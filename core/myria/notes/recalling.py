@@ -479,8 +479,10 @@ class Recall:
         """Return memories as lines, whose text costs at most `budget` tokens."""
         return memory_text([fragment.line for fragment in fragments], self._counter, budget)
 
-    def as_json(self, fragments: Sequence[Fragment], budget: int) -> list[Json]:
-        """Return the first memories as JSON that costs at most `budget` tokens as it is sent."""
+    def as_json(
+        self, fragments: Sequence[Fragment], budget: int, around: Callable[[list[Json]], Any] = lambda shown: shown
+    ) -> list[Json]:
+        """Return the first memories as JSON; what is made `around` them costs at most `budget` tokens with them."""
         shown: list[Json] = []
 
         def first(count: int) -> list[Json]:
@@ -493,8 +495,8 @@ class Recall:
         fitting = most_within(
             len(fragments),
             lambda place: cost(first(place + 1)[place]),
-            lambda count: cost(first(count)),
-            around=0,
+            lambda count: cost(around(first(count))),
+            around=cost(around([])),
             budget=budget,
         )
         return first(fitting)

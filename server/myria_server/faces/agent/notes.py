@@ -224,13 +224,9 @@ class NoteTools(AgentTools):
                 counted["hints"] = [dict(hint) for hint in page.hints]
             return {"success": True, "fragments": shown, **counted}
 
-        room = budget
-        while True:
-            shown = recall.as_json(fragments, max(0, room))
-            used = recall.count(orjson.dumps(answer(shown, budget)).decode())
-            if used <= budget or not shown:
-                return answer(shown, used if shown else 0)
-            room -= used - budget
+        shown = recall.as_json(fragments, budget, lambda shown: answer(shown, budget))
+        used = recall.count(orjson.dumps(answer(shown, budget)).decode()) if shown else 0
+        return answer(shown, used)
 
     async def forget(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Forget by id, or what a topic or a text finds."""
