@@ -154,6 +154,7 @@ class FragmentBody(Answer):
 
     id: str
     content: str
+    truncated: bool = Field(default=False, description="The content is its beginning")
     handle: str | None = None
     created_at: str
     speaker: str | None = None

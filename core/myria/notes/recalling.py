@@ -25,7 +25,7 @@ from myria.masks import Masks
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import Tier, importance_now, policies, tier
-from myria.notes.lines import MemoryLine, MemoryText, memory_text
+from myria.notes.lines import LEAST_WORTH, MemoryLine, MemoryText, memory_text
 from myria.notes.links import LinkedNote
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.retrieval.cursors import Cursor, query_digest
@@ -482,7 +482,10 @@ class Recall:
     def as_json(
         self, fragments: Sequence[Fragment], budget: int, around: Callable[[list[Json]], Any] = lambda shown: shown
     ) -> list[Json]:
-        """Return the first memories as JSON; what is made `around` them costs at most `budget` tokens with them."""
+        """Return the first memories as JSON; what is made `around` them costs at most `budget` tokens with them.
+
+        The first that does not fit is shortened where enough of it stays, and says so (`truncated`).
+        """
         shown: list[Json] = []
 
         def first(count: int) -> list[Json]:
@@ -499,7 +502,18 @@ class Recall:
             around=cost(around([])),
             budget=budget,
         )
-        return first(fitting)
+        whole = first(fitting)
+        if fitting == len(fragments):
+            return whole
+        part = fragments[fitting].to_json() | {"content": "", "truncated": True}
+        room = budget - cost(around([*whole, part]))
+        while room >= LEAST_WORTH:
+            part["content"] = self._counter.shortened(fragments[fitting].text, room)
+            over = cost(around([*whole, part])) - budget
+            if over <= 0:
+                return [*whole, part]
+            room -= over
+        return whole
 
     def count(self, text: str) -> int:
         """Return how many tokens a text costs, or a bound that is not below it."""
