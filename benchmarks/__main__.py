@@ -46,7 +46,7 @@ def main() -> None:
             shared, rounds=5 if full else 2, one_scope=builds.ONE_SCOPE if full else builds.SMALL_ONE_SCOPE
         ),
         hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
-        auth.PART: lambda: auth.measure(shared, rounds=7 if full else 3, seconds=8.0 if full else 3.0),
+        auth.PART: lambda: auth.measure(shared, blocks=300 if full else 40),
         noisy.PART: lambda: noisy.measure(shared, rounds=9 if full else 3, seconds=3.0 if full else 2.0),
         locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }

@@ -1,23 +1,28 @@
 """What proving who one is costs: appends and questions with keys, beside the same without.
 
-Two servers on one durable PostgreSQL, `auth.mode` keys and none, are driven by the same load process in alternating
-rounds with the same calls; the one with keys gets a key with each, and keeps its records of calls as it does by
-default. Questions are asked in a scope of a few hundred events that no append of the rounds touches.
+One process serves without keys on one port and with keys on another, over one memory (`benchmarks/both.py`). The load
+process sends the same calls in short blocks in turn: without, with keys, and without again. Compared is the processor
+time of a block, user and system, that the server's process took, and the block's time, with those of both that lie
+beside it; those two are compared with each other as well, which shows what the comparison can tell. Questions are asked
+in a scope of a few hundred events that no append of the blocks touches.
 """
 
 from __future__ import annotations
 
+import random
+import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.appends import append_arguments
 from benchmarks.cluster import Cluster
-from benchmarks.figures import median, ratios
-from benchmarks.load import LoadProcess, Result
+from benchmarks.figures import interval, median, ratios
+from benchmarks.load import LoadProcess
 from benchmarks.mcp_http import Request, tool_call
 from benchmarks.options import Common, common, parser, run
-from benchmarks.processes import Server, myria_server, usage
+from benchmarks.processes import Server, cpu_seconds, free_port
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
 from myria.access.store import AccessStore, NewKey
@@ -26,11 +31,13 @@ from myria_cli import console
 
 PART = "auth"
 DATABASE = "bench_auth"
-CONNECTIONS = 32
-MOST_CPU = 1.05
-LEAST_THROUGHPUT = 0.95
-WARM_UP_S = 2.0
+CONNECTIONS = 4
+BLOCK = 50
+"""Requests of a block: some hundredths of a second."""
+WARM_UP_BLOCKS = 2
+MOST = 1.05
 ASKED_EVENTS = 300
+KINDS = ("append", "query")
 
 TENANT = "default"
 APPENDING = ("ada", "bot")
@@ -40,39 +47,33 @@ QUESTION = "What did we decide about the memory?"
 
 @dataclass(slots=True, kw_only=True)
 class Side:
-    """One server, what is sent to it, and what its rounds gave, by kind of call."""
+    """Where blocks are sent to, and what they gave, by kind of call: microseconds of CPU and of time per call."""
 
     name: str
-    server: Server
+    port: int
     requests: dict[str, list[Request]]
-    results: dict[str, list[Result]] = field(default_factory=dict)
-    cpu_us: dict[str, list[float]] = field(default_factory=dict)
+    cpu_us: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    time_us: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    errors: int = 0
+    first_error: str = ""
 
-    async def round(self, load: LoadProcess, kind: str, number_: int, seconds: float) -> Result:
-        """Drive it for a time. Number 0 warms up and is not counted."""
-        before = usage(self.server.pid).cpu_s
+    async def block(self, load: LoadProcess, pid: int, kind: str, *, name: str, counted: bool) -> None:
+        """Send a block to the server process; one that is not counted warms up."""
+        before = cpu_seconds(pid)
         result = await load.run(
-            self.requests[kind],
-            port=self.server.port,
-            connections=CONNECTIONS,
-            seconds=seconds,
-            key_prefix=f"{self.name[:4]}-{kind[:1]}{number_:02d}-",
+            self.requests[kind], port=self.port, connections=CONNECTIONS, count=BLOCK, key_prefix=name
         )
-        if number_:
-            cpu_s = usage(self.server.pid).cpu_s - before
-            self.results.setdefault(kind, []).append(result)
-            self.cpu_us.setdefault(kind, []).append(cpu_s / max(1, result.acknowledged) * 1e6)
-        return result
-
-    def throughputs(self, kind: str) -> list[float]:
-        """Return the good answers per second of each round."""
-        return [result.throughput for result in self.results[kind]]
+        cpu_s = cpu_seconds(pid) - before
+        self.errors += result.errors
+        self.first_error = self.first_error or result.first_error
+        if counted:
+            self.cpu_us[kind].append(cpu_s / max(1, result.acknowledged) * 1e6)
+            self.time_us[kind].append(result.seconds / max(1, result.acknowledged) * 1e6)
 
 
-async def measure(options: Common, *, rounds: int, seconds: float) -> int:
-    """Run the rounds and write the report; return the exit status."""
+async def measure(options: Common, *, blocks: int) -> int:
+    """Send the blocks and write the report; return the exit status."""
     report = Report(PART)
-    logs = options.work_dir / "log"
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(options.work_dir))
         dsns = await cluster.create(DATABASE)
@@ -81,22 +82,34 @@ async def measure(options: Common, *, rounds: int, seconds: float) -> int:
         connection = await cluster.connect(DATABASE)
         stack.push_async_callback(connection.close)
         load = await stack.enter_async_context(LoadProcess())
-        without = await stack.enter_async_context(myria_server(dsns.server, logs / "auth-none.log"))
-        guarded = await stack.enter_async_context(myria_server(dsns.server, logs / "auth-keys.log", AUTH_MODE="keys"))
-        sides = (
-            Side(name="none", server=without, requests=_requests(without.port, None)),
-            Side(name="keys", server=guarded, requests=_requests(guarded.port, keys)),
+        keyed_port = free_port()
+        server = await stack.enter_async_context(
+            Server(
+                [sys.executable, "-m", "benchmarks.both", "{port}", str(keyed_port)],
+                env={"BOTH_DSN": dsns.server},
+                ready="/readyz",
+                log=options.work_dir / "log" / "auth.log",
+            )
         )
-        await load.run(_asked(without.port), port=without.port, connections=4, count=ASKED_EVENTS, key_prefix="asked-")
-        for number_ in range(rounds + 1):
-            for kind in sides[0].requests:
-                # Who comes first alternates, so that what one leaves behind falls on both.
-                for side in sides if number_ % 2 else reversed(sides):
-                    await connection.execute(statement("checkpoint"))
-                    result = await side.round(load, kind, number_, seconds if number_ else min(WARM_UP_S, seconds))
-                    what = f"round {number_} of {rounds}" if number_ else "warm-up"
-                    console.say(f"{what}: {kind}, {side.name}: {result.throughput:,.0f}/s", "dim")
-    return _publish(report, *sides, options)
+        plain = _requests(server.port, None)
+        sides = (
+            Side(name="none", port=server.port, requests=plain),
+            Side(name="keys", port=keyed_port, requests=_requests(keyed_port, keys)),
+            Side(name="none again", port=server.port, requests=plain),
+        )
+        asked = _asked(server.port)
+        await load.run(asked, port=server.port, connections=CONNECTIONS, count=ASKED_EVENTS, key_prefix="asked-")
+        await connection.execute(statement("checkpoint"))
+        for kind in KINDS:  # not in turn: a question after appends looks at what they added
+            for block in range(WARM_UP_BLOCKS + blocks):
+                counted = block >= WARM_UP_BLOCKS
+                for side in sides if block % 2 else reversed(sides):
+                    name = f"{side.name[0]}{side.name[-1]}{kind[0]}{block}-"
+                    await side.block(load, server.pid, kind, name=name, counted=counted)
+                if counted and not (block + 1) % 10:
+                    cpu = ", ".join(f"{side.name} {median(side.cpu_us[kind]):.0f} µs" for side in sides)
+                    console.say(f"{block + 1} blocks of each: {kind}: {cpu}", "dim")
+    return _publish(report, sides, options)
 
 
 async def _keys(dsn: str) -> dict[str, str]:
@@ -136,60 +149,51 @@ def with_key(request: Request, text: str) -> Request:
     return replace(request, head=f"{head}\r\nAuthorization: Bearer {text}\r\n\r\n")
 
 
-def _publish(report: Report, without: Side, guarded: Side, options: Common) -> int:
-    """Print and write the results of the rounds."""
+def _compared(these: Sequence[float], before: Sequence[float], after: Sequence[float] | None) -> dict[str, Any]:
+    """Return the median, with its interval of 95 %, of the ratios of blocks to those beside them, or to their means."""
+    those = before if after is None else [(a + b) / 2 for a, b in zip(before, after, strict=True)]
+    by_block = ratios(these, those)
+    low, high = interval(by_block, random.Random(0))
+    return {"ratio": round(median(by_block), 4), "interval": [round(low, 4), round(high, 4)], "blocks": len(by_block)}
+
+
+def _publish(report: Report, sides: tuple[Side, Side, Side], options: Common) -> int:
+    """Print and write what the blocks gave."""
+    plain, _, again = sides
     rows = []
-    for kind in without.requests:
-        throughput = ratios(guarded.throughputs(kind), without.throughputs(kind))
-        cpu = ratios(guarded.cpu_us[kind], without.cpu_us[kind])
-        report.figures[kind] = {
-            "throughput_ratio_by_round": [round(value, 3) for value in throughput],
-            "throughput_ratio": round(median(throughput), 3),
-            "cpu_ratio_by_round": [round(value, 3) for value in cpu],
-            "cpu_ratio": round(median(cpu), 3),
-            **{
-                side.name: {
-                    "per_s": round(median(side.throughputs(kind)), 1),
-                    "cpu_us": round(median(side.cpu_us[kind]), 1),
-                    "p95_ms": round(median([result.latency.p95 for result in side.results[kind]]), 3),
-                    "acknowledged": sum(result.acknowledged for result in side.results[kind]),
-                }
-                for side in (without, guarded)
-            },
-        }
-        figures = report.figures[kind]
-        rows += [
-            (
-                f"{kind}, {side.name}",
-                number(figures[side.name]["per_s"], 0),
-                number(figures[side.name]["p95_ms"]),
-                number(figures[side.name]["cpu_us"], 0),
-                number(figures["throughput_ratio"], 3) if side is guarded else "1",
-                number(figures["cpu_ratio"], 3) if side is guarded else "1",
-            )
-            for side in (without, guarded)
-        ]
-        report.check(
-            f"{kind}: throughput with keys / without", figures["throughput_ratio"], LEAST_THROUGHPUT, at_least=True
-        )
-        report.check(f"{kind}: CPU per call with keys / without", figures["cpu_ratio"], MOST_CPU)
-    columns = ("calls", "per s", "p95 ms", "server CPU µs/call", "throughput ratio", "CPU ratio")
-    report.table(f"with keys and without, {CONNECTIONS} connections, median of rounds", columns, rows)
-    errors = [result for side in (without, guarded) for results in side.results.values() for result in results]
-    report.figures["first_error"] = next((result.first_error for result in errors if result.first_error), "")
-    report.check("calls that failed", sum(result.errors for result in errors), 0)
+    for kind in KINDS:
+        for side in sides:
+            # The blocks with keys lie between two without; those are compared with each other.
+            cpu = _compared(side.cpu_us[kind], plain.cpu_us[kind], None if side is again else again.cpu_us[kind])
+            time = _compared(side.time_us[kind], plain.time_us[kind], None if side is again else again.time_us[kind])
+            report.figures[f"{kind}, {side.name}"] = {
+                "cpu_us": round(median(side.cpu_us[kind]), 1),
+                "time_us": round(median(side.time_us[kind]), 1),
+                "cpu": cpu,
+                "time": time,
+            }
+            compared = [
+                "" if side is plain else f"{number(value['ratio'], 3)} ({value['interval'][0]}-{value['interval'][1]})"
+                for value in (cpu, time)
+            ]
+            rows.append((f"{kind}, {side.name}", number(median(side.cpu_us[kind]), 0), *compared))
+        keyed = report.figures[f"{kind}, keys"]
+        report.check(f"{kind}: CPU per call with keys / without", keyed["cpu"]["ratio"], MOST)
+        report.check(f"{kind}: time per call with keys / without", keyed["time"]["ratio"], MOST)
+    columns = ("calls", "server CPU µs/call", "CPU ratio (95 %)", "time ratio (95 %)")
+    report.table(f"with keys and without, {CONNECTIONS} connections, medians of blocks of {BLOCK}", columns, rows)
+    report.figures["first_error"] = next((side.first_error for side in sides if side.first_error), "")
+    report.check("calls that failed", sum(side.errors for side in sides), 0)
     return report.finish(options.out)
 
 
 def main() -> None:
     """Run from the command line."""
     options = parser(__doc__)
-    options.add_argument("--rounds", type=int, help="rounds of each (default: 3; with --full 7)")
-    options.add_argument("--seconds", type=float, help="length of a round (default: 3; with --full 8)")
+    options.add_argument("--blocks", type=int, help="blocks of each (default: 40; with --full 300)")
     given = options.parse_args()
     shared = common(given)
-    rounds, seconds = given.rounds or (7 if shared.full else 3), given.seconds or (8.0 if shared.full else 3.0)
-    raise SystemExit(run(measure(shared, rounds=rounds, seconds=seconds)))
+    raise SystemExit(run(measure(shared, blocks=given.blocks or (300 if shared.full else 40))))
 
 
 if __name__ == "__main__":

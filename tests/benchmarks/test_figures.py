@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.figures import median, quantile, ratios
+import random
+
+from benchmarks.figures import interval, median, quantile, ratios
 from benchmarks.locomo import Question, by_score, score
 
 
@@ -17,6 +19,14 @@ def test_ratios_pair_rounds() -> None:
     """Each round is compared with the one beside it."""
     assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]
     assert median([3.0, 1.0, 2.0]) == 2.0
+
+
+def test_an_interval_holds_the_median() -> None:
+    """It is narrow where values agree, whatever a few of them say, and as wide as values that differ."""
+    agreeing = [1.0] * 97 + [50.0] * 3
+    assert interval(agreeing, random.Random(1)) == (1.0, 1.0)
+    low, high = interval([float(i) for i in range(101)], random.Random(1))
+    assert 30 < low < 50 < high < 70
 
 
 def test_recall_counts_gold_turns() -> None:
