@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp import Client as Agent
 
 from myria.ids import new_id
 from tests.cli.conftest import call
@@ -110,7 +111,7 @@ def lasting_up(guardian: Guardian) -> Iterator[Up]:
     spawner = Spawner(guardian)
     with throw_away_folder(guardian) as folder:
         try:
-            yield start(spawner, "--data-dir", folder / "data")
+            yield start(spawner, "--data-dir", folder / "data", "--as", "ana, b", "--as", "helper")
         finally:
             spawner.end_all()
 
@@ -198,6 +199,20 @@ def test_an_address_that_others_reach_needs_insecure(tmp_path: Path, spawn: Spaw
     )
     assert program.wait() == 6
     assert "--insecure" in program.output()
+
+
+def test_agents_keep_for_whom_it_was_started(lasting_up: Up) -> None:
+    """It prints where agents keep, and --as says for whom: for those people, also where a name holds a comma."""
+
+    async def keep() -> Any:
+        async with Agent(lasting_up.told["agent_url"]) as agent:
+            return (await agent.call_tool("remember", {"content": "The kiln opens on Friday"})).structured_content
+
+    assert asyncio.run(keep())["created"]
+    (told,) = [
+        line for line in call("events", "--json", "--data-dir", lasting_up.told["data_dir"]).lines if line["type"]
+    ]
+    assert (told["type"], told["participants"]) == ("myria.note", ["ana, b", "helper"])
 
 
 def test_other_commands_use_the_running_server(lasting_up: Up) -> None:
