@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import sys
 import time
 from typing import Any
 
-import asyncpg
 import pytest
 
-from myria.ids import new_id
 from myria.planning.settings import PlannerSettings
 from myria.store.database import Database as Pool
 from myria.verify import verify
+from tests.soak.builds import Builds
 from tests.soak.ledger import Ledger, check_database, check_pages
 from tests.soak.wire import Client, HungUp
 from tests.support.counts import share
@@ -38,7 +34,7 @@ async def test_nothing_acknowledged_is_ever_lost_or_doubled(database: Database, 
     )
     await asyncio.to_thread(server.wait_for, "serving MCP")
     ledger = Ledger()
-    builds = _Builds(database, KILLS, random.Random(SEED))
+    builds = Builds(database, KILLS, random.Random(SEED))
     began = time.monotonic()
 
     appending = [
@@ -76,7 +72,7 @@ async def test_nothing_acknowledged_is_ever_lost_or_doubled(database: Database, 
     assert len(ledger.acknowledged) < len(ledger.sent), "no client ever forgot an event: the test is too tame"
 
 
-async def _append(client: Client, ledger: Ledger, number: int, count: int, builds: _Builds) -> None:
+async def _append(client: Client, ledger: Ledger, number: int, count: int, builds: Builds) -> None:
     """One client: appends its events singly and in batches, and does everything wrong that a client can."""
     rng = random.Random(f"{SEED}:{number}")
     left = [f"c{number}-{one}" for one in range(count)]
@@ -116,66 +112,3 @@ async def _append(client: Client, ledger: Ledger, number: int, count: int, build
 def _acknowledge(ledger: Ledger, keys: list[str], content: dict[str, Any]) -> None:
     for key, result in zip(keys, content.get("results", [content]), strict=True):
         ledger.acknowledge(key, result)
-
-
-class _Builds:
-    """Builds back to back, each by a process of its own, which is killed at random until that was done often enough."""
-
-    def __init__(self, database: Database, kills: int, rng: random.Random) -> None:
-        self._database = database
-        self._wanted_kills = kills
-        self._rng = rng
-        self.kills = 0
-        self.finished = 0
-
-    async def run(self, appending: list[asyncio.Task[None]]) -> None:
-        while self.kills < self._wanted_kills or not all(task.done() for task in appending):
-            await self.build_once(self._rng, may_kill=True)
-
-    async def build_once(self, rng: random.Random, *, may_kill: bool) -> None:
-        """Queue a build, and start builders until it has ended."""
-        build_id = new_id("bld")
-        connection = await asyncpg.connect(self._database.dsn)
-        try:
-            await connection.execute("SELECT set_config('myria.tenant', 'default', false)")
-            await connection.execute(
-                "INSERT INTO myria.builds (tenant_id, build_id, trigger, is_full) VALUES ('default', $1, 'manual', $2)",
-                build_id,
-                rng.random() < 0.2,
-            )
-            status = "queued"
-            while status in ("queued", "running"):
-                await self._run_builder(connection, build_id, kill=may_kill and rng.random() < 0.6, rng=rng)
-                status = await connection.fetchval("SELECT status FROM myria.builds WHERE build_id = $1", build_id)
-        finally:
-            await connection.close()
-        self.finished += 1
-        assert status in ("succeeded", "nothing_to_do")
-
-    async def _run_builder(self, connection: Any, build_id: str, *, kill: bool, rng: random.Random) -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "myria_cli.main", "build", "--build", build_id),
-            env={
-                **os.environ,
-                "MYRIA_POSTGRES_DSN": self._database.builder_dsn,
-                "MYRIA_SERVICE_LOG_LEVEL": "warning",
-            },
-            stdin=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            if kill and self.kills < self._wanted_kills:
-                # Most of its life is starting Python: begin to count once it is at work.
-                while process.returncode is None and not await connection.fetchval(
-                    "SELECT lease_until IS NOT NULL FROM myria.builds WHERE build_id = $1", build_id
-                ):
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(rng.choice((0.0, 0.02, 0.1, 0.3)) * rng.random())
-                if process.returncode is None:
-                    process.send_signal(signal.SIGKILL)
-                    self.kills += 1
-            await asyncio.wait_for(process.wait(), 120)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from myria.contract.tools import path_of
+from myria.contract.tools import TOOLS, path_of
 from tests.support.patience import PATIENCE_S
 
 MODERN = "2026-07-28"
@@ -36,22 +36,28 @@ class Reply:
     @property
     def code(self) -> str | None:
         """The error's code, or None."""
-        return self.content["error"]["code"] if self.is_error else None
+        return self._refusal["code"] if self.is_error else None
 
     @property
     def retryable(self) -> bool:
         """Whether the same call may succeed later."""
-        return self.is_error and bool(self.content["error"]["retryable"])
+        return self.is_error and bool(self._refusal["retryable"])
+
+    @property
+    def _refusal(self) -> Any:
+        """The refusal, which the agent's face tells beside `error`."""
+        return self.content["error"] if isinstance(self.content["error"], dict) else self.content
 
 
 def request(tool: str, arguments: dict[str, Any], port: int) -> bytes:
     """Return a tool call as the bytes of an HTTP request."""
-    params = {"name": f"myria.{tool}", "arguments": arguments, "_meta": _META}
+    name = next(one.dotted() for one in TOOLS if one.name == tool)
+    params = {"name": name, "arguments": arguments, "_meta": _META}
     body = orjson.dumps({"jsonrpc": "2.0", "id": next(_numbers), "method": "tools/call", "params": params})
     head = (
         f"POST {path_of(tool)} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
         "Accept: application/json, text/event-stream\r\n"
-        f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: myria.{tool}\r\n"
+        f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
