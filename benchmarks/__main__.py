@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import appends, auth, builds, hostile, locomo, many_scopes, noisy, reads
+from benchmarks import appends, auth, builds, hostile, locomo, many_scopes, noisy, reads, remembering
 from benchmarks.options import common, parser, run
 from myria_cli import console
 
-PARTS = (appends.PART, reads.PART, many_scopes.PART, builds.PART, hostile.PART, auth.PART, noisy.PART, locomo.PART)
+PARTS = (
+    appends.PART,
+    reads.PART,
+    many_scopes.PART,
+    builds.PART,
+    hostile.PART,
+    auth.PART,
+    noisy.PART,
+    remembering.PART,
+    locomo.PART,
+)
 
 
 def main() -> None:
@@ -48,6 +58,9 @@ def main() -> None:
         hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
         auth.PART: lambda: auth.measure(shared, blocks=300 if full else 40),
         noisy.PART: lambda: noisy.measure(shared, rounds=9 if full else 3, seconds=3.0 if full else 2.0),
+        remembering.PART: lambda: remembering.measure(
+            shared, rounds=7 if full else 3, calls=2_000 if full else 300, questions=400 if full else 100
+        ),
         locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }
 

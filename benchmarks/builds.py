@@ -135,14 +135,19 @@ async def _with_targets(cluster: Cluster, options: Common, stream: Path, size: i
 
 async def _build_round(cluster: Cluster, options: Common, database: Grown, *, counted: bool, what: str) -> None:
     """Build what was appended; the first round of a database is not counted: it warms the cluster."""
-    before = await _rows_written(cluster, database.name)
-    ran = await build(cluster.dsns(database.name), options.work_dir / "log" / f"{database.name}.log")
-    after = await _rows_written(cluster, database.name)
-    written = {table: after[table] - before.get(table, 0) for table in after if after[table] != before.get(table, 0)}
+    ran, written = await counted_build(cluster, options, database.name)
     console.say(f"{what}: {database.name}: {ran.seconds:.2f} s, {sum(written.values()):,} rows", "dim")
     if counted:
         database.builds.append(ran)
         database.rows.append(written)
+
+
+async def counted_build(cluster: Cluster, options: Common, name: str) -> tuple[Built, dict[str, int]]:
+    """Build a database; return what that took, and the rows it inserted, updated or deleted by table."""
+    before = await _rows_written(cluster, name)
+    ran = await build(cluster.dsns(name), options.work_dir / "log" / f"{name}.log")
+    after = await _rows_written(cluster, name)
+    return ran, {table: after[table] - before.get(table, 0) for table in after if after[table] != before.get(table, 0)}
 
 
 async def _rows_written(cluster: Cluster, name: str) -> dict[str, int]:

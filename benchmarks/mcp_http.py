@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from myria.contract.tools import path_of
+from myria.contract.tools import TOOLS, path_of
 
 MODERN = "2026-07-28"
 """The stateless protocol version: self-contained requests with routing headers."""
@@ -40,7 +40,8 @@ class Request:
 
 def tool_call(port: int, tool: str, arguments: dict[str, Any], *, version: str = MODERN) -> Request:
     """Return the request that calls `tool` with `arguments` on the loopback server at `port`."""
-    params: dict[str, Any] = {"name": f"myria.{tool}", "arguments": arguments}
+    name = next(known.dotted() for known in TOOLS if known.name == tool)
+    params: dict[str, Any] = {"name": name, "arguments": arguments}
     headers = ["Accept: application/json, text/event-stream", f"MCP-Protocol-Version: {version}"]
     if version == MODERN:
         params["_meta"] = {
@@ -48,7 +49,7 @@ def tool_call(port: int, tool: str, arguments: dict[str, Any], *, version: str =
             "io.modelcontextprotocol/clientInfo": _CLIENT,
             "io.modelcontextprotocol/clientCapabilities": {},
         }
-        headers += ["Mcp-Method: tools/call", f"Mcp-Name: myria.{tool}"]
+        headers += ["Mcp-Method: tools/call", f"Mcp-Name: {name}"]
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return post(port, path_of(tool), body, headers, tag=tool)
 

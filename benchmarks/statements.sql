@@ -53,6 +53,19 @@ SELECT EXISTS (
     WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 );
 
+-- name: backends
+-- The processes of PostgreSQL that serve others of this database.
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid();
+
+-- name: some_event
+-- An event of a scope, of its middle.
+SELECT event_id FROM (
+    SELECT event_id, event_seq, count(*) OVER () AS total, row_number() OVER (ORDER BY event_seq) AS position
+    FROM myria.events WHERE tenant_id = 'default' AND scope_id = $1 AND NOT internal
+) e
+WHERE position = greatest(1, total / 2);
+
 -- name: database_bytes
 SELECT pg_database_size(current_database());
 

@@ -79,6 +79,14 @@ def test_noisy(work_dir: Path) -> None:
         assert report[f"append, {noise}"]["per_s"] > 0  # type: ignore[index]
 
 
+def test_remembering(work_dir: Path) -> None:
+    """Notes are kept beside events, one event is withdrawn from a built log, and recalled from what is left."""
+    report = run_part("remembering", work_dir, "--sizes", "400", "--rounds", "1", "--calls", "40", "--questions", "10")
+    assert report["remember, 1 clients"]["server_cpu_us"] >= 0  # type: ignore[index]
+    assert 0 < report["forgetting at 400"]["rows_total"] <= 1_000  # type: ignore[index]
+    assert report["recall at 400"]["p50_ms"] > 0  # type: ignore[index]
+
+
 def test_locomo(work_dir: Path) -> None:
     """A data set is appended over MCP, indexed, verified and asked."""
     data = work_dir / "data"
