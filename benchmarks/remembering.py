@@ -10,8 +10,10 @@ key; every scope also holds a few notes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 
 import asyncpg
@@ -28,7 +30,7 @@ from benchmarks.processes import Server, myria_server, usage
 from benchmarks.reads import MIDDLE
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
-from benchmarks.synthetic import events
+from benchmarks.synthetic import events, word
 from benchmarks.workload import QUESTION_WORDS, TEXTS_PER_SCOPE, Scope, scopes
 from myria.access.store import AccessStore, NewKey
 from myria.store.database import Database
@@ -36,7 +38,6 @@ from myria_cli import console
 
 PART = "remembering"
 DATABASE = "bench_remembering"
-TEMPLATES = 64
 CONNECTIONS = (1, 32)
 """Clients of a block: alone each call is a commit of its own, together they share commits."""
 
@@ -57,7 +58,7 @@ class Kind:
     """One kind of call, and what its blocks gave, in microseconds of CPU per call."""
 
     name: str
-    requests: list[Request]
+    request: Callable[[str], Request]
     server_us: list[float] = field(default_factory=list)
     database_us: list[float] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
@@ -98,21 +99,29 @@ async def measure(options: Common, *, rounds: int, calls: int, questions: int) -
 
 async def _remembering(cluster: Cluster, options: Common, report: Report, *, rounds: int, calls: int) -> None:
     dsns = await cluster.create(DATABASE)
-    texts = [event["payload"]["text"] for event in events(TEMPLATES, sets=1)]
+    # Every note says something else: the second of two equal ones would not be stored.
+    total = len(CONNECTIONS) * (rounds + 1) * 3 * calls
+    texts = (f"{event['payload']['text']} {word(number)}" for number, event in enumerate(events(total, sets=1)))
     rows = []
     log = options.work_dir / "log" / f"{PART}.log"
     async with LoadProcess() as load, myria_server(dsns.server, log) as server:
         connection = await cluster.connect(DATABASE)
         try:
             for connections in CONNECTIONS:
-                kinds = _kinds(server.port, texts)
+                kinds = _kinds(server.port)
                 for round_ in range(rounds + 1):
                     # Who comes first alternates, so that what one leaves behind falls on all.
                     for kind in kinds if round_ % 2 else reversed(kinds):
                         await connection.execute(statement("checkpoint"))
                         prefix = f"{kinds.index(kind)}-{connections:02d}-{round_:02d}-"
                         measured = await _block(
-                            connection, server, load, kind, connections=connections, calls=calls, prefix=prefix
+                            connection,
+                            server,
+                            load,
+                            kind,
+                            connections=connections,
+                            texts=list(islice(texts, calls)),
+                            prefix=prefix,
                         )
                         if round_:
                             kind.add(*measured)
@@ -147,26 +156,26 @@ async def _remembering(cluster: Cluster, options: Common, report: Report, *, rou
     report.table(f"remembering beside appending, medians of {rounds} blocks of {calls:,}", columns, rows)
 
 
-def _kinds(port: int, texts: list[str]) -> list[Kind]:
+def _kinds(port: int) -> list[Kind]:
     """Return what is compared: appends, notes with their content alone, and notes with all that is inferred else."""
-    slotted = [f"{text} {KEY_SLOT}" for text in texts]
-    appends = [
-        {
-            "timestamp": "2026-01-05T10:00:00Z",
-            "channel": "talk",
-            "participants": list(_LOCAL),
-            "source_event_key": KEY_SLOT,
-            "payload": {"text": text, "speaker": "agent"},
-        }
-        for text in texts
-    ]
+    event = {
+        "timestamp": "2026-01-05T10:00:00Z",
+        "channel": "talk",
+        "participants": list(_LOCAL),
+        "source_event_key": KEY_SLOT,
+    }
     given = {"type": "fact", "topic": "talk", "keywords": ["talk"], "importance": 0.5}
     return [
-        Kind(name="append", requests=[tool_call(port, "append_event", event) for event in appends]),
-        Kind(name="remember", requests=[tool_call(port, "remember", {"content": text}) for text in slotted]),
+        Kind(
+            name="append",
+            request=lambda text: tool_call(
+                port, "append_event", {**event, "payload": {"text": text, "speaker": "agent"}}
+            ),
+        ),
+        Kind(name="remember", request=lambda text: tool_call(port, "remember", {"content": text})),
         Kind(
             name="remember, all given",
-            requests=[tool_call(port, "remember", {"content": text, **given}) for text in slotted],
+            request=lambda text: tool_call(port, "remember", {"content": text, **given}),
         ),
     ]
 
@@ -178,13 +187,14 @@ async def _block(
     kind: Kind,
     *,
     connections: int,
-    calls: int,
+    texts: list[str],
     prefix: str,
 ) -> tuple[Result, float, float]:
-    """Drive one kind for a number of calls; return the CPU per call of server and PostgreSQL, in microseconds, too."""
+    """Keep each text once as one kind; return the CPU per call of server and PostgreSQL, in microseconds, too."""
+    requests, calls = [kind.request(text) for text in texts], len(texts)
     before = usage(server.pid).cpu_s
     backends = {row["pid"]: usage(row["pid"]).cpu_s for row in await connection.fetch(statement("backends"))}
-    result = await load.run(kind.requests, port=server.port, connections=connections, count=calls, key_prefix=prefix)
+    result = await load.run(requests, port=server.port, connections=connections, count=calls, key_prefix=prefix)
     _check(result)
     server_us = (usage(server.pid).cpu_s - before) / calls * 1e6
     after = {row["pid"]: usage(row["pid"]).cpu_s for row in await connection.fetch(statement("backends"))}
