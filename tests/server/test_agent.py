@@ -200,7 +200,7 @@ async def test_the_budget_bounds_both_forms(served: Served, budget: int) -> None
     content = result["structuredContent"]
     assert not content["fragments"] or count(orjson.dumps(content).decode()) <= budget
     assert content["totalTokens"] <= budget
-    assert bool(content["fragments"]) == (budget == 800)
+    assert bool(content["fragments"]) == (budget >= 300)
 
 
 async def test_forgetting_by_id_handle_topic_and_text(served: Served) -> None:

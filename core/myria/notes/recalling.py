@@ -45,10 +45,10 @@ class Reads(Protocol):
     def __call__(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> Awaitable[T]: ...
 
 
-PAGE = 40
+PAGE = 32
 """Memories of a page whose size nobody names: more than a usual budget holds."""
 
-_BATCH = 40
+_BATCH = 32
 """Hits that are ranked together; a cursor's pages rely on it."""
 
 _BATCH_OF_NOTES = 200
@@ -61,6 +61,9 @@ _MOST_CONTRADICTIONS = 3
 """Contradicting notes that a memory names."""
 
 _PER_MILLE = 1_000
+_TOPICS_AMONG = 12
+"""First hits of a question whose topics are looked at."""
+
 _TOPIC_HITS = 2
 """Hits of a batch below a topic, from which on it is worth a line."""
 
@@ -451,7 +454,7 @@ class Recall:
         wanted = {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
         best = {fragment.key[2]: fragment for fragment in fragments if fragment.note_id is None}
         made = []
-        for topic in await reader.topics(found, at_least=_TOPIC_HITS, without=NOTE_TYPE):
+        for topic in await reader.topics(found, among=_TOPICS_AMONG, at_least=_TOPIC_HITS, without=NOTE_TYPE):
             below = [best[seq] for seq in topic.event_seqs if seq in best]
             shared = wanted.intersection(terms(" ".join((topic.label, *topic.keywords))))
             if len(below) < _TOPIC_HITS or not shared:

@@ -171,16 +171,17 @@ class EventFinder:
             for row in await self.connection.fetch(sql("retrieval.successors"), self.tenant, wanted)
         }
 
-    async def topics(self, found: Found, *, at_least: int, without: str) -> tuple[FoundTopic, ...]:
+    async def topics(self, found: Found, *, among: int, at_least: int, without: str) -> tuple[FoundTopic, ...]:
         """Return the leaf topics above hits, in the order of their best hits.
 
         Args:
-            at_least: how many of the hits a topic must hold.
+            among: how many of the first hits are looked at.
+            at_least: how many of them a topic must hold.
             without: a type of which it must hold no event.
         """
         result = found.result
         below: dict[bytes, list[Hit]] = {}
-        for hit in result.hits:
+        for hit in result.hits[:among]:
             path = await self._search.path(self.connection, result, hit)
             if path:
                 below.setdefault(path[-1], []).append(hit)
