@@ -64,6 +64,7 @@ async def test_every_act_on_keys_and_tenants_is_written_down(control: Pool) -> N
     made, _ = await store.create_key(NewKey(name="k", tenant="team", own=("ada",)), actor="cli:root")
     newer, _ = await store.rotate_key(made.key_id, overlap_s=60, actor="cli:root")
     await store.revoke_key(newer.key_id)
+    await store.revoke_key(newer.key_id)  # again: no act, and no second entry
     await store.suspend_tenant("team", "unpaid")
     await store.resume_tenant("team")
     written = list(reversed(await entries(control, "team", 100)))

@@ -309,7 +309,7 @@ class AccessStore:
         return made, await self.key(made.key_id)
 
     async def revoke_key(self, key_id: str) -> KeyDetails:
-        """End a key, on every pod within a second.
+        """End a key, on every pod within a second; one that was revoked before stays so, and nothing is noted.
 
         Raises:
             KeyNotFound: no such key.
@@ -318,7 +318,8 @@ class AccessStore:
             row = await connection.fetchrow(sql("access.revoke_key"), key_id)
             if row is None:
                 raise _no_key(key_id)
-            await self._note(connection, row["tenant_id"], "key.revoke", key_id)
+            if not row["was_revoked"]:
+                await self._note(connection, row["tenant_id"], "key.revoke", key_id)
         return await self.key(key_id)
 
     async def keys(self, tenant: str | None = None) -> list[KeyDetails]:

@@ -138,8 +138,11 @@ SELECT FROM myria.keys WHERE key_id = $1 FOR UPDATE;
 SELECT k.tenant_id, k.digest FROM myria.keys k WHERE k.key_id = $1;
 
 -- name: revoke_key
-UPDATE myria.keys SET revoked_at = coalesce(revoked_at, clock_timestamp()) WHERE key_id = $1
-RETURNING tenant_id, revoked_at;
+-- Ends a key, and tells whether it was ended before: of two at the same time, the second waits for the first.
+UPDATE myria.keys k SET revoked_at = coalesce(k.revoked_at, clock_timestamp())
+FROM (SELECT key_id, revoked_at FROM myria.keys WHERE key_id = $1 FOR UPDATE) before
+WHERE k.key_id = before.key_id
+RETURNING k.tenant_id, k.revoked_at, before.revoked_at IS NOT NULL AS was_revoked;
 
 -- name: expire_key
 -- The end of a key that another one replaces: never later than it was.
