@@ -27,6 +27,7 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
+from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
 from myria.notes.projection import NoteProjection
 from myria.projections import Incoming, Projection, Stored
@@ -42,7 +43,13 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
-PROJECTIONS: tuple[Projection, ...] = (WithdrawalProjection(), NoteProjection(), SessionProjection(), LinkProjection())
+PROJECTIONS: tuple[Projection, ...] = (
+    WithdrawalProjection(),
+    NoteProjection(),
+    SessionProjection(),
+    LinkProjection(),
+    FeedbackProjection(),
+)
 """Everything that is folded in the append transaction, in this order: each looks at what those before it made."""
 
 _KNOWN_SCOPES = 100_000

@@ -20,6 +20,7 @@ from myria.notes.consolidating import Consolidation
 from myria.notes.links import NoteLinks
 from myria.notes.recalling import Recall
 from myria.notes.similar import Similar
+from myria.notes.usage import NoteUsage
 from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
@@ -78,6 +79,7 @@ class Memory:
         self._recall: Recall | None = None
         self._openings: Openings | None = None
         self.consolidation = Consolidation(self.appending, self.append_events, most=settings.notes.consolidate_notes)
+        self.usage = NoteUsage(self.database)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False
 
@@ -90,6 +92,7 @@ class Memory:
     async def close(self) -> None:
         """Finish the commits under way and close the connections."""
         await self.ingest.close()
+        await self.usage.close()
         await self.retrieval.close()
         await self.database.close()
         await self.appending.close()

@@ -34,7 +34,8 @@ GRANT UPDATE (auto_paused_at, auto_paused_reason) ON myria.tenants TO myria_serv
 GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.withdrawn TO myria_server;
-GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links TO myria_server;
+GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links, myria.note_usage TO myria_server;
+GRANT INSERT ON myria.tool_feedback TO myria_server;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
@@ -71,6 +72,7 @@ CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT
     WITH CHECK (internal AND (type = 'myria.withdrawal' AND channel = 'myria' OR type = 'myria.link' AND channel = 'notes'));
 GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
 GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links TO myria_operator;
+GRANT INSERT ON myria.tool_feedback TO myria_operator;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
 GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;

@@ -34,10 +34,11 @@ GOOD |= {
     "recall": {"text": "c", "timeRange": {"from": "2026-01-01T00:00:00Z"}},
     "forget": {"id": "note_1"},
     "restore": {"id": "note_1"},
+    "fragment_history": {"id": "note_1"},
+    "tool_feedback": {"tool_name": "recall", "relevant": True, "sufficient": True},
     "amend": {"id": "note_1", "content": "c"},
     "link": {"fromId": "note_1", "toId": "note_2"},
     "graph_explore": {"startId": "note_1"},
-    "fragment_history": {"id": "note_1"},
 }
 GOOD["append_events"] = {"events": [GOOD["append_event"]]}
 

@@ -505,10 +505,11 @@ ROWS: tuple[Row, ...] = (
         parameters=("id",),
         before=(keeping(FRIDAY), ("amend", {"id": "$0", "content": "The kiln opens on Monday"})),
         arguments={"id": "$0"},
-        answers={"success": True, "id": "$0", "count": 2},
+        answers={"success": True, "count": 2, "superseded_by": []},
         holds=lambda answer: (
             [(version["version"], version["content"]) for version in answer["versions"]]
             == [(2, "The kiln opens on Monday"), (1, FRIDAY)]
+            and answer["current"] == answer["versions"][0]
         ),
     ),
     Row(
@@ -517,6 +518,39 @@ ROWS: tuple[Row, ...] = (
         before=(keeping("one", agentId="row-historian"),),
         arguments={"id": "$0"},
         answers={"success": False, "code": "note_not_found"},
+    ),
+    Row(
+        tool="memory_stats",
+        parameters=("agentId",),
+        before=THREE,
+        arguments={},
+        answers={"success": True},
+        holds=lambda answer: (
+            {name: answer["stats"][name] for name in ("total", "permanent", "decision_count", "topic_count")}
+            == {"total": 3, "permanent": 1, "decision_count": 1, "topic_count": 3}
+            and answer["stats"]["avg_importance"] == "0.667"
+        ),
+    ),
+    Row(
+        tool="tool_feedback",
+        parameters=("tool_name", "relevant", "sufficient", "suggestion", "context", "session_id", "trigger_type"),
+        arguments={
+            "tool_name": "recall",
+            "relevant": True,
+            "sufficient": False,
+            "suggestion": "say more",
+            "context": "asked for the kiln",
+            "session_id": "s1",
+            "trigger_type": "sampled",
+        },
+        answers={"success": True, "tool_name": "recall", "relevant": True, "sufficient": False},
+        recalls=frozenset(),
+    ),
+    Row(
+        tool="tool_feedback",
+        parameters=("agentId",),
+        arguments={"tool_name": "recall", "relevant": True, "sufficient": True, "agentId": "row-judges"},
+        answers={"success": True},
     ),
     remember("agentId", "default", created=True),  # the last one: all others read the pool too
 )

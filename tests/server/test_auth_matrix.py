@@ -61,14 +61,26 @@ ARGUMENTS: dict[str, Any] = {
     "link": {"fromId": "note_" + "0" * 32, "toId": "note_" + "1" * 32},
     "graph_explore": {"startId": "note_" + "0" * 32},
     "fragment_history": {"id": "note_" + "0" * 32},
+    "reflect": {"summary": "A quiet day"},
+    "tool_feedback": {"tool_name": "recall", "relevant": True, "sufficient": True},
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
 
 ASKING = ("query_event_nodes", "query_references", "get_event", "get_topic", "withdraw_events", "restore_events")
 APPENDING = ("append_event", "append_events")
 
-AGENT_ASKING = ("recall", "forget", "restore", "amend", "link", "graph_explore", "fragment_history")
-AGENT_APPENDING = ("remember", "batch_remember")
+AGENT_ASKING = (
+    "recall",
+    "forget",
+    "restore",
+    "amend",
+    "link",
+    "graph_explore",
+    "fragment_history",
+    "context",
+    "memory_stats",
+)
+AGENT_APPENDING = ("remember", "batch_remember", "reflect", "tool_feedback")
 """The same at the agent's face, whose calls name an agent."""
 
 NAMES = {tool.name: tool.plain() for tool in TOOLS}
@@ -249,7 +261,7 @@ def appending_for(*names: str) -> dict[str, tuple[Any, ...]]:
 def acting_as(agent: str | None) -> dict[str, tuple[Any, ...]]:
     """Return the arguments of every tool of the agent's face, as an agent, or as none."""
     named = {} if agent is None else {"agentId": agent}
-    return {tool: ({**ARGUMENTS[tool], **named},) for tool in (*AGENT_ASKING, *AGENT_APPENDING)}
+    return {tool: ({**ARGUMENTS.get(tool, {}), **named},) for tool in (*AGENT_ASKING, *AGENT_APPENDING)}
 
 
 def naming_nobody() -> dict[str, tuple[Any, ...]]:

@@ -12,6 +12,7 @@ from myria.building.run import run_build
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
+from myria.notes.feedback import Feedback
 from myria.notes.links import NoteLinks
 from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
@@ -79,12 +80,14 @@ def built(databases: Databases) -> Iterator[str]:
                 content_characters=100,
                 payload_bytes=1_000,
             )
-            draft = Draft(content="The kiln is hot", session_id="s1")
+            draft = Draft(content="The kiln is hot", session_id="s1", anchor=True)
             first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
-            draft = Draft(content="The kiln was lit", session_id="s1")
+            draft = Draft(content="The kiln was lit", session_id="s1", anchor=True)
             second = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
             links = NoteLinks(pool, Ingest(pool).append_events)
             await links.link(TENANT, first.note_id, [second.note_id], "caused_by", may_see=lambda _: True)
+            feedback = Feedback(tool="recall", relevant=True, sufficient=False)
+            await Ingest(pool).append_events(TENANT, (feedback.event(("ana",), timestamp=10**15, speaker=None),))
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -176,6 +179,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "links",
     ),
     "a link that was not folded": ("DELETE FROM myria.note_links", "links"),
+    "forged feedback": ("UPDATE myria.tool_feedback SET sufficient = NOT sufficient", "feedback"),
+    "feedback that was not folded": ("DELETE FROM myria.tool_feedback", "feedback"),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (

@@ -11,6 +11,7 @@ from rich.text import Text
 from myria.access import journal
 from myria.building.replay import Replay, replay
 from myria.errors import InvalidArgument
+from myria.notes.feedback import feedback_report
 from myria.store import schema
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Database
@@ -94,6 +95,38 @@ myria audit --calls --json --tenant team-a
         if full:
             for call in calls:
                 _show_texts(call)
+
+    @command(
+        app,
+        "feedback",
+        panel=PANEL,
+        examples="""
+myria feedback
+
+myria feedback --json | jq '.tools[] | select(.sufficient < .said)'
+""",
+    )
+    async def feedback(
+        options: Options,
+        *,
+        limit: Annotated[
+            int, typer.Option("--limit", min=1, max=10_000, help="How many suggestions, newest first.")
+        ] = 20,
+    ) -> None:
+        """Show what agents say of the answers of tools: how often each was relevant and sufficient, and their words."""
+        settings = options.settings()
+        async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
+            await schema.check(database)
+            report = await feedback_report(database, options.tenant, limit=limit)
+        if options.json:
+            console.write_json(report)
+            return
+        rows = [(row["tool"], row["said"], row["relevant"], row["sufficient"]) for row in report["tools"]]
+        columns = ("tool", "said", "relevant", "sufficient")
+        console.write(console.table(columns, rows, right=columns[1:]))
+        for said in report["newest"]:
+            words = "; ".join(filter(None, (said["suggestion"], said["context"])))
+            console.say(f"{said['at'][:10]} {console.shown(said['tool'])}: {console.shown(words)}")
 
     @command(
         app,

@@ -26,12 +26,6 @@ class GraphExploreInput(AgentInput):
     startId: Id = Field(description="best an error")
 
 
-class FragmentHistoryInput(AgentInput):
-    """Arguments of fragment_history."""
-
-    id: Id
-
-
 class LinkAnswer(AgentAnswer):
     """link."""
 
@@ -65,25 +59,4 @@ class GraphExploreAnswer(AgentAnswer):
     startId: str
     nodes: list[GraphNode]
     edges: list[GraphEdge]
-    count: int
-
-
-class VersionBody(Answer):
-    """What a note said in one of its versions."""
-
-    version: int
-    content: str
-    type: str
-    topic: str
-    keywords: list[str]
-    importance: float
-    at: str
-    by: str | None = None
-
-
-class FragmentHistoryAnswer(AgentAnswer):
-    """fragment_history."""
-
-    id: str
-    versions: list[VersionBody] = Field(description="Newest first")
     count: int

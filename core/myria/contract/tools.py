@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.access.principal import Face, Role
-from myria.contract import agent_links, agent_notes, agent_sessions, answers, inputs
+from myria.contract import agent_insight, agent_links, agent_notes, agent_sessions, answers, inputs
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
@@ -300,13 +300,35 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         name="fragment_history",
-        title="Show a note's versions",
-        description="What a note said before it was amended.",
+        title="Show a note's history",
+        description="Earlier versions of a note, and what replaced it.",
         profile="core",
-        arguments=agent_links.FragmentHistoryInput,
-        answer=agent_links.FragmentHistoryAnswer,
+        arguments=agent_insight.HistoryInput,
+        answer=agent_insight.HistoryAnswer,
         refusal=AgentRefusal,
         faces=("agent",),
+    ),
+    Tool(
+        name="memory_stats",
+        title="Count notes",
+        description="How many notes of each type and tier are kept.",
+        profile="core",
+        arguments=agent_insight.StatsInput,
+        answer=agent_insight.StatsAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+    ),
+    Tool(
+        name="tool_feedback",
+        title="Say how an answer was",
+        description="Say whether an answer of a tool was relevant and sufficient.",
+        profile="core",
+        arguments=agent_insight.FeedbackInput,
+        answer=agent_insight.FeedbackAnswer,
+        refusal=AgentRefusal,
+        faces=("agent",),
+        changes=True,
+        repeatable=False,
     ),
     Tool(
         name="trigger_build",

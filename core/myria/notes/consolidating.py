@@ -323,7 +323,7 @@ def _pair_json(row: asyncpg.Record) -> Json:
 
 def _both_stand(row: asyncpg.Record, now: int) -> bool:
     """Tell whether neither note of a pair has expired."""
-    names = ("kind", "importance", "anchor", "created_at", "changed_at", "session_ends_at", "reason")
+    names = ("kind", "importance", "anchor", "created_at", "changed_at", "session_ends_at", "reason", "used_at")
     other = {name: row[f"to_{name}"] for name in names}
     return not Lasting.of(row).has_expired(now) and not Lasting.of(other).has_expired(now)
 

@@ -42,7 +42,7 @@ class Lasting:
     @classmethod
     def of(cls, row: Any) -> Lasting:
         """Return what a row of `notes.current` or `notes.of_events` says."""
-        ends_at = row["session_ends_at"]
+        ends_at, used_at = row["session_ends_at"], row["used_at"]
         return cls(
             kind=row["kind"],
             importance=row["importance"],
@@ -50,6 +50,7 @@ class Lasting:
             created_at=to_microseconds(row["created_at"]),
             changed_at=to_microseconds(row["changed_at"]),
             session_ends_at=None if ends_at is None else to_microseconds(ends_at),
+            used_at=None if used_at is None else to_microseconds(used_at),
             restored=row["reason"] == "restored",
         )
 

@@ -18,7 +18,6 @@ from myria.contract.event import NewEvent
 from myria.errors import InvalidArgument
 from myria.events import speaker_of
 from myria.notes.commands import note_absent
-from myria.notes.drafting import NoteText
 from myria.notes.expiry import Lasting
 from myria.notes.model import NOTE_CHANNEL, note_of
 from myria.projections import Incoming, Stored
@@ -72,16 +71,6 @@ class Neighbourhood:
     start: LinkedNote
     neighbours: tuple[LinkedNote, ...]
     links: tuple[Link, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """What a note said in one of its versions; `at` is in microseconds since 1970 UTC, `by` who said it."""
-
-    number: int
-    note: NoteText
-    at: int
-    by: str | None
 
 
 def link_event(participants: tuple[str, ...], from_id: str, to_id: str, relation: Relation) -> NewEvent:
@@ -217,18 +206,6 @@ class NoteLinks:
         ]
         return shown[:limit]
 
-    async def history(self, tenant: str, note_id: str, *, may_see: MaySee) -> list[Version]:
-        """Return what a note says and said, newest first: at most 100 versions.
-
-        Raises:
-            NoteNotFound: it is absent, of others, or withdrawn.
-        """
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("links.history"), tenant, note_id)
-        if not rows or not may_see(rows[0]["participants"]):
-            raise note_absent(note_id)
-        return [_version(row) for row in rows]
-
     async def _notes(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("links.notes"), tenant, list(dict.fromkeys(note_ids)))
@@ -250,14 +227,4 @@ def _linked(row: asyncpg.Record) -> LinkedNote:
         kind=row["kind"],
         topic=row["topic"],
         importance=round(row["importance"], 3),
-    )
-
-
-def _version(row: asyncpg.Record) -> Version:
-    payload: dict[str, Any] = orjson.loads(row["payload"])
-    return Version(
-        number=payload["note"]["version"],
-        note=note_of(payload, context_id=None),
-        at=to_microseconds(row["occurred_at"]),
-        by=speaker_of(payload),
     )

@@ -85,3 +85,11 @@ async def links(exam: Examination, check: Check) -> None:
     for row in await exam.connection.fetch(sql("verify.links_differ"), exam.tenant):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
         check.fail(f"the link from {row['from_id']} to {row['to_id']} of event {row['event_seq']} {where}")
+
+
+async def feedback(exam: Examination, check: Check) -> None:
+    """What is kept of feedback on tools is what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_feedback")
+    for row in await exam.connection.fetch(sql("verify.feedback_differs"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"feedback of event {row['event_seq']} {where}")

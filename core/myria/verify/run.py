@@ -21,6 +21,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("notes", log.notes),
     ("sessions", log.sessions),
     ("links", log.links),
+    ("feedback", log.feedback),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

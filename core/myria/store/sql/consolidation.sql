@@ -31,7 +31,8 @@ WITH due AS (
      ORDER BY k.look_at, k.note_id LIMIT $4)
 )
 SELECT d.note_id, d.look_at, d.phase, n.live, n.kind, n.importance, n.anchor, n.session, n.context_id, n.created_at,
-       n.changed_at, n.session_ends_at, n.reason, e.payload
+       n.changed_at, n.session_ends_at, n.reason,
+       n.used_at, e.payload
 FROM due d
 LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = d.note_id AND n.live
 LEFT JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
@@ -59,9 +60,9 @@ ORDER BY x.scope_id, n.first_seq;
 -- name: contradictions
 -- The newest links that say that two live notes contradict each other, and what decides whether one has expired.
 SELECT l.from_id, l.to_id, one.payload AS from_payload, other.payload AS to_payload, n.kind, n.importance, n.anchor,
-       n.created_at, n.changed_at, n.session_ends_at, n.reason, m.kind AS to_kind, m.importance AS to_importance,
+       n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at, m.kind AS to_kind, m.importance AS to_importance,
        m.anchor AS to_anchor, m.created_at AS to_created_at, m.changed_at AS to_changed_at,
-       m.session_ends_at AS to_session_ends_at, m.reason AS to_reason
+       m.session_ends_at AS to_session_ends_at, m.reason AS to_reason, m.used_at AS to_used_at
 FROM myria.note_links l
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = l.from_id AND n.live
 JOIN myria.standing_notes m ON m.tenant_id = $1 AND m.note_id = l.to_id AND m.live
@@ -88,7 +89,8 @@ RETURNING k.note_id;
 
 -- name: stale
 -- Some of the notes that were stale when they were looked at last.
-SELECT n.note_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, e.payload
+SELECT n.note_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason,
+       n.used_at, e.payload
 FROM (
     (SELECT k.note_id FROM myria.note_looks k
      WHERE $2::bigint[] IS NULL AND k.tenant_id = $1 AND k.phase = 'stale' LIMIT $3)

@@ -31,38 +31,16 @@ LIMIT $3;
 -- name: notes
 -- What some notes say now, and who may see them; withdrawn ones are left out.
 SELECT n.note_id, n.first_seq, e.event_id, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
-       n.context_id, n.session, e.payload, n.session_ends_at, n.reason, s.participants
+       n.context_id, n.session, e.payload, n.session_ends_at, n.reason, n.used_at, s.participants
 FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live;
 
--- name: history
--- The versions of a live note, newest first; what was forgotten is left out.
-WITH RECURSIVE chain AS (
-    SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.payload
-    FROM myria.notes n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
-    WHERE n.tenant_id = $1 AND n.note_id = $2 AND n.live
-    UNION ALL
-    SELECT p.event_seq, p.event_id, p.scope_id, p.occurred_at, p.payload
-    FROM chain c JOIN myria.events p ON p.tenant_id = $1 AND p.event_id = c.payload->'note'->>'previous'
-        AND p.scope_id = c.scope_id AND p.event_seq < c.event_seq
-    WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
-)
-SELECT c.payload, c.occurred_at, s.participants
-FROM chain c
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = c.scope_id
-LEFT JOIN LATERAL (
-    SELECT w.reason FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
-) newest ON true
-WHERE coalesce(newest.reason, 'restored') IN ('restored', 'superseded')
-ORDER BY c.event_seq DESC
-LIMIT 100;
-
 -- name: newest
 -- The newest notes of a scope that hold for longer than a session.
-SELECT n.note_id, n.kind, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, e.payload
+SELECT n.note_id, n.kind, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at,
+       e.payload
 FROM myria.scopes s
 CROSS JOIN LATERAL (
     SELECT k.* FROM myria.standing_notes k

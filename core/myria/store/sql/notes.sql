@@ -46,7 +46,7 @@ WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live
 -- name: current
 -- A note with what its current version says, who may see it, and what decides when it expires.
 SELECT n.note_id, n.version, n.live, n.kind, n.importance, n.anchor, n.context_id, n.created_at, n.changed_at,
-       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at
+       e.event_id, e.payload, s.participants, n.reason, n.session_ends_at, n.used_at
 FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
@@ -73,9 +73,10 @@ SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq 
        n.importance, n.anchor, n.session, n.created_at, n.changed_at, newest.reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
-       END AS session_ends_at
+       END AS session_ends_at, u.used_at
 FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS wanted (event_seq, note_id, scope_id)
 LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = wanted.note_id AND n.scope_id = wanted.scope_id
+LEFT JOIN myria.note_usage u ON u.tenant_id = $1 AND u.note_id = n.note_id
 LEFT JOIN myria.sessions x ON n.session AND x.tenant_id = $1 AND x.scope_id = n.scope_id AND x.context_id = n.context_id
 LEFT JOIN LATERAL (
     SELECT w.reason FROM myria.withdrawn w
@@ -90,6 +91,70 @@ LEFT JOIN LATERAL (
 -- The note of which an event is a version.
 SELECT e.payload->'note'->>'id' FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';
+
+-- name: history
+-- What the versions of a note said, newest first: each names the one before. Of them one may be forgotten by itself.
+WITH RECURSIVE chain AS (
+    SELECT e.event_seq, e.scope_id, e.payload, e.occurred_at, e.context_id
+    FROM myria.notes n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+    WHERE n.tenant_id = $1 AND n.note_id = $2
+    UNION ALL
+    SELECT p.event_seq, p.scope_id, p.payload, p.occurred_at, p.context_id
+    FROM chain c JOIN myria.events p
+        ON p.tenant_id = $1 AND p.event_id = c.payload->'note'->>'previous' AND p.scope_id = c.scope_id
+        AND p.event_seq < c.event_seq
+    WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
+)
+SELECT c.payload, c.occurred_at, c.context_id
+FROM chain c
+LEFT JOIN LATERAL (
+    SELECT w.reason FROM myria.withdrawn w
+    WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
+) newest ON true
+WHERE coalesce(newest.reason, 'restored') IN ('restored', 'superseded')
+ORDER BY c.event_seq DESC LIMIT $3;
+
+-- name: successors
+-- The notes that replaced a note, each in its turn, as far as they stand or were replaced themselves.
+WITH RECURSIVE chain AS (
+    SELECT n.note_id, n.event_seq, 0 AS steps FROM myria.notes n WHERE n.tenant_id = $1 AND n.note_id = $2
+    UNION ALL
+    SELECT s.note_id, s.event_seq, c.steps + 1
+    FROM chain c
+    CROSS JOIN LATERAL (
+        SELECT w.reason, w.superseded_by FROM myria.withdrawn w
+        WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
+    ) newest
+    JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.superseded_by
+    JOIN myria.notes s ON s.tenant_id = $1 AND s.note_id = e.payload->'note'->>'id'
+    WHERE newest.reason = 'superseded' AND c.steps < 20
+)
+SELECT n.note_id, s.participants, n.kind, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason,
+       n.used_at
+FROM chain c
+JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = c.note_id
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
+WHERE c.steps > 0 AND (n.live OR n.reason = 'superseded')
+ORDER BY c.steps;
+
+-- name: counted
+-- Live notes of visible scopes, as many as a look may cost.
+SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at, n.uses,
+       char_length(e.payload->>'text') AS characters
+FROM (
+    SELECT x.* FROM myria.standing_notes x
+    WHERE x.tenant_id = $1 AND x.scope_id = ANY ($2::bigint[]) AND x.live LIMIT $3
+) n
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq;
+
+-- name: count_uses
+INSERT INTO myria.note_usage AS u (tenant_id, note_id, uses, used_at)
+SELECT $1, n.note_id, counted.uses, counted.used_at
+FROM unnest($2::text[], $3::bigint[], $4::timestamptz[]) AS counted (note_id, uses, used_at)
+JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = counted.note_id
+ORDER BY n.note_id
+ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+    uses = u.uses + EXCLUDED.uses, used_at = greatest(u.used_at, EXCLUDED.used_at);
 
 -- name: scopes_exactly
 SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($2::bytea[]);

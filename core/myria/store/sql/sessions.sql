@@ -72,7 +72,7 @@ WITH candidates AS (
     FROM candidates c JOIN myria.notes n ON n.tenant_id = $1 AND n.event_seq = c.event_seq
 )
 SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
-       n.session_ends_at, n.reason, e.payload
+       n.session_ends_at, n.reason, n.used_at, e.payload
 FROM ranked r
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.event_seq = r.event_seq
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = r.event_seq
@@ -81,7 +81,7 @@ WHERE r.place <= $4;
 -- name: working
 -- The newest notes of a session ($3) that end with it.
 SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
-       n.session_ends_at, n.reason, e.payload
+       n.session_ends_at, n.reason, n.used_at, e.payload
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT x.* FROM myria.standing_notes x
@@ -94,7 +94,7 @@ ORDER BY n.event_seq DESC LIMIT $4;
 -- name: open_questions
 -- The newest questions that reflections left open: their text begins with a mark ($3).
 SELECT n.note_id, n.event_seq, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at,
-       n.session_ends_at, n.reason, n.payload
+       n.session_ends_at, n.reason, n.used_at, n.payload
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT x.*, e.payload FROM myria.standing_notes x
@@ -107,7 +107,7 @@ ORDER BY n.event_seq DESC LIMIT $4;
 
 -- name: newest
 -- The newest notes, for their topics.
-SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason
+SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT x.* FROM myria.standing_notes x

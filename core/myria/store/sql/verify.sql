@@ -233,6 +233,20 @@ UNION ALL
 (SELECT x.note_id, x.version, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
 ORDER BY note_id, is_kept;
 
+-- name: count_feedback
+SELECT count(*) FROM myria.tool_feedback x WHERE x.tenant_id = $1;
+
+-- name: feedback_differs
+-- As notes_differ.
+WITH given AS (SELECT g.tenant_id, g.event_seq, g.scope_id, g.tool, g.relevant, g.sufficient, g.said_at
+               FROM myria.tool_feedback_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT k.tenant_id, k.event_seq, k.scope_id, k.tool, k.relevant, k.sufficient, k.said_at
+              FROM myria.tool_feedback k WHERE k.tenant_id = $1)
+(SELECT x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY event_seq, is_kept;
+
 -- name: count_sessions
 SELECT count(*) FROM myria.sessions x WHERE x.tenant_id = $1;
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.faces.agent.answering import Handler, refused
+from myria_server.faces.agent.insight import InsightTools
 from myria_server.faces.agent.links import LinkTools
 from myria_server.faces.agent.notes import NoteTools
 from myria_server.faces.agent.sessions import SessionTools
@@ -16,5 +17,5 @@ __all__ = ["handlers", "refused"]
 
 def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
     """Return what runs each tool of the face, by its name."""
-    groups = (NoteTools, LinkTools, SessionTools)
+    groups = (NoteTools, LinkTools, SessionTools, InsightTools)
     return {name: run for group in groups for name, run in group(memory, settings).handlers().items()}

@@ -1,4 +1,4 @@
-"""link, graph_explore and fragment_history."""
+"""link and graph_explore."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
-from myria.contract.agent_links import FragmentHistoryInput, GraphExploreInput, LinkInput
+from myria.contract.agent_links import GraphExploreInput, LinkInput
 from myria.notes.lines import MemoryLine, memory_text
 from myria.notes.links import CAUSES, LinkedNote
-from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
@@ -20,11 +19,11 @@ _BUDGET = 2_000
 
 
 class LinkTools(AgentTools):
-    """The tools of links and versions."""
+    """The tools of links."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by the names of their tools."""
-        return {"link": self.link, "graph_explore": self.graph_explore, "fragment_history": self.fragment_history}
+        return {"link": self.link, "graph_explore": self.graph_explore}
 
     async def link(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Link two notes."""
@@ -60,30 +59,6 @@ class LinkTools(AgentTools):
             "count": len(nodes),
         }
         lines = [_line(node["relation_type"] or node["type"], node["content"], node["id"]) for node in nodes]
-        return self.answered(request, content, memory_text(lines, token_counter(), _BUDGET).text)
-
-    async def fragment_history(self, principal: Principal, arguments: Any) -> ShownAnswer:
-        """Show what a note said before."""
-        request = inputs.read(FragmentHistoryInput, arguments)
-        who = self.acting(principal, request)
-        note_id = await self.note_id(principal, request.id)
-        with self.as_named({request.id: note_id}):
-            history = await self.memory.links.history(principal.tenant, note_id, may_see=who.masks.sees)
-        versions: list[Json] = [
-            {
-                "version": version.number,
-                "content": version.note.content,
-                "type": version.note.kind,
-                "topic": version.note.topic,
-                "keywords": list(version.note.keywords),
-                "importance": version.note.importance,
-                "at": to_rfc3339(version.at),
-                "by": version.by,
-            }
-            for version in history
-        ]
-        content: Json = {"success": True, "id": note_id, "versions": versions, "count": len(versions)}
-        lines = [_line(version["at"][:10], version["content"], f"version {version['version']}") for version in versions]
         return self.answered(request, content, memory_text(lines, token_counter(), _BUDGET).text)
 
 

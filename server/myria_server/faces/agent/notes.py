@@ -190,6 +190,9 @@ class NoteTools(AgentTools):
             # What the budget left out is on the next page.
             cut = None if not shown else (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
             content = self._within(fragments[:shown], request.tokenBudget, page, cut or request.cursor)
+        self.memory.usage.count(
+            principal.tenant, [fragment["id"] for fragment in content["fragments"] if "type" in fragment], query.now
+        )
         text = recall.as_text(fragments, request.tokenBudget).text or "Nothing is remembered of that."
         return self.answered(request, content, text)
 
@@ -346,7 +349,7 @@ class NoteTools(AgentTools):
         content = {
             "success": True,
             "updated": True,
-            "fragment": _note_json(amended.note_id, amended.note, version=amended.version),
+            "fragment": note_json(amended.note_id, amended.note, version=amended.version),
         }
         if amended.redacted:
             content["redacted"] = amended.redacted
@@ -362,7 +365,8 @@ def _tier(note: NoteText) -> Tier:
     return tier(note.kind, note.importance, anchor=note.anchor, age_days=0, idle_days=0)
 
 
-def _note_json(note_id: str, note: NoteText, *, version: int) -> Json:
+def note_json(note_id: str, note: NoteText, *, version: int) -> Json:
+    """Return a version of a note as answers show it."""
     return {
         "id": note_id,
         "content": note.content,

@@ -1,0 +1,103 @@
+"""The agent's tools that look at notes as a whole, and at answers (seed contract 004, 6.9, 6.10; fragment_history)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+
+from myria.contract.agent import AgentAnswer, AgentInput, Id, SessionId, choice, field_name
+from myria.contract.agent_notes import NoteBody
+from myria.contract.answers import Answer
+from myria.contract.fields import check_text
+from myria.contract.limits import MAX_ID
+
+MAX_SUGGESTION = 100
+MAX_CONTEXT = 50
+
+
+def _short(limit: int) -> BeforeValidator:
+    """Return the validator of a text of which this many characters are kept, as the contract cuts it."""
+
+    def check(value: object, info: ValidationInfo) -> str | None:
+        if value is None or value == "":
+            return None
+        return check_text(value, field_name(info), 10_000)[:limit]
+
+    return BeforeValidator(check)
+
+
+class HistoryInput(AgentInput):
+    """Arguments of fragment_history."""
+
+    id: Id
+
+
+class StatsInput(AgentInput):
+    """Arguments of memory_stats."""
+
+
+class FeedbackInput(AgentInput):
+    """Arguments of tool_feedback."""
+
+    tool_name: Annotated[
+        str,
+        BeforeValidator(lambda value, info: check_text(value, field_name(info), MAX_ID)),
+        WithJsonSchema({"type": "string"}),
+    ]
+    relevant: bool
+    sufficient: bool
+    suggestion: Annotated[str | None, _short(MAX_SUGGESTION), WithJsonSchema({"type": "string"})] = None
+    context: Annotated[str | None, _short(MAX_CONTEXT), WithJsonSchema({"type": "string"})] = None
+    session_id: SessionId = None
+    trigger_type: Annotated[Literal["sampled", "voluntary"], choice("voluntary")] = "voluntary"
+
+
+class VersionBody(NoteBody):
+    """A version of a note."""
+
+    speaker: str | None
+    created_at: str
+
+
+class HistoryAnswer(AgentAnswer):
+    """fragment_history."""
+
+    current: VersionBody | None = Field(description="Null where it was replaced and nothing of it may be shown")
+    versions: list[VersionBody] = Field(description="Newest first; at most 100")
+    superseded_by: list[str] = Field(description="The notes that replaced it, each in its turn")
+    count: int
+
+
+class StatsBody(Answer):
+    """What the notes that the caller sees come to; `<kind>_count` is there for each kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    total: int
+    permanent: int
+    hot: int
+    warm: int
+    cold: int
+    embedded: int = Field(description="Notes with vectors: none, since words find them")
+    avg_importance: str
+    topic_count: int
+    total_accesses: int
+    avg_utility: str
+    total_tokens: int = Field(description="Estimated: characters / 4")
+    complete: bool = Field(description="False: there are more notes than were counted")
+
+
+class StatsAnswer(AgentAnswer):
+    """memory_stats."""
+
+    stats: StatsBody
+
+
+class FeedbackAnswer(AgentAnswer):
+    """tool_feedback."""
+
+    id: str
+    tool_name: str
+    relevant: bool
+    sufficient: bool

@@ -1,0 +1,103 @@
+"""What agents say of the answers of tools: internal events, which enter no topic, folded for those who run them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from myria.contract.event import NewEvent
+from myria.projections import Incoming, Stored
+from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.database import Connection, Database
+from myria.store.queries import sql
+
+FEEDBACK_TYPE = "myria.feedback"
+FEEDBACK_CHANNEL = "myria"
+
+TriggerType = Literal["sampled", "voluntary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """What was said of one answer of a tool."""
+
+    tool: str
+    relevant: bool
+    sufficient: bool
+    suggestion: str | None = None
+    context: str | None = None
+    session_id: str | None = None
+    trigger: TriggerType = "voluntary"
+
+    def event(self, participants: tuple[str, ...], *, timestamp: int, speaker: str | None) -> NewEvent:
+        """Return the event that keeps it.
+
+        Args:
+            participants: canonical; who said it.
+            timestamp: in microseconds since 1970 UTC.
+        """
+        said: dict[str, Any] = {
+            "tool": self.tool,
+            "relevant": self.relevant,
+            "sufficient": self.sufficient,
+            "trigger": self.trigger,
+        }
+        if self.suggestion is not None:
+            said["suggestion"] = self.suggestion
+        if self.context is not None:
+            said["context"] = self.context
+        payload: dict[str, Any] = {"feedback": said}
+        if speaker is not None:
+            payload["speaker"] = speaker
+        return NewEvent(
+            timestamp=timestamp,
+            channel=FEEDBACK_CHANNEL,
+            participants=participants,
+            payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+            context_id=self.session_id,
+            type=FEEDBACK_TYPE,
+            internal=True,
+        )
+
+
+class FeedbackProjection:
+    """Folds feedback into `tool_feedback`; implements `myria.projections.Projection`."""
+
+    types = frozenset({FEEDBACK_TYPE})
+
+    async def prepare(
+        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        """Nothing must stand before."""
+
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+        """Write the rows of a commit."""
+        await connection.execute(sql("feedback.fold"), tenant, [event.event_seq for event in events])
+
+
+async def feedback_report(database: Database, tenant: str, *, limit: int) -> dict[str, Any]:
+    """Return what was said of each tool in all, and the newest words, for those who run the tenant.
+
+    Args:
+        limit: words that are returned.
+    """
+    async with database.read(tenant) as connection:
+        tools = await connection.fetch(sql("feedback.by_tool"), tenant)
+        newest = await connection.fetch(sql("feedback.newest"), tenant, limit)
+    return {
+        "tools": [dict(row) for row in tools],
+        "newest": [
+            {
+                "at": to_rfc3339(to_microseconds(row["said_at"])),
+                "tool": row["tool"],
+                "relevant": row["relevant"],
+                "sufficient": row["sufficient"],
+                "suggestion": row["suggestion"],
+                "context": row["context"],
+            }
+            for row in newest
+        ],
+    }

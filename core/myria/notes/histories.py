@@ -1,0 +1,82 @@
+"""What a note was before: its versions, newest first, and what took its place."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import orjson
+
+from myria.events import speaker_of
+from myria.notes.commands import note_absent
+from myria.notes.drafting import NoteText
+from myria.notes.expiry import Lasting
+from myria.notes.model import note_of
+from myria.store.clock import to_microseconds
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria.withdrawal.commands import MaySee
+
+MAX_VERSIONS = 100
+"""Versions of a note that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteVersion:
+    """One version of a note; `at` in microseconds since 1970 UTC."""
+
+    version: int
+    note: NoteText
+    speaker: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteHistory:
+    """A note's versions, newest first, and the notes that replaced it, each in its turn."""
+
+    note_id: str
+    versions: tuple[NoteVersion, ...]
+    superseded_by: tuple[str, ...]
+
+
+async def history(
+    database: Database, tenant: str, note_id: str, *, may_see: MaySee, now: int | None = None
+) -> NoteHistory:
+    """Return the history of a note that stands, or that another replaced.
+
+    Args:
+        may_see: whether the caller may see what these participants may.
+        now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+    Raises:
+        NoteNotFound: absent, of others, forgotten or expired.
+    """
+    now = time.time_ns() // 1000 if now is None else now
+    async with database.read(tenant) as connection:
+        row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
+        if row is None or not may_see(row["participants"]):
+            raise note_absent(note_id)
+        if row["reason"] != "superseded" and (not row["live"] or Lasting.of(row).has_expired(now)):
+            raise note_absent(note_id)
+        versions = await connection.fetch(sql("notes.history"), tenant, note_id, MAX_VERSIONS)
+        successors = await connection.fetch(sql("notes.successors"), tenant, note_id)
+    return NoteHistory(
+        note_id=note_id,
+        versions=tuple(
+            NoteVersion(
+                version=payload["note"]["version"],
+                note=note_of(payload, context_id=version["context_id"]),
+                speaker=speaker_of(payload),
+                at=to_microseconds(version["occurred_at"]),
+            )
+            for version in versions
+            if (payload := orjson.loads(version["payload"]))
+        ),
+        superseded_by=tuple(
+            successor["note_id"]
+            for successor in successors
+            if may_see(successor["participants"])
+            and (successor["reason"] == "superseded" or not Lasting.of(successor).has_expired(now))
+        ),
+    )

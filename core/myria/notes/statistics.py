@@ -1,0 +1,82 @@
+"""What the notes that somebody sees come to: how many of each kind and tier, how important, how much used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+from myria.masks import Masks
+from myria.notes.expiry import DAY_US, Lasting
+from myria.notes.kinds import importance_now
+from myria.notes.scopes import scopes_with_notes
+from myria.store.database import Database
+from myria.store.queries import sql
+
+MAX_COUNTED = 20_000
+"""Notes that are looked at; of more, this many are."""
+
+CHARACTERS_PER_TOKEN = 4
+"""By which `tokens` are estimated, as seed contract 004 does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteStatistics:
+    """What notes come to at a moment. `complete` is false where there are more than were looked at."""
+
+    total: int
+    tiers: Counter[str]
+    kinds: Counter[str]
+    topics: int
+    importance: float
+    utility: float
+    uses: int
+    tokens: int
+    complete: bool
+
+
+async def statistics(database: Database, tenant: str, masks: Masks, *, now: int) -> NoteStatistics:
+    """Return what the notes that masks see come to; those that end with a session count while it lasts.
+
+    Args:
+        now: in microseconds since 1970 UTC.
+    """
+    async with database.read(tenant) as connection:
+        scopes = await scopes_with_notes(connection, tenant, masks)
+        rows = await connection.fetch(sql("notes.counted"), tenant, scopes, MAX_COUNTED + 1)
+    return await asyncio.to_thread(_summed, rows, now)
+
+
+def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
+    tiers: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    topics: set[str] = set()
+    importance, utility, uses, characters, total = 0.0, 0.0, 0, 0, 0
+    for row in rows[:MAX_COUNTED]:
+        lasting = Lasting.of(row)
+        if lasting.has_expired(now):
+            continue
+        total += 1
+        tiers[lasting.tier(now)] += 1
+        kinds[row["kind"]] += 1
+        topics.add(row["topic"])
+        idle_days = max(0, now - lasting.idle_since) / DAY_US
+        worth = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
+        importance += worth
+        utility += worth * (1 + log(max(row["uses"], 1)))
+        uses += row["uses"]
+        characters += row["characters"]
+    return NoteStatistics(
+        total=total,
+        tiers=tiers,
+        kinds=kinds,
+        topics=len(topics),
+        importance=importance / total if total else 0.0,
+        utility=utility / total if total else 0.0,
+        uses=uses,
+        tokens=-(-characters // CHARACTERS_PER_TOKEN),
+        complete=len(rows) <= MAX_COUNTED,
+    )

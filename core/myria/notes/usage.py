@@ -1,0 +1,75 @@
+"""How often notes are used: counted in memory, written beside the requests, and no part of the log.
+
+Losing some is allowed: what a process counted in its last seconds is gone when it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from myria.errors import MyriaError
+from myria.store.clock import to_datetime
+from myria.store.database import Database
+from myria.store.queries import sql
+
+logger = logging.getLogger(__name__)
+
+WRITTEN_EVERY_S = 5.0
+"""Seconds for which uses are gathered before they are written."""
+
+MAX_WAITING = 20_000
+"""Notes whose uses wait at once; those of further notes are not counted until these are written."""
+
+
+class NoteUsage:
+    """Counts the uses of notes in one process.
+
+    Args:
+        database: where the counts are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: dict[str, dict[str, tuple[int, int]]] = {}
+        self._count = 0
+        self._writer: asyncio.Task[None] | None = None
+
+    def count(self, tenant: str, note_ids: Iterable[str], now: int) -> None:
+        """Count one use of each note, at a moment in microseconds since 1970 UTC. It returns at once."""
+        waiting = self._waiting.setdefault(tenant, {})
+        for note_id in note_ids:
+            uses, used_at = waiting.get(note_id, (0, 0))
+            if uses == 0:
+                if self._count >= MAX_WAITING:
+                    continue
+                self._count += 1
+            waiting[note_id] = (uses + 1, max(used_at, now))
+        if self._count and self._writer is None:
+            self._writer = asyncio.create_task(self._write_later())
+
+    async def write(self) -> None:
+        """Write what waits. What cannot be written is dropped, and the log says so."""
+        waiting, self._waiting, self._count = self._waiting, {}, 0
+        for tenant, uses in waiting.items():
+            names = sorted(uses)
+            counts = [uses[name][0] for name in names]
+            moments = [to_datetime(uses[name][1]) for name in names]
+            try:
+                async with self._database.write(tenant) as connection:
+                    await connection.execute(sql("notes.count_uses"), tenant, names, counts, moments)
+            except MyriaError as error:
+                logger.info("uses of %d notes not counted: %s", len(names), error, extra={"action": "uses_dropped"})
+
+    async def close(self) -> None:
+        """Write what waits, and end."""
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+        await self.write()
+
+    async def _write_later(self) -> None:
+        await asyncio.sleep(WRITTEN_EVERY_S)
+        self._writer = None
+        await self.write()

@@ -1,0 +1,19 @@
+-- name: fold
+-- The events were stored by the statement before.
+INSERT INTO myria.tool_feedback (tenant_id, event_seq, scope_id, tool, relevant, sufficient, said_at)
+SELECT f.tenant_id, f.event_seq, f.scope_id, f.tool, f.relevant, f.sufficient, f.said_at
+FROM myria.tool_feedback_of_log f WHERE f.tenant_id = $1 AND f.event_seq = ANY ($2::bigint[])
+ON CONFLICT DO NOTHING;
+
+-- name: by_tool
+SELECT f.tool, count(*) AS said, count(*) FILTER (WHERE f.relevant) AS relevant,
+       count(*) FILTER (WHERE f.sufficient) AS sufficient
+FROM myria.tool_feedback f WHERE f.tenant_id = $1 GROUP BY f.tool ORDER BY f.tool;
+
+-- name: newest
+-- The newest feedback that has words.
+SELECT f.said_at, f.tool, f.relevant, f.sufficient, e.payload->'feedback'->>'suggestion' AS suggestion,
+       e.payload->'feedback'->>'context' AS context
+FROM myria.tool_feedback f JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = f.event_seq
+WHERE f.tenant_id = $1 AND e.payload->'feedback' ?| ARRAY['suggestion', 'context']
+ORDER BY f.said_at DESC, f.event_seq DESC LIMIT $2;

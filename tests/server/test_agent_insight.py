@@ -1,0 +1,92 @@
+"""The agent's face looks at notes as a whole: histories, counts, uses, and feedback on tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from myria.memory import Memory
+from myria.notes.feedback import feedback_report
+from myria.planning.settings import PlannerSettings
+from myria.verify.run import verify
+from tests.server.test_agent import ask, keep
+from tests.server.wire import Served
+
+TENANT = "default"
+
+
+async def past(served: Served, note_id: str, **more: Any) -> dict[str, Any]:
+    return await ask(served, "fragment_history", id=note_id, **more)
+
+
+async def test_a_history_names_what_replaced_a_note(served: Served) -> None:
+    """Versions newest first; a note that another replaced keeps its history, which names each successor."""
+    first = await keep(served, "The kiln opens on Friday")
+    await ask(served, "amend", id=first, content="The kiln opens on Saturday")
+    second = await keep(served, "The kiln opens in March", supersedes=[first])
+    third = await keep(served, "The kiln opens in April", supersedes=[second])
+    answer = await past(served, first)
+    assert [version["content"] for version in answer["versions"]] == [
+        "The kiln opens on Saturday",
+        "The kiln opens on Friday",
+    ]
+    assert answer["superseded_by"] == [second, third]
+    await ask(served, "forget", id=third, force=True)
+    assert (await past(served, first))["superseded_by"] == [second]
+
+
+async def test_what_is_forgotten_has_no_history(served: Served) -> None:
+    """Forgotten, of others, and never there are refused alike; restored, it is there again."""
+    mine = await keep(served, "The kiln opens on Friday")
+    others = await keep(served, "The planner's secret", agentId="planner")
+    await ask(served, "forget", id=mine, force=True)
+    answers = [await past(served, name) for name in (mine, others, "note_absent")]
+    assert {(answer["success"], answer["code"]) for answer in answers} == {(False, "note_not_found")}
+    await ask(served, "restore", id=mine)
+    assert (await past(served, mine))["count"] == 1
+
+
+async def test_statistics_count_what_the_caller_sees(served: Served) -> None:
+    """Another agent's notes do not count; forgotten ones neither."""
+    await keep(served, "ana prefers tea", type="preference")
+    gone = await keep(served, "the build failed", type="error")
+    await keep(served, "The planner's note", agentId="planner")
+    await ask(served, "forget", id=gone, force=True)
+    stats = (await ask(served, "memory_stats"))["stats"]
+    assert (stats["total"], stats["preference_count"], stats["error_count"]) == (1, 1, 0)
+    assert (await ask(served, "memory_stats", agentId="planner"))["stats"]["total"] == 2
+    assert (await ask(served, "memory_stats", agentId="nobody"))["stats"]["total"] == 1
+
+
+async def test_uses_are_counted_beside_the_log(served: Served, memory: Memory) -> None:
+    """What recall shows is used: once the counts are written, statistics tell; the log has no new event."""
+    await keep(served, "ana prefers tea", type="preference")
+    async with memory.database.read(TENANT) as connection:
+        before = await connection.fetchval("SELECT count(*) FROM myria.events")
+    for _ in range(3):
+        await ask(served, "recall", text="tea")
+    await memory.usage.write()
+    stats = (await ask(served, "memory_stats"))["stats"]
+    assert stats["total_accesses"] == 3
+    assert float(stats["avg_utility"]) > float(stats["avg_importance"])
+    async with memory.database.read(TENANT) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM myria.events") == before
+
+
+async def test_feedback_is_kept_for_those_who_run_the_tenant(served: Served, memory: Memory) -> None:
+    """It is folded by tool, without secrets, cut as the contract says, and enters no answer; the fold is the log's."""
+    said = {"tool_name": "recall", "relevant": True}
+    await ask(served, "tool_feedback", **said, sufficient=True)
+    await ask(served, "tool_feedback", **said, sufficient=False, suggestion="ask ines@example.com " + "x" * 200)
+    report = await feedback_report(memory.database, TENANT, limit=5)
+    assert report["tools"] == [{"tool": "recall", "said": 2, "relevant": 2, "sufficient": 1}]
+    (words,) = report["newest"]
+    assert words["suggestion"].startswith("ask [REDACTED_EMAIL] xx")
+    assert len(words["suggestion"]) <= 100
+    assert (await ask(served, "recall"))["count"] == 0
+    assert (await ask(served, "tool_feedback", **said, sufficient="yes"))["code"] == "invalid_argument"
+    assert (await verify(memory.database, TENANT, PlannerSettings())).failed == 0
+    async with memory.database.read(TENANT) as connection:
+        payload = await connection.fetchval("SELECT payload FROM myria.events WHERE internal LIMIT 1")
+    assert orjson.loads(payload)["feedback"]["tool"] == "recall"
