@@ -19,7 +19,7 @@ from tests.support.counts import CHECK, SOAK
 from tests.support.postgres import Database
 
 OPERATIONS = 50_000 if SOAK else 700 if CHECK else 2_000
-ALONE = 10_000 if SOAK else 200 if CHECK else 400
+ALONE = 10_000 if SOAK else 350 if CHECK else 500
 """Operations with row-level security alone."""
 
 BUILDS = 10

@@ -550,7 +550,7 @@ async def _change_note(world: World, credential: Credential, form: str, argument
         return
     tool = rng.choice(("amend", "forget", "restore"))
     seen = acting and [name for name, told in world.notes.items() if world._may_see(told, credential, acting[1], False)]
-    name = rng.choice(seen if seen and rng.random() < 0.4 else list(world.notes))
+    name = rng.choice(seen if seen and rng.random() < 0.6 else list(world.notes))
     told = world.notes[name]
     arguments |= {"id": name} | ({"importance": rng.choice((0.1, 0.6))} if tool == "amend" else {})
     response = await world.send(credential, tool, arguments, form=form, path=AGENT)
