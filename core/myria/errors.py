@@ -338,6 +338,12 @@ class NoteExists(ConflictError):
     code = "note_exists"
 
 
+class IdempotencyKeyReused(ConflictError):
+    """A note was kept with this key before, and it said something else; nothing was stored."""
+
+    code = "idempotency_key_reused"
+
+
 class ManualTriggerDisabled(ConflictError):
     """Manual rebuilds are switched off by builder.allow_manual_trigger."""
 

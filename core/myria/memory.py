@@ -131,6 +131,14 @@ class Memory:
                 self._on_redacted(kind, count)
         return results
 
+    async def _append_redacted(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+        """Append events of notes, out of which `Notes` took what must not be kept; see `append_events`."""
+        await self._check_schema_once()
+        size = sum(len(event.payload_json) for event in events)
+        async with self.quotas.append(tenant, len(events), size):
+            self.retrieval.turns.count_other()
+            return await self.ingest.append_events(tenant, events)
+
     async def notes(self, tenant: str, *, without: Collection[Kind] = ()) -> Notes:
         """Return the commands of notes for a tenant.
 
@@ -145,7 +153,7 @@ class Memory:
         kinds = self.settings.redaction.kinds if kinds is None else kinds
         return Notes(
             self.appending,
-            self.append_events,
+            self._append_redacted,
             self._redactor((*kinds, *without)),
             content_characters=self.settings.notes.content_characters,
             payload_bytes=self.settings.ingest.payload_bytes,

@@ -178,7 +178,7 @@ ROWS: tuple[Row, ...] = (
         tool="remember",
         parameters=("idempotencyKey",),
         before=(keeping("first", idempotencyKey="k"),),
-        arguments={"content": "second", "idempotencyKey": "k"},
+        arguments={"content": "first", "idempotencyKey": "k"},
         answers={"created": False, "id": "$0"},
         recalls=frozenset({"first"}),
     ),

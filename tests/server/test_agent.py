@@ -149,14 +149,46 @@ async def test_what_must_not_be_kept_is_taken_out(served: Served) -> None:
 async def test_a_key_makes_a_retry_one_note(served: Served) -> None:
     """A repeat with the idempotencyKey answers the first note, for another agent it is another one."""
     first = await ask(served, "remember", content="one", idempotencyKey="k")
-    again = await ask(served, "remember", content="another", idempotencyKey="k")
+    again = await ask(served, "remember", content="one", idempotencyKey="k")
     assert (again["id"], again["created"]) == (first["id"], False)
+    differs = await ask(served, "remember", content="another", idempotencyKey="k")
+    assert (differs["code"], differs["details"]["note_id"]) == ("idempotency_key_reused", first["id"])
     other = await ask(served, "remember", content="another", idempotencyKey="k", agentId="planner")
     assert other["created"]
     old = await keep(served, "old")
     newer = await ask(served, "remember", content="newer", idempotencyKey="n", supersedes=[old])
     repeat = await ask(served, "remember", content="newer", idempotencyKey="n", supersedes=[old])
     assert (repeat["id"], repeat["created"]) == (newer["id"], False)
+
+
+async def test_a_key_of_a_forgotten_note_keeps_nothing(served: Served) -> None:
+    """The repeat says that its note is gone, and by which name it can be restored."""
+    first = await ask(served, "remember", content="one", idempotencyKey="k")
+    await ask(served, "forget", id=first["id"], force=True)
+    again = await ask(served, "remember", content="one", idempotencyKey="k")
+    assert (again["code"], again["details"]["note_id"]) == ("note_not_found", first["id"])
+    assert await found(served, "one") == []
+
+
+async def test_a_note_that_is_there_already_replaces_too(served: Served) -> None:
+    """A text that is kept already takes the place of what supersedes names; a repeat answers the same note."""
+    old = await keep(served, "The kiln opens on Friday")
+    there = await keep(served, "The kiln opens on Monday")
+    for _ in range(2):
+        kept = await ask(served, "remember", content="The kiln opens on Monday", supersedes=[old])
+        assert (kept["id"], kept["created"]) == (there, False)
+        assert await found(served, "kiln") == ["The kiln opens on Monday"]
+    itself = await ask(served, "remember", content="The kiln opens on Monday", supersedes=[there])
+    assert (itself["id"], itself["created"]) == (there, False)
+    assert await found(served, "kiln") == ["The kiln opens on Monday"]
+
+
+async def test_a_repeat_of_a_replacement_answers_the_first(served: Served) -> None:
+    """A retry without a key, whose first try was kept, names that note; something else is refused."""
+    old = await keep(served, "The kiln opens on Friday")
+    newer = await keep(served, "The kiln opens on Monday", supersedes=[old])
+    again = await ask(served, "remember", content="The kiln opens on Monday", supersedes=[old])
+    assert (again["id"], again["created"]) == (newer, False)
 
 
 async def test_a_newer_note_replaces_older_ones(served: Served) -> None:

@@ -14,7 +14,15 @@ from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_WITHDRAWN
-from myria.errors import EventNotFound, InvalidArgument, NoteExists, NoteNotFound, Overloaded, PayloadTooLarge
+from myria.errors import (
+    EventNotFound,
+    IdempotencyKeyReused,
+    InvalidArgument,
+    NoteExists,
+    NoteNotFound,
+    Overloaded,
+    PayloadTooLarge,
+)
 from myria.ids import new_id
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
@@ -129,7 +137,7 @@ class Notes:
         Args:
             participants: canonical; who may see it.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
-            key: the caller's own name for this note: a repeat for the same people answers the first, whatever it says.
+            key: the caller's own name for this note: a repeat for the same people answers the first.
             supersedes: ids of notes that this one replaces.
             may_see: whether the caller may see what these participants may; asked of `supersedes`.
             dry_run: only say what would be kept.
@@ -139,6 +147,7 @@ class Notes:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
             NoteNotFound: one of `supersedes` is absent, of others, or withdrawn.
             AlreadySuperseded: one of them was replaced meanwhile.
+            IdempotencyKeyReused: another text was kept with this key before.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
             as `Ingest.append_events`.
         """
@@ -158,9 +167,9 @@ class Notes:
                 idle_s=self._session_idle_s,
             )
             self._check_size(event)
-            if key is not None and supersedes and await self._is_there(tenant, note_id):
-                return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
-            replaced = [await self._live_event(tenant, name, may_see, now) for name in supersedes]
+            replaced = []
+            if key is None or not supersedes or not await self._is_there(tenant, note_id):
+                replaced = await self._to_replace(tenant, participants, note, supersedes, may_see=may_see, now=now)
             if dry_run:
                 earlier = await self._same(tenant, participants, note)
                 return Remembered(note_id=earlier or "", created=False, note=note, event_id=None, redacted=redacted)
@@ -175,8 +184,12 @@ class Notes:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None or await self._expire(tenant, earlier, now):
                     continue  # it was withdrawn meanwhile, or had expired
+                if replaced:
+                    successor = (await self._current(tenant, earlier, _anybody))["event_id"]
+                    await self._withdrawals.supersede(tenant, replaced, by=successor, may_see=may_see)
                 return Remembered(note_id=earlier, created=False, note=note, event_id=None, redacted=redacted)
             if results[0].deduplicated:
+                await self._check_repeat(tenant, note_id, results[0].event_id, note)
                 return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
             self._count(redacted)
             return Remembered(note_id=note_id, created=True, note=note, event_id=results[0].event_id, redacted=redacted)
@@ -258,12 +271,59 @@ class Notes:
         async with self._database.read(tenant) as connection:
             return await connection.fetchrow(sql("notes.current"), tenant, note_id) is not None
 
-    async def _live_event(self, tenant: str, note_id: str, may_see: MaySee, now: int | None) -> str:
-        row = await self._current(tenant, note_id, may_see)
-        if not _is_live(row, now):
-            raise note_absent(note_id)
-        event_id: str = row["event_id"]
-        return event_id
+    async def _to_replace(
+        self,
+        tenant: str,
+        participants: tuple[str, ...],
+        note: NoteText,
+        supersedes: Sequence[str],
+        *,
+        may_see: MaySee,
+        now: int | None,
+    ) -> list[str]:
+        """Return the events of the notes that this one replaces, without those that its equal has replaced already.
+
+        Raises:
+            NoteNotFound: one is absent, of others, or withdrawn.
+        """
+        if not supersedes:
+            return []
+        same = await self._same(tenant, participants, note)
+        events = []
+        for name in supersedes:
+            row = await self._current(tenant, name, may_see)
+            if name == same:
+                continue
+            if _is_live(row, now):
+                events.append(row["event_id"])
+            elif same is None or row["reason"] != "superseded" or same not in await self._successors(tenant, name):
+                raise note_absent(name)
+        return events
+
+    async def _successors(self, tenant: str, note_id: str) -> list[str]:
+        async with self._database.read(tenant) as connection:
+            return [row["note_id"] for row in await connection.fetch(sql("notes.successors"), tenant, note_id)]
+
+    async def _check_repeat(self, tenant: str, note_id: str, event_id: str, note: NoteText) -> None:
+        """Refuse a key under which something else was kept, or whose note is gone.
+
+        Raises:
+            IdempotencyKeyReused: the first note of this key says something else.
+            NoteNotFound: it was forgotten, or it expired.
+        """
+        async with self._database.read(tenant) as connection:
+            first = await connection.fetchrow(sql("notes.first_of_key"), tenant, event_id, note_id)
+        if first is None or first["text"] != note.content:
+            raise IdempotencyKeyReused(
+                f"this key was used before, for another text: note {note_id}; nothing was kept. Use a new key, or "
+                "amend that note",
+                note_id=note_id,
+            )
+        if first["reason"] in ("forgotten", "expired"):
+            raise NoteNotFound(
+                f"note {note_id}, which was kept with this key, is withdrawn; restore it, or use a new key",
+                note_id=note_id,
+            )
 
     def _redacted(self, draft: Draft) -> tuple[Draft, dict[Kind, int]]:
         """Return a draft without what must not be kept, and how much of each kind was taken out."""
