@@ -18,7 +18,7 @@ from myria.notes.model import Changes
     [("preference", 0.95), ("error", 0.9), ("decision", 0.8), ("procedure", 0.7), ("relation", 0.6), ("fact", 0.5)],
 )
 def test_a_kind_has_the_importance_of_its_contract(kind: str, importance: float) -> None:
-    """As in seed 004, 3.1; a caller's own counts instead."""
+    """As in Memento's contract, 3.1; a caller's own counts instead."""
     assert completed(Draft(content="x", kind=kind), "004").importance == importance
     assert completed(Draft(content="x", kind=kind, importance=0.0), "004").importance == 0.0
 
@@ -43,7 +43,7 @@ def test_contracts_do_not_share_kinds_by_accident() -> None:
     ],
 )
 def test_a_new_note_has_the_tier_of_its_kind_and_importance(kind: str, importance: float, expected: str) -> None:
-    """As in seed 004, 5.2, in its order."""
+    """As in Memento's contract, 5.2, in its order."""
     assert tier(kind, importance, anchor=False, age_days=0, idle_days=0) == expected
 
 

@@ -10,7 +10,7 @@ from myria.masks import Masks
 from myria.scopes import canonical_participants
 
 POOL = "default"
-"""The agentId that stands for the pool (seed 004, 3.6)."""
+"""The agentId that stands for the pool (Memento's contract, 3.6)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the tools of the agent's face have in common: seed contract 004's names, refusals, and fields.
+"""What the tools of the agent's face have in common: the names of Memento's contract, refusals, and fields.
 
 Names are on the wire as the contract has them, most in camel case. Schemas are bare on purpose: a model reads them with
 every conversation, so bounds that no honest call reaches are checked and not published.

@@ -1,4 +1,4 @@
-"""The agent's tools that look at notes as a whole, and at answers (seed contract 004, 6.9, 6.10; fragment_history)."""
+"""The agent's tools that look at notes as a whole, and at answers (Memento's contract, 6.9, 6.10; fragment_history)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's tools that link notes, follow links, and show what a note said before (seed 004, 6.5 and 6.12)."""
+"""The agent's tools that link notes and follow links (Memento's contract, 6.5 and 6.12)."""
 
 from __future__ import annotations
 

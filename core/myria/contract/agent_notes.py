@@ -1,4 +1,4 @@
-"""The agent's tools that keep, find, change and forget notes (seed contract 004, 6.2-6.4 and 6.6)."""
+"""The agent's tools that keep, find, change and forget notes (Memento's contract, 6.2-6.4 and 6.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's tools for sessions and maintenance (seed contract 004, 6.7, 6.8 and 6.11)."""
+"""The agent's tools for sessions and maintenance (Memento's contract, 6.7, 6.8 and 6.11)."""
 
 from __future__ import annotations
 

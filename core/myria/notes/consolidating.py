@@ -1,4 +1,4 @@
-"""Consolidation: what maintenance does with notes that are due, in the ten stages of contract 004 (seed 004, 8).
+"""Consolidation: what maintenance does with notes that are due, in the ten stages of Memento's contract (8).
 
 Each run takes a bounded number of notes from the queue `note_looks`, computes what has become of them, and appends
 withdrawals for those that have expired or say the same as another. Tiers, faded importance and utility are computed at

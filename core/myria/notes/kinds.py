@@ -18,7 +18,7 @@ Contract = Literal["002", "003", "004"]
 Lifetime = Literal["permanent", "session"]
 
 PERMANENT_IMPORTANCE = 0.8
-"""From this importance on a note is permanent (seed 004, 5.2)."""
+"""From this importance on a note is permanent (Memento's contract, 5.2)."""
 
 _WARM_IMPORTANCE = 0.5
 _COLD_IMPORTANCE = 0.3
@@ -78,7 +78,7 @@ def importance_now(kind: str, importance: float, *, anchor: bool, idle_days: flo
 
 
 def tier(kind: str, importance: float, *, anchor: bool, age_days: float, idle_days: float) -> Tier:
-    """Return a note's tier at a moment (seed 004, 5.2 and 8): a function of its policy, its use and the time alone.
+    """Return a note's tier at a moment (Memento's contract, 5.2, 8): a function of policy, use and time alone.
 
     A note begins hot, warm or cold; a hot one is warm after a day without use, and a warm one is cold after thirty, or
     once its importance has faded.

@@ -20,7 +20,7 @@ MAX_COUNTED = 20_000
 """Notes that are looked at; of more, this many are."""
 
 CHARACTERS_PER_TOKEN = 4
-"""By which `tokens` are estimated, as seed contract 004 does."""
+"""By which `tokens` are estimated, as Memento's contract does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ PLACEHOLDERS: Mapping[Kind, str] = {
     "email": "[REDACTED_EMAIL]",
     "phone": "[REDACTED_PHONE]",
 }
-"""What stands in place of what was taken out; the words are those of seed contract 004."""
+"""What stands in place of what was taken out; the words are those of Memento's contract."""
 
 _RAW: Mapping[Kind, bytes] = {kind: text.encode() for kind, text in PLACEHOLDERS.items()}
 _MARK = b"[REDACTED_"

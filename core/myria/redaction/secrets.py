@@ -30,7 +30,7 @@ _RUN = {"sc_": 5, "ext_": 5}
 """How many characters of a token follow a short keyword in every find of its rules, where not fourteen."""
 
 _OWN = (
-    # seed contracts: OpenAI and Google, whatever follows the prefix
+    # the contracts: OpenAI and Google, whatever follows the prefix
     (r"\b(sk-[A-Za-z0-9_-]{20,})", "sk-"),
     (r"(AIza[0-9A-Za-z_-]{35})", "AIza"),
     # this project's keys, tokens and codes

@@ -28,7 +28,7 @@ from myria.tokens import TokenCounter
 Json = dict[str, Any]
 
 CORE_KINDS = ("preference", "error", "procedure")
-"""The kinds of core memory, where a caller names none (seed contract 004)."""
+"""The kinds of core memory, where a caller names none (Memento's contract)."""
 
 _CORE_TOKENS = 1_000
 _CORE_SHARE = 0.65

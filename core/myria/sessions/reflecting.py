@@ -20,7 +20,7 @@ from myria.store.queries import sql
 Part = Literal["summary", "decisions", "errors", "procedures", "questions"]
 
 REFLECTED = "session_reflect"
-"""The topic of what a reflection keeps (seed contract 004)."""
+"""The topic of what a reflection keeps (Memento's contract)."""
 
 RESOLVED = "[해결됨] "
 """Begins an error that was resolved, as contract 004 writes it."""
@@ -144,7 +144,7 @@ async def _missing_links(
 ) -> list[NewEvent]:
     """Return links from errors to what caused them, and from procedures to what they resolve, that are not there yet.
 
-    Where two notes are linked in either direction already, they stay as they are (seed contract 004).
+    Where two notes are linked in either direction already, they stay as they are (Memento's contract).
     """
     errors, decisions, procedures = (parts.get(part, ())[:_LINKED] for part in ("errors", "decisions", "procedures"))
     wanted: list[tuple[str, str, Relation]] = [

@@ -1,4 +1,4 @@
-"""The agent's face (seed contract 004): tools by which a model remembers, recalls and forgets."""
+"""The agent's face (Memento's contract): tools by which a model remembers, recalls and forgets."""
 
 from __future__ import annotations
 

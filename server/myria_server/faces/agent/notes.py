@@ -43,7 +43,7 @@ _FORGOTTEN_AT_ONCE = 200
 """Notes that a topic or a text forgets at most."""
 
 _LINKED = ("resolved_by", "caused_by", "related")
-"""Relations by which recall follows links where none is named (seed 004, 4.5)."""
+"""Relations by which recall follows links where none is named (Memento's contract, 4.5)."""
 
 _CONFLICT_SHOWN = 100
 _SHOWN = 300
