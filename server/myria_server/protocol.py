@@ -22,6 +22,7 @@ from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import NameStyle, Settings
 from myria_server.faces.agent.prompts import listed_prompts, prompt_named
+from myria_server.faces.agent.resources import listed_resources, read_resource
 from myria_server.fastpath import TEXT_VERSIONS
 from myria_server.results import REPORT
 from myria_server.toolbox import Toolbox
@@ -103,7 +104,10 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     async def list_resources(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListResourcesResult:
-        return mcp_types.ListResourcesResult(resources=[])
+        return mcp_types.ListResourcesResult(resources=listed_resources() if toolbox.face == "agent" else [])
+
+    async def read(context: _Context, params: mcp_types.ReadResourceRequestParams) -> mcp_types.ReadResourceResult:
+        return await read_resource(toolbox.call, settings, calling(context), str(params.uri))
 
     async def list_resource_templates(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
@@ -140,6 +144,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         on_list_prompts=list_prompts,
         on_get_prompt=get_prompt if toolbox.face == "agent" else None,
         on_list_resources=list_resources,
+        on_read_resource=read if toolbox.face == "agent" else None,
         on_list_resource_templates=list_resource_templates,
     )
     server.middleware.clear()

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import TextResourceContents
 
 from myria.memory import Memory
 from myria.notes.feedback import feedback_report
@@ -90,3 +94,24 @@ async def test_feedback_is_kept_for_those_who_run_the_tenant(served: Served, mem
     async with memory.database.read(TENANT) as connection:
         payload = await connection.fetchval("SELECT payload FROM myria.events WHERE internal LIMIT 1")
     assert orjson.loads(payload)["feedback"]["tool"] == "recall"
+
+
+async def test_resources_tell_what_is_kept(served: Served) -> None:
+    """Hosts list and read three: numbers and topics of what the caller sees, and the rules; the other face has none."""
+    await keep(served, "ana prefers tea", type="preference", topic="tea")
+    await keep(served, "The planner's note", agentId="planner", topic="plans")
+    async with Client(f"{served.server.url}/agent", mode="auto") as client:
+        listed = (await client.list_resources()).resources
+        assert [str(resource.uri) for resource in listed] == ["memory://stats", "memory://topics", "memory://config"]
+        read: dict[str, Any] = {}
+        for resource in listed:
+            (content,) = (await client.read_resource(resource.uri)).contents
+            assert isinstance(content, TextResourceContents)
+            read[resource.name] = orjson.loads(content.text)
+        with pytest.raises(MCPError, match="memory://topics"):
+            await client.read_resource("memory://nothing")
+    assert read["stats"]["preference_count"] == read["stats"]["total"] == 1
+    assert read["topics"] == {"topics": [{"topic": "tea", "notes": 1}]}
+    assert read["config"]["types"]["preference"]["lifetime"] == "permanent"
+    async with Client(served.server.url, mode="auto") as client:
+        assert (await client.list_resources()).resources == []

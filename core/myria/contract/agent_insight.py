@@ -88,10 +88,18 @@ class StatsBody(Answer):
     complete: bool = Field(description="False: there are more notes than were counted")
 
 
+class TopicNotes(Answer):
+    """How many notes a topic has."""
+
+    topic: str
+    notes: int
+
+
 class StatsAnswer(AgentAnswer):
     """memory_stats."""
 
     stats: StatsBody
+    topics: list[TopicNotes] = Field(description="Those of most notes, at most 50")
 
 
 class FeedbackAnswer(AgentAnswer):

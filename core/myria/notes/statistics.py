@@ -19,6 +19,9 @@ from myria.store.queries import sql
 MAX_COUNTED = 20_000
 """Notes that are looked at; of more, this many are."""
 
+MAX_TOPICS = 50
+"""Topics that are named: those of most notes."""
+
 CHARACTERS_PER_TOKEN = 4
 """By which `tokens` are estimated, as Memento's contract does."""
 
@@ -30,7 +33,7 @@ class NoteStatistics:
     total: int
     tiers: Counter[str]
     kinds: Counter[str]
-    topics: int
+    topics: Counter[str]
     importance: float
     utility: float
     uses: int
@@ -53,7 +56,7 @@ async def statistics(database: Database, tenant: str, masks: Masks, *, now: int)
 def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
     tiers: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    topics: set[str] = set()
+    topics: Counter[str] = Counter()
     importance, utility, uses, characters, total = 0.0, 0.0, 0, 0, 0
     for row in rows[:MAX_COUNTED]:
         lasting = Lasting.of(row)
@@ -62,7 +65,7 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         total += 1
         tiers[lasting.tier(now)] += 1
         kinds[row["kind"]] += 1
-        topics.add(row["topic"])
+        topics[row["topic"]] += 1
         idle_days = max(0, now - lasting.idle_since) / DAY_US
         worth = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
         importance += worth
@@ -73,7 +76,7 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         total=total,
         tiers=tiers,
         kinds=kinds,
-        topics=len(topics),
+        topics=topics,
         importance=importance / total if total else 0.0,
         utility=utility / total if total else 0.0,
         uses=uses,

@@ -14,7 +14,7 @@ from myria.contract.agent_insight import FeedbackInput, HistoryInput, StatsInput
 from myria.notes.feedback import Feedback
 from myria.notes.histories import NoteVersion, history
 from myria.notes.lines import MemoryLine, memory_text
-from myria.notes.statistics import statistics
+from myria.notes.statistics import MAX_TOPICS, statistics
 from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
@@ -76,7 +76,7 @@ class InsightTools(AgentTools):
             **{tier: counted.tiers[tier] for tier in _TIERS},
             "embedded": 0,
             "avg_importance": f"{counted.importance:.3f}",
-            "topic_count": counted.topics,
+            "topic_count": len(counted.topics),
             **{f"{kind}_count": counted.kinds[kind] for kind in KINDS},
             "total_accesses": counted.uses,
             "avg_utility": f"{counted.utility:.3f}",
@@ -84,8 +84,12 @@ class InsightTools(AgentTools):
             "complete": counted.complete,
         }
         shown = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.kinds.items()))
-        text = f"{counted.total} notes about {counted.topics} topics ({shown})." if counted.total else "No notes yet."
-        return self.answered(request, {"success": True, "stats": stats}, text)
+        text = (
+            f"{counted.total} notes about {len(counted.topics)} topics ({shown})." if counted.total else "No notes yet."
+        )
+        most = sorted(counted.topics.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOPICS]
+        topics = [{"topic": topic, "notes": count} for topic, count in most]
+        return self.answered(request, {"success": True, "stats": stats, "topics": topics}, text)
 
     async def tool_feedback(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Keep what an agent says of an answer."""
