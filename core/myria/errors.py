@@ -36,6 +36,7 @@
     │   ├── SourceEventKeyTaken       source_event_key_taken
     │   ├── AlreadySuperseded         already_superseded
     │   ├── NoteExists                note_exists
+    │   ├── IdempotencyKeyReused      idempotency_key_reused
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   ├── TenantExists              tenant_exists
     │   ├── TenantDeleting            tenant_deleting

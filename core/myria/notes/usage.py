@@ -6,6 +6,7 @@ Losing some is allowed: what a process counted in its last seconds is gone when 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable
 
@@ -35,6 +36,7 @@ class NoteUsage:
         self._waiting: dict[str, dict[str, tuple[int, int]]] = {}
         self._count = 0
         self._writer: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
 
     def count(self, tenant: str, note_ids: Iterable[str], now: int) -> None:
         """Count one use of each note, at a moment in microseconds since 1970 UTC. It returns at once."""
@@ -64,12 +66,14 @@ class NoteUsage:
 
     async def close(self) -> None:
         """Write what waits, and end."""
+        self._closing.set()
         if self._writer is not None:
-            self._writer.cancel()
-            await asyncio.gather(self._writer, return_exceptions=True)
+            await self._writer
         await self.write()
 
     async def _write_later(self) -> None:
-        await asyncio.sleep(WRITTEN_EVERY_S)
+        while self._count:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), WRITTEN_EVERY_S)
+            await self.write()
         self._writer = None
-        await self.write()
