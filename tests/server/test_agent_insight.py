@@ -115,3 +115,21 @@ async def test_resources_tell_what_is_kept(served: Served) -> None:
     assert read["config"]["types"]["preference"]["lifetime"] == "permanent"
     async with Client(served.server.url, mode="auto") as client:
         assert (await client.list_resources()).resources == []
+
+
+async def test_a_secret_that_is_cut_is_none(served: Served, memory: Memory) -> None:
+    """Feedback is cleaned before it is cut, so the beginning of a secret stays away, too."""
+    said = "x" * 84 + " AKIA" + "IOSFODNN7EXAMPLE"
+    await ask(served, "tool_feedback", tool_name="recall", relevant=True, sufficient=True, suggestion=said)
+    async with memory.database.read(TENANT) as connection:
+        payload = await connection.fetchval("SELECT payload::text FROM myria.events WHERE internal LIMIT 1")
+    assert "AKIA" not in payload
+
+
+async def test_what_was_replaced_ends_with_its_session(served: Served) -> None:
+    """A session's note that another replaced has no history once the session is over."""
+    first = await keep(served, "Today the kiln is blue", scope="session", sessionId="s1")
+    await keep(served, "Today the kiln is red", scope="session", sessionId="s1", supersedes=[first])
+    assert (await ask(served, "fragment_history", id=first))["count"] == 1
+    await ask(served, "reflect", summary="We painted", sessionId="s1")
+    assert (await ask(served, "fragment_history", id=first))["code"] == "note_not_found"

@@ -14,17 +14,17 @@ from myria.contract.limits import MAX_ID
 
 MAX_SUGGESTION = 100
 MAX_CONTEXT = 50
+"""Characters of feedback that are kept, as the contract cuts them."""
+
+MAX_WORDS = 10_000
+"""Characters of feedback that are read; longer ones are refused."""
 
 
-def _short(limit: int) -> BeforeValidator:
-    """Return the validator of a text of which this many characters are kept, as the contract cuts it."""
-
-    def check(value: object, info: ValidationInfo) -> str | None:
-        if value is None or value == "":
-            return None
-        return check_text(value, field_name(info), 10_000)[:limit]
-
-    return BeforeValidator(check)
+def _words(value: object, info: ValidationInfo) -> str | None:
+    """Return a text whole: what must not be kept is taken out of it before it is cut."""
+    if value is None or value == "":
+        return None
+    return check_text(value, field_name(info), MAX_WORDS)
 
 
 class HistoryInput(AgentInput):
@@ -47,8 +47,8 @@ class FeedbackInput(AgentInput):
     ]
     relevant: bool
     sufficient: bool
-    suggestion: Annotated[str | None, _short(MAX_SUGGESTION), WithJsonSchema({"type": "string"})] = None
-    context: Annotated[str | None, _short(MAX_CONTEXT), WithJsonSchema({"type": "string"})] = None
+    suggestion: Annotated[str | None, BeforeValidator(_words), WithJsonSchema({"type": "string"})] = None
+    context: Annotated[str | None, BeforeValidator(_words), WithJsonSchema({"type": "string"})] = None
     session_id: SessionId = None
     trigger_type: Annotated[Literal["sampled", "voluntary"], choice("voluntary")] = "voluntary"
 

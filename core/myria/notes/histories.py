@@ -57,7 +57,7 @@ async def history(
         row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
-        if row["reason"] != "superseded" and (not row["live"] or Lasting.of(row).has_expired(now)):
+        if not (row["live"] or row["reason"] == "superseded") or Lasting.of(row).has_expired(now):
             raise note_absent(note_id)
         versions = await connection.fetch(sql("notes.history"), tenant, note_id, MAX_VERSIONS)
         successors = await connection.fetch(sql("notes.successors"), tenant, note_id)
@@ -76,7 +76,6 @@ async def history(
         superseded_by=tuple(
             successor["note_id"]
             for successor in successors
-            if may_see(successor["participants"])
-            and (successor["reason"] == "superseded" or not Lasting.of(successor).has_expired(now))
+            if may_see(successor["participants"]) and not Lasting.of(successor).has_expired(now)
         ),
     )

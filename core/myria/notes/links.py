@@ -133,6 +133,19 @@ class NoteLinks:
         participants = tuple(rows[from_id]["participants"])
         await self._append(tenant, [link_event(participants, from_id, to_id, relation) for to_id in to_ids])
 
+    async def complete(self, tenant: str, from_id: str, to_ids: Sequence[str], *, may_see: MaySee) -> None:
+        """Link a note as related to those of others to which no link leads yet; itself is passed over.
+
+        Raises:
+            NoteNotFound: one is absent, of others, or withdrawn.
+        """
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("links.among"), tenant, from_id, list(to_ids))
+        known = {from_id, *(row["to_id"] for row in rows)}
+        missing = [to_id for to_id in to_ids if to_id not in known]
+        if missing:
+            await self.link(tenant, from_id, missing, "related", may_see=may_see)
+
     async def check(self, tenant: str, note_ids: Sequence[str], *, may_see: MaySee) -> None:
         """Return where all these notes may be linked to.
 
@@ -156,19 +169,15 @@ class NoteLinks:
         Raises:
             NoteNotFound: it is absent, of others, or withdrawn.
         """
-        async with self._database.read(tenant) as connection:
-            found = await connection.fetch(sql("links.of_notes"), tenant, [note_id], MAX_LINKS)
-        links = [Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"]) for row in found]
-        links = [link for link in links if link.relation in relations]
-        rows = await self._notes(
-            tenant, [note_id, *(end for link in links for end in (link.from_id, link.to_id))], may_see
-        )
+        rows = await self._notes(tenant, [note_id], may_see)
         if note_id not in rows:
             raise note_absent(note_id)
-        shown = tuple(link for link in links if link.from_id in rows and link.to_id in rows)
-        others = dict.fromkeys(end for link in shown for end in (link.from_id, link.to_id) if end != note_id)
+        ends = await self._ends(tenant, [note_id], relations, may_see)
+        notes = {row["note_id"]: row for row in ends}
         return Neighbourhood(
-            start=_linked(rows[note_id]), neighbours=tuple(_linked(rows[name]) for name in others), links=shown
+            start=_linked(rows[note_id]),
+            neighbours=tuple(_linked(row) for row in notes.values()),
+            links=tuple(Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"]) for row in ends),
         )
 
     async def beside(
@@ -188,23 +197,28 @@ class NoteLinks:
         """
         if not note_ids or not limit:
             return []
+        notes: dict[str, asyncpg.Record] = {}
+        ends = await self._ends(tenant, note_ids, relations, may_see)
+        for row in sorted(ends, key=lambda row: row["relation"] != "resolved_by"):
+            if not row["session"] or row["context_id"] == session_id:
+                notes.setdefault(row["note_id"], row)
+        return [(_linked(row), row["relation"]) for row in notes.values()][:limit]
+
+    async def _ends(
+        self, tenant: str, note_ids: Sequence[str], relations: Sequence[str], may_see: MaySee
+    ) -> list[asyncpg.Record]:
+        """Return the visible links of some notes with others, newest first, each with the note at its other end.
+
+        At most `MAX_LINKS` of them; what may not be seen, or was not asked for, takes nobody's place.
+        """
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("links.of_notes"), tenant, list(note_ids), MAX_LINKS)
-        known = set(note_ids)
-        relation_of: dict[str, str] = {}
-        for row in sorted(rows, key=lambda row: row["relation"] != "resolved_by"):
-            for end in (row["from_id"], row["to_id"]):
-                if end not in known and row["relation"] in relations:
-                    relation_of.setdefault(end, row["relation"])
-        if not relation_of:
-            return []
-        notes = await self._notes(tenant, list(relation_of), may_see)
-        shown = [
-            (_linked(notes[name]), relation)
-            for name, relation in relation_of.items()
-            if name in notes and (not notes[name]["session"] or notes[name]["context_id"] == session_id)
-        ]
-        return shown[:limit]
+            scopes = await connection.fetch(sql("links.scopes_of_ends"), tenant, list(note_ids), list(relations))
+            seen = [row["scope_id"] for row in scopes if may_see(row["participants"])]
+            if not seen:
+                return []
+            rows = await connection.fetch(sql("links.ends"), tenant, list(note_ids), list(relations), seen, MAX_LINKS)
+        now = time.time_ns() // 1000
+        return [row for row in rows if not Lasting.of(row).has_expired(now)]
 
     async def _notes(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
         async with self._database.read(tenant) as connection:

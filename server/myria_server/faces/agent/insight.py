@@ -10,7 +10,7 @@ from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent import KINDS
-from myria.contract.agent_insight import FeedbackInput, HistoryInput, StatsInput
+from myria.contract.agent_insight import MAX_CONTEXT, MAX_SUGGESTION, FeedbackInput, HistoryInput, StatsInput
 from myria.notes.feedback import Feedback
 from myria.notes.histories import NoteVersion, history
 from myria.notes.lines import MemoryLine, memory_text
@@ -100,8 +100,8 @@ class InsightTools(AgentTools):
             tool=request.tool_name,
             relevant=request.relevant,
             sufficient=request.sufficient,
-            suggestion=request.suggestion and notes.without_secrets(request.suggestion),
-            context=request.context and notes.without_secrets(request.context),
+            suggestion=request.suggestion and notes.without_secrets(request.suggestion)[:MAX_SUGGESTION],
+            context=request.context and notes.without_secrets(request.context)[:MAX_CONTEXT],
             session_id=request.session_id,
             trigger=request.trigger_type,
         )

@@ -97,7 +97,7 @@ class NoteTools(AgentTools):
         with self.as_named(replaced | linked):
             if targets:
                 await self.memory.links.check(principal.tenant, targets, may_see=who.masks.sees)
-            return await notes.remember(
+            kept = await notes.remember(
                 principal.tenant,
                 who.participants,
                 draft,
@@ -109,6 +109,9 @@ class NoteTools(AgentTools):
                 dry_run=request.dryRun,
                 beside=links,
             )
+            if targets and not kept.created and not request.dryRun:
+                await self.memory.links.complete(principal.tenant, kept.note_id, targets, may_see=who.masks.sees)
+            return kept
 
     async def batch_remember(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Keep several notes, each by itself; those kept at once share commits."""
