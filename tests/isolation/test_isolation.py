@@ -90,6 +90,7 @@ async def test_nobody_gets_a_byte_outside_the_rule(database: Database) -> None:
         await run(world, OPERATIONS)
         check_reach(world)
         assert all(world.done[what] for what in ("words of context", "reflections", "consolidations")), world.done
+        assert all(world.done[what] for what in ("notes linked", "notes looked at", "looks refused")), world.done
 
 
 @pytest.fixture
@@ -114,6 +115,8 @@ def unfiltered() -> Iterator[int]:
         "llm",
         "verify",
         "notes",
+        "links",
+        "feedback",
         "withdrawal",
     )
     before = {name: sql.subject(name) for name in subjects}

@@ -498,7 +498,9 @@ async def _act_as_agent(world: World, credential: Credential, form: str) -> None
     agent = rng.choice((None, "default", "user:1", "user:2", "carl", rng.choice(sorted(credential.own))))
     arguments: Json = {} if agent is None else {"agentId": agent}
     acting = credential.acting(agent)
-    what = rng.choice((_remember, _recall, _recall, _change_note, _begin_a_session, _end_a_session, _consolidate))
+    what = rng.choice(
+        (_remember, _recall, _recall, _change_note, _look_at_notes, _begin_a_session, _end_a_session, _consolidate)
+    )
     await what(world, credential, form, arguments, acting)
 
 
@@ -565,6 +567,51 @@ async def _change_note(world: World, credential: Credential, form: str, argument
         world.done["notes refused"] += 1
     else:
         world.done["notes changed"] += 1
+
+
+_NOTES_NAMED = {
+    "link": ("fromId", "toId"),
+    "graph_explore": ("startId",),
+    "fragment_history": ("id",),
+    "memory_stats": (),
+}
+"""The arguments by which tools name notes."""
+
+
+async def _look_at_notes(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    """Link notes, follow links, ask for histories and counts: what may not be seen is absent, and counts nowhere."""
+    rng = world.rng
+    if not world.notes:
+        return
+    tool = rng.choice(("link", *_NOTES_NAMED))
+    seen = [name for name, told in world.notes.items() if acting and world._may_see(told, credential, acting[1], False)]
+    named = {
+        field_name: rng.choice(seen if seen and rng.random() < 0.75 else list(world.notes))
+        for field_name in _NOTES_NAMED[tool]
+    }
+    arguments |= named | ({"relationType": rng.choice(("related", "caused_by"))} if tool == "link" else {})
+    response = await world.send(credential, tool, arguments, form=form, path=AGENT)
+    answer = content(response)
+    world.scan(response, credential, acting and acting[1], said=json.dumps(arguments))
+    hidden = {field_name: name for field_name, name in named.items() if name not in seen}
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+    elif len(set(named.values())) < len(named):
+        assert answer["code"] == "invalid_argument", answer
+    elif hidden:
+        assert answer["code"] == "note_not_found", answer
+        absent = arguments | {field_name: absent_like(name, rng) for field_name, name in hidden.items()}
+        await _alike(world, credential, form, (tool, arguments, AGENT), (tool, absent, AGENT))
+        world.done["looks refused"] += 1
+    elif tool == "memory_stats":
+        assert answer["stats"]["total"] <= len(seen), (answer, len(seen))
+        assert answer["stats"]["topic_count"] <= len(seen), (answer, len(seen))
+    elif answer["success"]:
+        assert {edge[end] for edge in answer.get("edges", ()) for end in ("from", "to")} <= set(seen), answer
+        world.done["notes linked" if tool == "link" else "notes looked at"] += 1
+        world.done["links followed"] += len(answer.get("edges", ()))
+    else:
+        assert answer["code"] == "note_not_found", answer
 
 
 async def _begin_a_session(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
