@@ -29,6 +29,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -135,14 +136,14 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
             with serving(dsns.server, None) as new_url:
                 alike = ranking(old) == ranking(None)
                 wordless = "" if alike else "without words: this release ranks anew, "
+                before = {asked: answer for asked, answer in answered.items() if alike or "'query'" not in asked}
+                new: set[str] = set()
+                after = {asked: known(before.get(asked), answer, new) for asked, answer in answers(new_url).items()}
+                added = f", but for new fields: {', '.join(sorted(new))}" if new else ""
                 drill.same(
-                    f"answers of this release, {wordless}to the byte",
-                    {question: answer for question, answer in answered.items() if alike or "'query'" not in question},
-                    {
-                        question: answer
-                        for question, answer in answers(new_url).items()
-                        if alike or "'query'" not in question
-                    },
+                    f"answers of this release, {wordless}to the byte{added}",
+                    before,
+                    {asked: answer for asked, answer in after.items() if asked in before},
                 )
                 writer.url = new_url
                 writer.wait_for(10)
@@ -157,6 +158,16 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
         else:  # another planner's plans cannot be recomputed; the build has replaced all of them
             drill.verifies(dsns, "--deep")
             drill.verifies(dsns, "--all-snapshots")
+
+
+def known(before: Any, after: Any, new: set[str]) -> Any:
+    """Return an answer without the fields that the release before did not answer there; their names go into `new`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        new.update(after.keys() - before.keys())
+        return {name: known(before[name], value, new) for name, value in after.items() if name in before}
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        return [known(one, other, new) for one, other in zip(before, after, strict=True)]
+    return after
 
 
 def ranking(tree: Path | None) -> tuple[str, int]:
