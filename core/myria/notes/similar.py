@@ -9,8 +9,6 @@ import re
 import time
 from dataclasses import dataclass
 
-import orjson
-
 from myria.notes.expiry import Lasting
 from myria.scopes import scope_key
 from myria.store.database import Database
@@ -55,21 +53,31 @@ class Similar:
             participants: canonical.
             but: the id of a note that is not meant.
         """
-        now = time.time_ns() // 1000
+        words = _words(content)
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("links.newest"), tenant, scope_key(participants), LOOKED_AT)
-        found = [
-            Alike(note_id=row["note_id"], text=text, similarity=similarity(content, text))
-            for row in rows
-            if row["note_id"] != but
-            and not Lasting.of(row).has_expired(now)
-            and (text := orjson.loads(row["payload"])["text"])
-        ]
-        alike = [other for other in found if other.similarity >= ALIKE]
+            found = [
+                Alike(note_id=row["note_id"], text=row["text"], similarity=share)
+                for row in rows
+                if row["note_id"] != but and (share := _share(words, _words(row["text"]))) >= ALIKE
+            ]
+            if not found:
+                return []
+            standing = await connection.fetch(sql("links.notes"), tenant, [other.note_id for other in found])
+        now = time.time_ns() // 1000
+        stand = {row["note_id"] for row in standing if not Lasting.of(row).has_expired(now)}
+        alike = [other for other in found if other.note_id in stand]
         return sorted(alike, key=lambda other: (-other.similarity, other.note_id))[:MOST]
 
 
 def similarity(first: str, second: str) -> float:
     """Return the share of words that two texts have in common, of all words of both: Jaccard's index."""
-    one, other = (set(_WORD.findall(text[:_BEGINNING].casefold())) for text in (first, second))
+    return _share(_words(first), _words(second))
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text[:_BEGINNING].casefold()))
+
+
+def _share(one: set[str], other: set[str]) -> float:
     return round(len(one & other) / len(one | other), 3) if one or other else 0.0

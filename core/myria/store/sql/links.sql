@@ -76,12 +76,11 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live;
 
 -- name: newest
--- The newest notes of a scope that hold for longer than a session.
-SELECT n.note_id, n.kind, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at,
-       e.payload
+-- What the newest notes of a scope say that hold for longer than a session.
+SELECT n.note_id, e.payload->>'text' AS text
 FROM myria.scopes s
 CROSS JOIN LATERAL (
-    SELECT k.* FROM myria.standing_notes k
+    SELECT k.note_id, k.event_seq FROM myria.notes k
     WHERE k.tenant_id = $1 AND k.scope_id = s.scope_id AND k.live AND NOT k.session
     ORDER BY k.event_seq DESC LIMIT $3
 ) n
