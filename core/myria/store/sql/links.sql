@@ -76,16 +76,16 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live;
 
 -- name: newest
--- What the newest notes of a scope say that hold for longer than a session.
-SELECT n.note_id, e.payload->>'text' AS text
-FROM myria.scopes s
-CROSS JOIN LATERAL (
+-- What the newest notes of a scope say that hold for longer than a session. Each event is looked up by itself: a join may
+-- be planned as a scan of the log.
+SELECT n.note_id,
+       (SELECT e.payload->>'text' FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS text
+FROM (
     SELECT k.note_id, k.event_seq FROM myria.notes k
-    WHERE k.tenant_id = $1 AND k.scope_id = s.scope_id AND k.live AND NOT k.session
+    WHERE k.tenant_id = $1 AND k.live AND NOT k.session
+      AND k.scope_id = (SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = $2)
     ORDER BY k.event_seq DESC LIMIT $3
-) n
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
-WHERE s.tenant_id = $1 AND s.scope_key = $2;
+) n;
 
 -- name: contradictions
 -- The live notes that links say contradict some notes, and who may see them. What ends with another session than $3 is
