@@ -95,7 +95,7 @@ def what_next(options: Options, url: str) -> str:
         f"  myria show --as mika --summaries{where}\n"
         f"  myria status{where}\n"
         f"  myria verify --deep{where}\n"
-        f"or connect an agent to {url}"
+        f"or connect an MCP host: {url} asks about this sample, {url}/agent begins an agent's own memory"
     )
 
 
