@@ -55,6 +55,21 @@ async def refused(ring: KeyRing, text: str) -> MyriaError:
     return caught.value
 
 
+async def test_a_key_says_what_its_text_is(store: AccessStore, ring: KeyRing) -> None:
+    """The form of answers goes with the key and with those that replace it; what is no form is refused."""
+    new = NewKey(name="old client", tenant="other", own=("bot",), text_format="json")
+    made, details = await store.create_key(new, actor="test")
+    assert details.to_json()["format"] == "json"
+    assert (await ring.principal(made.text)).text_format == "json"
+    rotated, _ = await store.rotate_key(made.key_id, overlap_s=3600, actor="test")
+    assert (await ring.principal(rotated.text)).text_format == "json"
+    plain, _ = await store.create_key(NewKey(name="plain", tenant="other", own=("bot",)), actor="test")
+    assert (await ring.principal(plain.text)).text_format is None
+    with pytest.raises(InvalidArgument) as caught:
+        NewKey(name="k", tenant="other", own=("bot",), text_format="yaml").checked()  # type: ignore[arg-type]
+    assert caught.value.details["field"] == "format"
+
+
 async def test_a_key_proves_its_principal(store: AccessStore, ring: KeyRing) -> None:
     """Its tenant, roles, faces, participants, patterns, channels and limits are those it was made with."""
     new = NewKey(

@@ -14,10 +14,12 @@ from myria.contract.limits import Limits
 from myria.contract.tools import PATH_OF, TOOLS, input_schema, output_schema
 from myria.memory import Memory
 from myria.notes.kinds import kinds_of
-from myria.settings import AgentSettings, Settings
+from myria.settings import AgentSettings, AuthSettings, Settings
 from myria.tokens import token_counter
 from tests.server import agent_rows
 from tests.server.wire import MODERN, Served, call, event, headers, listed, serving
+from tests.support.keys import access_store, make_key
+from tests.support.postgres import Database
 
 AGENT = PATH_OF["agent"]
 SCHEMAS = {tool.name: output_schema(tool) for tool in TOOLS if "agent" in tool.faces}
@@ -52,6 +54,32 @@ async def keep(served: Served, content: str, **more: Any) -> str:
 async def found(served: Served, text: str, **more: Any) -> list[str]:
     """Return what a question recalls."""
     return [fragment["content"] for fragment in (await ask(served, "recall", text=text, **more))["fragments"]]
+
+
+async def test_a_key_says_whether_its_text_is_json(database: Database, memory: Memory) -> None:
+    """Old clients read JSON out of the text: of a key that says so it is that, and lines where a call asks for them."""
+    async with (
+        access_store(database) as store,
+        serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served,
+    ):
+        texts = {}
+        for text_format in (None, "json"):
+            key = await make_key(store, "ana", text_format=text_format)
+            for chosen in (None, "text", "json"):
+                arguments = {"text": "the bakery", "format": chosen}
+                sent = headers("recall", version=MODERN) | {"authorization": f"Bearer {key}"}
+                answer = await served.post(call("recall", arguments, version=MODERN), sent, path=AGENT)
+                result = answer.json()["result"]
+                text = result["content"][0]["text"]
+                texts[text_format, chosen] = text.startswith("{") and orjson.loads(text) == result["structuredContent"]
+    assert texts == {
+        (None, None): False,
+        (None, "text"): False,
+        (None, "json"): True,
+        ("json", None): True,
+        ("json", "text"): False,
+        ("json", "json"): True,
+    }
 
 
 async def test_the_list_of_tools_is_short(served: Served) -> None:

@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from myria.access.durations import parse_duration
-from myria.access.principal import FACES, ROLES
+from myria.access.principal import FACES, ROLES, TEXT_FORMATS
 from myria.access.secrets import MadeKey, parse_key
 from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
 from myria.deletion import TenantDeletion
@@ -237,6 +237,14 @@ myria key create ops --role admin --face admin
         expires: Annotated[
             str | None, typer.Option(metavar="DURATION", help="How long it is good: 12h, 30d, 8w. Default: for ever.")
         ] = None,
+        format_: Annotated[
+            str | None,
+            typer.Option(
+                "--format",
+                metavar="FORMAT",
+                help=f"Text of answers on the agent's face: {', '.join(TEXT_FORMATS)}. Default: what agent.text says.",
+            ),
+        ] = None,
         description: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
         key_file: Annotated[
             Path | None,
@@ -266,6 +274,7 @@ myria key create ops --role admin --face admin
             channels=None if channel is None else tuple(channel),
             requests_per_s=rate,
             concurrency=concurrency,
+            text_format=format_,  # type: ignore[arg-type]
             expires_s=None if expires is None else parse_duration(expires, "expires"),
             description=description,
         ).checked()

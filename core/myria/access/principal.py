@@ -26,9 +26,11 @@ from myria.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
 Face = Literal["core", "agent", "admin"]
+TextFormat = Literal["text", "json"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 FACES: tuple[Face, ...] = get_args(Face)
+TEXT_FORMATS: tuple[TextFormat, ...] = get_args(TextFormat)
 
 MAX_PATTERNS = 64
 """Patterns of participants, or of channels, of one credential."""
@@ -50,7 +52,8 @@ class Principal:
     with at most one `*`. `channels` are patterns of the channels it may append to, None for any. `credential` is the
     public id of what proved it, None for the local principal; `actor` is its name in histories and audits. Without
     own participants and patterns, `anyone` must be true: then it names whom it likes, and `fallback` where it names
-    nobody. `appends_for_anyone` lets an append name others than the patterns allow.
+    nobody. `appends_for_anyone` lets an append name others than the patterns allow. `text_format` is what the text of
+    answers on the agent's face is where a call does not say; None for what the settings say.
     """
 
     tenant: str
@@ -66,6 +69,7 @@ class Principal:
     appends_for_anyone: bool = False
     requests_per_s: float | None = None
     concurrency: int | None = None
+    text_format: TextFormat | None = None
     _own: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
 
     def __post_init__(self) -> None:

@@ -284,6 +284,7 @@ class KeyRing:
             appends_for_anyone=self._appends_for_anyone,
             requests_per_s=row["requests_per_s"],
             concurrency=row["concurrency"],
+            text_format=row["text_format"],
         )
 
     async def _read_epoch(self) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import asyncpg
 
 from myria.access.journal import Act, write_act
-from myria.access.principal import FACES, MAX_PATTERNS, ROLES, Face, Role, checked_pattern
+from myria.access.principal import (
+    FACES,
+    MAX_PATTERNS,
+    ROLES,
+    TEXT_FORMATS,
+    Face,
+    Role,
+    TextFormat,
+    checked_pattern,
+)
 from myria.access.secrets import MadeKey, make_key
 from myria.errors import InvalidArgument, KeyNotFound, TenantDeleting, TenantExists, TenantNotFound
 from myria.jsontext import check_storable
@@ -47,6 +56,7 @@ class NewKey:
     channels: Sequence[str] | None = None
     requests_per_s: float | None = None
     concurrency: int | None = None
+    text_format: TextFormat | None = None
     description: str | None = None
     expires_s: float | None = None
 
@@ -68,6 +78,8 @@ class NewKey:
                 "of those it may ask as (may_ask)",
                 field="as",
             )
+        if self.text_format not in (None, *TEXT_FORMATS):
+            raise InvalidArgument(f"format must be one of {', '.join(TEXT_FORMATS)}", field="format")
         if self.expires_s is not None and not 0 < self.expires_s <= MAX_LIFETIME_S:
             raise InvalidArgument("a key must expire within a hundred years, and not at once", field="expires")
         return replace(
@@ -104,6 +116,7 @@ class KeyDetails:
             "channels": None if row["channels"] is None else list(row["channels"]),
             "requests_per_s": row["requests_per_s"],
             "concurrency": row["concurrency"],
+            "format": row["text_format"],
             "created_by": row["created_by"],
             "replaces": row["replaces_key_id"],
             "replaced_by": row["replaced_by"],
@@ -296,6 +309,7 @@ class AccessStore:
                 channels=old["channels"],
                 requests_per_s=old["requests_per_s"],
                 concurrency=old["concurrency"],
+                text_format=old["text_format"],
                 description=old["description"],
                 expires_s=old["lifetime_s"],
             ).checked()
@@ -363,6 +377,7 @@ async def _insert(connection: Connection, new: NewKey, made: MadeKey, *, actor: 
             actor,
             new.expires_s,
             replaces,
+            new.text_format,
         )
     except asyncpg.ForeignKeyViolationError as error:
         raise _no_tenant(new.tenant) from error

@@ -5,7 +5,7 @@ SELECT epoch FROM myria.access_epoch;
 -- name: find_keys
 -- The keys with these ids and digests of their secrets, in the order asked for, and the epoch before they were read.
 -- An empty id means an access token: what it stands for, in the form of a key.
-SELECT e.epoch, k.*
+SELECT e.epoch, k.*, myria.text_format_of_key(k.tenant_id, k.key_id) AS text_format
 FROM myria.access_epoch e
 CROSS JOIN unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS wanted (key_id, digest, place)
 LEFT JOIN LATERAL (
@@ -110,15 +110,15 @@ SELECT myria.forget_tenant($1);
 
 -- name: create_key
 INSERT INTO myria.keys (tenant_id, key_id, name, description, digest, roles, faces, own_participants, may_ask, channels,
-    requests_per_s, concurrency, created_by, expires_at, replaces_key_id)
+    requests_per_s, concurrency, created_by, expires_at, replaces_key_id, text_format)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    CASE WHEN $14::float8 IS NULL THEN NULL ELSE clock_timestamp() + make_interval(secs => $14) END, $15)
+    CASE WHEN $14::float8 IS NULL THEN NULL ELSE clock_timestamp() + make_interval(secs => $14) END, $15, $16)
 RETURNING created_at, expires_at;
 
 -- name: keys
 -- Keys by tenant and age, without their digests.
 SELECT k.tenant_id, k.key_id, k.name, k.description, k.roles, k.faces, k.own_participants, k.may_ask, k.channels,
-       k.requests_per_s, k.concurrency, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.replaces_key_id,
+       k.requests_per_s, k.concurrency, k.text_format, k.created_at, k.created_by, k.expires_at, k.revoked_at, k.replaces_key_id,
        (SELECT n.key_id FROM myria.keys n WHERE n.tenant_id = k.tenant_id AND n.replaces_key_id = k.key_id
         ORDER BY n.created_at LIMIT 1) AS replaced_by,
        extract(epoch FROM k.expires_at - k.created_at)::float8 AS lifetime_s,

@@ -74,7 +74,7 @@ class AgentTools:
                 raise
             raise note_absent(given) from None
 
-    def answered(self, request: AgentInput, content: Json, text: str) -> ShownAnswer:
-        """Return an answer whose text is what the call chose, or else the settings."""
-        as_json = (request.format or self.settings.agent.text) == "json"
+    def answered(self, principal: Principal, request: AgentInput, content: Json, text: str) -> ShownAnswer:
+        """Return an answer whose text is what the call chose, or else its key, or else the settings."""
+        as_json = (request.format or principal.text_format or self.settings.agent.text) == "json"
         return ShownAnswer(content=content, text=None if as_json else text, text_for_all=request.format is not None)

@@ -64,7 +64,7 @@ class InsightTools(AgentTools):
         shown = memory_text(lines, token_counter(), _BUDGET).text
         if past.superseded_by:
             shown += f"\nReplaced by {', '.join(past.superseded_by)}."
-        return self.answered(request, content, shown)
+        return self.answered(principal, request, content, shown)
 
     async def memory_stats(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Count the notes that the caller sees."""
@@ -89,7 +89,7 @@ class InsightTools(AgentTools):
         )
         most = sorted(counted.topics.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOPICS]
         topics = [{"topic": topic, "notes": count} for topic, count in most]
-        return self.answered(request, {"success": True, "stats": stats, "topics": topics}, text)
+        return self.answered(principal, request, {"success": True, "stats": stats, "topics": topics}, text)
 
     async def tool_feedback(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Keep what an agent says of an answer."""
@@ -116,7 +116,7 @@ class InsightTools(AgentTools):
             "relevant": request.relevant,
             "sufficient": request.sufficient,
         }
-        return self.answered(request, content, "Thank you: kept.")
+        return self.answered(principal, request, content, "Thank you: kept.")
 
 
 def _version_json(note_id: str, version: NoteVersion) -> Json:

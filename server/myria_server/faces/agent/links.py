@@ -39,7 +39,7 @@ class LinkTools(AgentTools):
                 may_see=who.masks.sees,
             )
         content: Json = {"success": True, "linked": True, "relationType": request.relationType}
-        return self.answered(request, content, f"Linked: {request.relationType}.")
+        return self.answered(principal, request, content, f"Linked: {request.relationType}.")
 
     async def graph_explore(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Follow the links that explain a note, one hop in both directions."""
@@ -59,7 +59,7 @@ class LinkTools(AgentTools):
             "count": len(nodes),
         }
         lines = [_line(node["relation_type"] or node["type"], node["content"], node["id"]) for node in nodes]
-        return self.answered(request, content, memory_text(lines, token_counter(), _BUDGET).text)
+        return self.answered(principal, request, content, memory_text(lines, token_counter(), _BUDGET).text)
 
 
 def _node(note: LinkedNote, relation: str | None) -> Json:

@@ -71,7 +71,7 @@ class NoteTools(AgentTools):
         kept = await self._keep(await self.notes(principal), principal, who, request)
         alike = await self.memory.similar.to(principal.tenant, who.participants, kept.note.content, but=kept.note_id)
         content = _kept_json(kept, request, alike)
-        return self.answered(request, content, _kept_text(kept, content))
+        return self.answered(principal, request, content, _kept_text(kept, content))
 
     async def _keep(self, notes: Notes, principal: Principal, who: Acting, request: RememberInput) -> Remembered:
         if request.scope == "session" and request.sessionId is None:
@@ -143,7 +143,7 @@ class NoteTools(AgentTools):
         }
         refusals = [f"{result['index']}: {result['error']}" for result in results if not result["success"]]
         text = "\n".join([f"Remembered {inserted} of {len(results)}.", *refusals])
-        return self.answered(request, content, text)
+        return self.answered(principal, request, content, text)
 
     async def _kept_or_refused(
         self, notes: Notes, principal: Principal, who: Acting, batch: BatchRememberInput, item: Any
@@ -197,7 +197,7 @@ class NoteTools(AgentTools):
             principal.tenant, [fragment["id"] for fragment in content["fragments"] if "type" in fragment], query.now
         )
         text = recall.as_text(fragments, request.tokenBudget).text or "Nothing is remembered of that."
-        return self.answered(request, content, text)
+        return self.answered(principal, request, content, text)
 
     async def _linked(self, principal: Principal, who: Acting, request: RecallInput, page: Recalled) -> list[Fragment]:
         """Return what links lead to from what was found, one hop."""
@@ -273,7 +273,7 @@ class NoteTools(AgentTools):
             absent = note_absent(request.id)
             content |= {"error": absent.message, "code": absent.code}
             text = absent.message
-        return self.answered(request, content, text)
+        return self.answered(principal, request, content, text)
 
     async def _forget_event(self, principal: Principal, who: Acting, request: ForgetInput, named: str) -> ShownAnswer:
         """Forget a raw event, by its id or handle."""
@@ -291,12 +291,12 @@ class NoteTools(AgentTools):
         except EventNotFound:
             absent = EventNotFound(f"no event {named} is visible to you")
             content |= {"error": absent.message, "code": absent.code}
-            return self.answered(request, content, absent.message)
+            return self.answered(principal, request, content, absent.message)
         if request.dryRun:
             content |= {"dryRun": True, "fragments": [{"id": named, "content": "", "protected": False}]}
-            return self.answered(request, content, f"Would forget {named}.")
+            return self.answered(principal, request, content, f"Would forget {named}.")
         content["deleted"] = len(outcome.changed)
-        return self.answered(request, content, f"Forgot {content['deleted']}.")
+        return self.answered(principal, request, content, f"Forgot {content['deleted']}.")
 
     async def _found(self, principal: Principal, who: Acting, request: ForgetInput) -> list[str]:
         """Return the notes that a topic or a text finds."""
@@ -318,7 +318,7 @@ class NoteTools(AgentTools):
         with self.as_named({request.id: note_id}):
             await (await self.notes(principal)).restore(principal.tenant, note_id, may_see=who.masks.sees)
         content = {"success": True, "id": note_id, "restored": True}
-        return self.answered(request, content, f"Restored {note_id}.")
+        return self.answered(principal, request, content, f"Restored {note_id}.")
 
     async def amend(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Make a new version of a note."""
@@ -348,7 +348,7 @@ class NoteTools(AgentTools):
             )
         if amended.same_as is not None:
             content: Json = {"success": False, "updated": False, "merged": True, "existingId": amended.same_as}
-            return self.answered(request, content, f"Not changed: {amended.same_as} says that already.")
+            return self.answered(principal, request, content, f"Not changed: {amended.same_as} says that already.")
         content = {
             "success": True,
             "updated": True,
@@ -356,7 +356,7 @@ class NoteTools(AgentTools):
         }
         if amended.redacted:
             content["redacted"] = amended.redacted
-        return self.answered(request, content, f"Amended {amended.note_id} (version {amended.version}).")
+        return self.answered(principal, request, content, f"Amended {amended.note_id} (version {amended.version}).")
 
 
 def _is_event(name: str) -> bool:

@@ -49,7 +49,7 @@ class SessionTools(AgentTools):
             "wmCount": len(opening.working),
             "injectionText": opening.text,
         }
-        return self.answered(request, content, opening.text or _NOTHING)
+        return self.answered(principal, request, content, opening.text or _NOTHING)
 
     async def reflect(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Keep what a session leaves, and end it."""
@@ -95,7 +95,7 @@ class SessionTools(AgentTools):
         ]
         content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
         shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
-        return self.answered(request, content, f"Kept {len(fragments)} notes ({shown}).")
+        return self.answered(principal, request, content, f"Kept {len(fragments)} notes ({shown}).")
 
     async def consolidate(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Do what is due of the notes that the caller sees."""
@@ -109,4 +109,4 @@ class SessionTools(AgentTools):
             text += f" {len(report.stale)} or more are stale; the oldest: {report.stale[0]['id']}."
         if report.more:
             text += " More is due: call again."
-        return self.answered(request, content, text)
+        return self.answered(principal, request, content, text)
