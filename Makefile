@@ -24,8 +24,9 @@ CODE := core server operator builder_job rebuilds monitoring embedded cli migrat
 PYTEST = $(BIN)/python -u -m pytest -v --durations=15 --timeout=900
 # Workers take tests from each other until none is left; a part of the suite runs in one process unless JOBS says more.
 SPREAD = -n $(or $(JOBS),$(if $(ARGS),0,auto)) --dist worksteal
-# What `make check` leaves out: it needs a control plane, Prometheus or pods, or kills and drills whole installations.
-HEAVY := kubernetes install image monitoring drills soak benchmarks/test_parts.py
+# What `make check` leaves out: it needs a control plane, Prometheus, pods, other programs (PgBouncer, clients in other
+# languages, a browser), or kills and drills whole installations; so do the tests marked `processes`.
+HEAVY := kubernetes install image monitoring drills soak pgbouncer clients benchmarks/test_parts.py
 # Where one cannot be had, the tests that need it say so and are skipped; CI does not let that pass.
 CONTROL_PLANE = $(BIN)/python scripts/build_control_plane.py >/dev/null || [ -z "$$CI" ]
 PROMETHEUS = $(BIN)/python scripts/get_prometheus.py >/dev/null || [ -z "$$CI" ]
@@ -50,8 +51,8 @@ demo: venv ## The same with a sample conversation, three questions and their ans
 control-plane: venv-dev ## Build a Kubernetes control plane for the tests, once, into the user's cache (minutes).
 	@$(BIN)/python scripts/build_control_plane.py
 
-check: venv-dev ## Run what needs no cluster, image, installation, monitoring or drill, with a third of the repetitions.
-	MYRIA_TEST_CHECK=1 $(PYTEST) $(SPREAD) $(or $(ARGS),tests $(HEAVY:%=--ignore=tests/%))
+check: venv-dev ## Run what needs no cluster or installation and starts no programs, with a third of the repetitions.
+	MYRIA_TEST_CHECK=1 $(PYTEST) $(SPREAD) $(or $(ARGS),tests -m 'not processes' $(HEAVY:%=--ignore=tests/%))
 
 test: venv-dev ## Run the whole suite (the long checks with a tenth of their counts), slowest tests last.
 	@$(if $(ARGS),,$(CONTROL_PLANE))

@@ -18,6 +18,8 @@ from tests.support.events import TENANT, append, conversation
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
+pytestmark = pytest.mark.processes
+
 
 def start(database: Database, build_id: str) -> subprocess.Popen[bytes]:
     """Start a builder as a process of its own."""

@@ -22,6 +22,8 @@ from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database
 from tests.support.stopped import APPENDING, ROLLING_BACK, holders, stopped_once_waiting, uncommitted_event
 
+pytestmark = pytest.mark.processes
+
 
 async def test_a_build_goes_on_though_a_server_is_stopped_in_an_append(database: Database) -> None:
     """A serving process that is stopped inside an append loses the tenant's append lock, and the build ends well."""

@@ -15,6 +15,8 @@ from tests.cli.conftest import Call, call
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawned, Spawner, free_port
 
+pytestmark = pytest.mark.processes
+
 
 def test_migrating_with_grant_lets_every_plane_in(databases: Databases) -> None:
     """The owner alone migrates and grants; each plane then finds a current schema."""

@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 
 from tests.support.postgres import Database
 
+pytestmark = pytest.mark.processes
+
 _PROGRAM = """
 import sys
 from importlib import metadata

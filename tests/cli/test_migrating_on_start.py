@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import call
 from tests.support.postgres import Databases
 from tests.support.processes import Spawner
+
+pytestmark = pytest.mark.processes
 
 MIGRATE = "MYRIA_POSTGRES_MIGRATE_ON_START"
 

@@ -20,6 +20,8 @@ from tests.server.wire import event
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def data_dir(guardian: Guardian) -> Iterator[Path]:

@@ -31,6 +31,8 @@ from tests.support.place import throw_away_folder
 from tests.support.postgres import Database
 from tests.support.processes import Guardian, Spawned, Spawner, wait_until
 
+pytestmark = pytest.mark.processes
+
 KILLS = share(50, least=3)
 SEED = 20_261_121
 

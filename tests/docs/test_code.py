@@ -22,6 +22,8 @@ from tests.support.postgres import Database, Databases
 from tests.support.processes import Spawner, free_port
 from tests.support.skips import missing
 
+pytestmark = pytest.mark.processes
+
 PROGRAMS = Path(sys.executable).parent
 """Where `myria` is."""
 

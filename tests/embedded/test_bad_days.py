@@ -23,6 +23,8 @@ from myria_embedded.processes import end_remains, remains
 from tests.support.processes import Guardian, Spawned, wait_until
 from tests.support.skips import not_here
 
+pytestmark = pytest.mark.processes
+
 Hold = Callable[..., Spawned]
 Disk = Callable[[str], Path]
 

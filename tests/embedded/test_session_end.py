@@ -14,6 +14,8 @@ import pytest
 from myria_embedded.processes import title
 from tests.support.processes import Spawner, wait_until
 
+pytestmark = pytest.mark.processes
+
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 
 SESSION = """

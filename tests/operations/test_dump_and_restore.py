@@ -24,6 +24,8 @@ from tests.support.builds import build, rows
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database, Databases
 
+pytestmark = pytest.mark.processes
+
 OTHER_CLUSTERS_XID = "4000000000"
 
 

@@ -28,6 +28,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database, Databases
 from tests.support.skips import not_here
 
+pytestmark = pytest.mark.processes
+
 ASKED = EventNodesQuery(participants=ANA_BEN, limit=200)
 WIRE_EVENT = {
     "timestamp": "2026-03-19T20:00:00Z",

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import httpx
 import orjson
+import pytest
 
 from tests.server.router import Balancer, Endpoints, Proxy, closes
 from tests.soak.wire import request
@@ -19,6 +20,8 @@ from tests.support.counts import share
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 from tests.support.processes import Spawned, Spawner, free_port
+
+pytestmark = pytest.mark.processes
 
 CLIENTS = 32
 REPLICAS = 2

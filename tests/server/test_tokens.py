@@ -348,6 +348,7 @@ async def test_a_scope_that_is_missing_is_named(served: Served, issuer: RunningI
     assert refusal(await send(served, issuer.token(scope=None)))[:2] == (403, "role_required")
 
 
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits:jwt.InsecureKeyLengthWarning")  # our issuer signs with it
 async def test_keys_of_every_kind_are_taken(
     memory: Memory, store: AccessStore, configured: Write, clock: Clock, issuer: RunningIssuer
 ) -> None:
