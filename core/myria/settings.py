@@ -94,7 +94,7 @@ class McpSettings(Section):
     """TCP port; 0 lets the system choose a free one (it is printed)."""
     tls_certificate: str | None = None
     """PEM file with the server's certificate, and those between it and its authority: then HTTPS is spoken, and nothing
-    else. Read at the start, so a new certificate needs a restart; where something in front ends TLS, leave it unset."""
+    else. A renewed one is read within seconds of its files. Where something in front ends TLS, leave it unset."""
     tls_key: str | None = None
     """PEM file with the private key of mcp.tls_certificate, without a passphrase."""
     tool_names: NameStyle = "plain"

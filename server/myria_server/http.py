@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator, Generator
 
 import mcp_types
@@ -18,6 +17,7 @@ from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, 
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
 from myria_server.app import BODY_TIMEOUT_S, ServerApp, build_app
+from myria_server.certificate import Certificate
 from myria_server.listening import reserve_port
 from myria_server.metrics import ServerMetrics
 from myria_server.refusals import rpc_error
@@ -37,28 +37,6 @@ KEEP_ALIVE_S = 75
 _SWEEP_S = 1.0
 
 
-def check_tls(mcp: McpSettings) -> None:
-    """Return when the files of TLS can be used, or none are named.
-
-    Raises:
-        ConfigurationError: one cannot be read, is no PEM, or they do not belong together.
-    """
-    if mcp.tls_certificate is None:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
-            mcp.tls_certificate, mcp.tls_key, password=_no_passphrase
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"TLS cannot be set up from mcp.tls_certificate and mcp.tls_key: {error}", field="mcp.tls_certificate"
-        ) from error
-
-
-def _no_passphrase() -> str:
-    raise ValueError("the private key needs a passphrase; take it out")
-
-
 class Departure:
     """A request to stop a server: the first signal starts the orderly end, the second skips its waiting."""
 
@@ -74,7 +52,11 @@ class Departure:
 
 
 class HttpServer:
-    """A running server. `address` is where it listens."""
+    """A running server. `address` is where it listens.
+
+    Raises:
+        ConfigurationError: the files of TLS cannot be used.
+    """
 
     def __init__(
         self, app: ServerApp, sock: socket.socket, *, drain_seconds: float, mcp: McpSettings | None = None
@@ -84,22 +66,24 @@ class HttpServer:
         self._scheme = mcp.scheme
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._sock = sock
-        self._server = _Uvicorn(
-            uvicorn.Config(
-                app,
-                http=_GuardedProtocol,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                ssl_certfile=mcp.tls_certificate,
-                ssl_keyfile=mcp.tls_key,
-                timeout_graceful_shutdown=max(1, round(drain_seconds)),
-            )
+        self._certificate: Certificate | None = None
+        if mcp.tls_certificate is not None and mcp.tls_key is not None:
+            self._certificate = Certificate(mcp.tls_certificate, mcp.tls_key)
+        config = uvicorn.Config(
+            app,
+            http=_GuardedProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, round(drain_seconds)),
         )
+        config.load()
+        config.ssl = None if self._certificate is None else self._certificate.context
+        self._server = _Uvicorn(config)
 
     @property
     def url(self) -> str:
@@ -131,6 +115,8 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_S)
+            if self._certificate is not None:
+                self._certificate.refresh()
             now = loop.time()
             for connection in list(self._server.server_state.connections):
                 if isinstance(connection, _GuardedProtocol):
@@ -168,16 +154,15 @@ async def serve_http(
     if sock is None:
         guarded = settings.auth.mode == "keys"
         sock = reserve_port(settings.mcp.host, settings.mcp.port, insecure=insecure, guarded=guarded)
+    app = build_app(memory, settings, tenant=tenant, metrics=metrics)
     try:
-        check_tls(settings.mcp)
+        server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
     except ConfigurationError:
         sock.close()
         raise
-    app = build_app(memory, settings, tenant=tenant, metrics=metrics)
     # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
     gc.collect()
     gc.freeze()
-    server = HttpServer(app, sock, drain_seconds=settings.mcp.drain_s, mcp=settings.mcp)
     departure = departure or Departure()
     linger_s = settings.mcp.linger_s if linger_s is None else linger_s
     async with _running(server, ready, departure.hurried):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import os
 import ssl
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from myria.settings import McpSettings, Settings
 from myria_server.http import serve_http
 from tests.server.wire import call, headers, serving
 from tests.support.certificates import self_signed
+from tests.support.patience import PATIENCE_S
 
 NAME = "myria_query_event_nodes"
 
@@ -44,6 +47,47 @@ async def test_https_is_spoken_and_nothing_else(memory: Memory, tmp_path: Path) 
         async with httpx.AsyncClient(verify=False, trust_env=False) as client:
             with pytest.raises(httpx.HTTPError):
                 await client.get(f"http://127.0.0.1:{served.port}/livez")
+
+
+async def shown(port: int) -> bytes:
+    """Return the certificate, in DER, that a connection which begins now is shown."""
+    anything = ssl.create_default_context()
+    anything.check_hostname, anything.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=anything)
+    try:
+        return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)  # type: ignore[no-any-return]
+    finally:
+        writer.close()
+
+
+def in_der(pem: str) -> bytes:
+    """Return a PEM file's certificate as a connection shows it."""
+    return ssl.PEM_cert_to_DER_cert(Path(pem).read_text())
+
+
+async def test_a_renewed_certificate_is_used_without_a_restart(memory: Memory, tmp_path: Path) -> None:
+    """New connections see it soon; while one of its two files is old, or no PEM, they see the one before."""
+    mcp = certificate(tmp_path)
+    (tmp_path / "new").mkdir()
+    new = certificate(tmp_path / "new")
+    first, second = in_der(mcp.tls_certificate or ""), in_der(new.tls_certificate or "")
+    async with serving(memory, Settings(mcp=mcp)) as served:
+        assert await shown(served.port) == first
+        trusting = ssl.create_default_context(cafile=mcp.tls_certificate)
+        async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
+            url = f"https://127.0.0.1:{served.port}/livez"
+            assert (await client.get(url)).status_code == 200
+            (tmp_path / "tls.key").write_text("half of a key", encoding="utf-8")
+            assert served.server._certificate is not None
+            assert served.server._certificate.refresh() is False
+            os.replace(tmp_path / "new" / "tls.crt", tmp_path / "tls.crt")
+            assert served.server._certificate.refresh() is False
+            assert await shown(served.port) == first
+            os.replace(tmp_path / "new" / "tls.key", tmp_path / "tls.key")
+            async with asyncio.timeout(PATIENCE_S):
+                while await shown(served.port) != second:
+                    await asyncio.sleep(0.05)
+            assert (await client.get(url)).status_code == 200, "the open connection goes on"
 
 
 async def test_bad_files_stop_the_start(memory: Memory, tmp_path: Path) -> None:
