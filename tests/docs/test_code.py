@@ -154,7 +154,7 @@ def test_the_page_on_access_is_true_command_by_command(
         if is_made:
             made[words[2]] = json.loads(result.stdout)["key_id"]
     assert (tmp_path / "team-a.jsonl").exists()
-    assert set(made) == {"ada", "web-host", "ops"}
+    assert set(made) == {"ada", "web-host", "old-client", "ops"}
 
 
 def _nodes(node: dict[str, object]) -> list[dict[str, object]]:
