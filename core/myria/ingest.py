@@ -27,6 +27,7 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
+from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
 from myria.notes.projection import NoteProjection
@@ -49,6 +50,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     SessionProjection(),
     LinkProjection(),
     FeedbackProjection(),
+    EvaluationProjection(),
 )
 """Everything that is folded in the append transaction, in this order: each looks at what those before it made."""
 

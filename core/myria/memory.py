@@ -78,7 +78,12 @@ class Memory:
         self.links = NoteLinks(self.appending, self.append_events)
         self._recall: Recall | None = None
         self._openings: Openings | None = None
-        self.consolidation = Consolidation(self.appending, self.append_events, most=settings.notes.consolidate_notes)
+        self.consolidation = Consolidation(
+            self.appending,
+            self.append_events,
+            most=settings.notes.consolidate_notes,
+            evaluates=settings.notes.evaluate,
+        )
         self.usage = NoteUsage(self.database)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False

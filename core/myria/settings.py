@@ -320,6 +320,13 @@ class NotesSettings(Section):
     expired and merges what says the same. 0 switches it off; recall leaves out what has expired all the same."""
     consolidate_notes: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Most notes of a tenant that one run of consolidation looks at; what else is due comes with the next run."""
+    evaluate: bool = False
+    """Whether the control plane lets the model of llm.template rate notes, for the ranking of recall and for utility.
+    It needs the template, and its texts leave the house; see docs/llm.md."""
+    evaluate_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 60.0
+    """Time between two looks of the control plane at tenants with notes that wait for a rating, in seconds."""
+    evaluate_notes: Annotated[int, Field(ge=1, le=1_000)] = 24
+    """Most notes of a tenant that are rated in one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,6 +346,8 @@ class RecallSettings(Section):
     topics: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of its best event's score that a topic has where its label holds all words of the question; 0 leaves topics
     out."""
+    quality: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share that a note gains which a model rates 1 (notes.evaluate), and that one loses which it rates 0."""
     linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
     """Most notes that recall adds because a link leads to one that it found."""
     stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None

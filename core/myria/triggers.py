@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import asyncpg
 
@@ -30,7 +31,7 @@ from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
 from myria.ingest import Ingest
-from myria.notes.consolidating import Consolidation
+from myria.notes.consolidating import Append, Consolidation
 from myria.registry import Registry
 from myria.schedule import last_due
 from myria.settings import Settings
@@ -94,6 +95,33 @@ class _Quiet:
     seen_at: float = field(default_factory=time.monotonic)
 
 
+class _Evaluates(Protocol):
+    """What rates notes; see `myria.notes.evaluator.Evaluator`."""
+
+    async def run(self, tenant: str) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+def _evaluator(database: Database, append: Append, settings: Settings) -> _Evaluates | None:
+    """Return what rates notes, None where nothing does.
+
+    Raises:
+        ConfigurationError: there is no request template, or it cannot be used.
+    """
+    if not settings.notes.evaluate:
+        return None
+    from myria.llm.model import LanguageModel  # noqa: PLC0415
+    from myria.notes.evaluator import Evaluator  # noqa: PLC0415 - only where a model is asked
+
+    model = LanguageModel.configured(settings.llm)
+    if model is None:
+        raise errors.ConfigurationError(
+            "notes.evaluate needs a language model: set llm.template, or switch it off.", field="notes.evaluate"
+        )
+    return Evaluator(database, append, model, most=settings.notes.evaluate_notes)
+
+
 class ControlLoop:
     """Triggers, queue and builders of every tenant of one database.
 
@@ -110,9 +138,11 @@ class ControlLoop:
         self._settings = settings
         self._launch = launch
         self._registry = Registry(database, settings)
+        append = Ingest(database).append_events
         self._consolidation = Consolidation(
-            database, Ingest(database).append_events, most=settings.notes.consolidate_notes
+            database, append, most=settings.notes.consolidate_notes, evaluates=settings.notes.evaluate
         )
+        self._evaluator = _evaluator(database, append, settings)
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0
@@ -131,6 +161,7 @@ class ControlLoop:
         beside = [
             asyncio.create_task(self._collect_for_ever()),
             asyncio.create_task(self._consolidate_for_ever()),
+            asyncio.create_task(self._evaluate_for_ever()),
         ]
         wait = self._settings.builder.poll_s
         try:
@@ -154,10 +185,13 @@ class ControlLoop:
         finally:
             for task in beside:
                 task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self.close()
 
     async def close(self) -> None:
-        """End the builders this loop launched."""
+        """End the builders this loop launched, and the connections to a model."""
+        if self._evaluator is not None:
+            await self._evaluator.close()
         running = [
             builder.task for builder in self._builders.values() if builder.task is not None and not builder.task.done()
         ]
@@ -500,6 +534,32 @@ class ControlLoop:
                     extra={"action": "notes_consolidated", "tenant": tenant},
                 )
         return looked_at
+
+    async def _evaluate_for_ever(self) -> None:
+        while self._evaluator is not None:
+            await asyncio.sleep(self._settings.notes.evaluate_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            try:
+                await self.evaluate()
+            except errors.MyriaError as error:
+                logger.warning("evaluation waits: %s", error.message, extra={"action": "evaluation_waits"})
+            except Exception:
+                logger.exception("evaluating notes failed", extra={"action": "evaluation_failed"})
+
+    async def evaluate(self) -> int:
+        """Let the model rate notes of every tenant that has some waiting, one run each; return how many it rated."""
+        if self._evaluator is None:
+            return 0
+        async with self._database.read(ALL_TENANTS) as connection:
+            tenants = [row["tenant_id"] for row in await connection.fetch(sql("evaluations.tenants_due"))]
+        rated = 0
+        for tenant in tenants:
+            try:
+                rated += await self._evaluator.run(tenant)
+            except errors.UnavailableError:
+                raise
+            except Exception:
+                logger.exception("evaluating notes failed", extra={"action": "evaluation_failed", "tenant": tenant})
+        return rated
 
     async def collect(self) -> None:
         """Remove what no kept snapshot reads, of every tenant that has such, and fold the totals."""

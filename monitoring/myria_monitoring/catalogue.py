@@ -156,7 +156,7 @@ METRICS: tuple[Described, ...] = (
     _counter(
         "memory",
         "myria_llm_calls_total",
-        "Requests to language models; workflow is build or walk, outcome is ok or the name of the failure",
+        "Requests to language models; workflow is build, walk or evaluate, outcome is ok or the name of the failure",
         "workflow",
         "outcome",
     ),

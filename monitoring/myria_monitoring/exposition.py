@@ -30,7 +30,7 @@ PHASES: Final = ("compile", "queue", "start")
 MOVES: Final = ("publish", "rollback")
 PAUSES: Final = ("held_snapshot", "other", "rollback")
 STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
-WORKFLOWS: Final = ("build", "walk")
+WORKFLOWS: Final = ("build", "walk", "evaluate")
 OTHER: Final = "other"
 """The label of unforeseen values, which keeps the number of labels bounded."""
 

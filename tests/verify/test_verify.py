@@ -12,6 +12,7 @@ from myria.building.run import run_build
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
+from myria.notes.evaluations import Evaluation
 from myria.notes.feedback import Feedback
 from myria.notes.links import NoteLinks
 from myria.planning.settings import PlannerSettings
@@ -88,6 +89,8 @@ def built(databases: Databases) -> Iterator[str]:
             await links.link(TENANT, first.note_id, [second.note_id], "caused_by", may_see=lambda _: True)
             feedback = Feedback(tool="recall", relevant=True, sufficient=False)
             await Ingest(pool).append_events(TENANT, (feedback.event(("ana",), timestamp=10**15, speaker=None),))
+            rating = Evaluation(note_id=first.note_id, version=1, value=1, specificity=0.5, actionability=0)
+            await Ingest(pool).append_events(TENANT, (rating.event(("ana",), timestamp=10**15, model="m"),))
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -181,6 +184,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "a link that was not folded": ("DELETE FROM myria.note_links", "links"),
     "forged feedback": ("UPDATE myria.tool_feedback SET sufficient = NOT sufficient", "feedback"),
     "feedback that was not folded": ("DELETE FROM myria.tool_feedback", "feedback"),
+    "a forged rating": ("UPDATE myria.note_evaluations SET worth = 1", "evaluations"),
+    "a rating that was not folded": ("DELETE FROM myria.note_evaluations", "evaluations"),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (

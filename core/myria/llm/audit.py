@@ -18,7 +18,7 @@ from myria.store.database import Database
 from myria.store.queries import sql
 
 Json = dict[str, Any]
-Workflow = Literal["build", "walk"]
+Workflow = Literal["build", "walk", "evaluate"]
 Detail = Literal["full", "hashed", "off"]
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from myria.llm.template import RequestTemplate
 from myria.settings import LlmSettings
 
 _MILLION = 1_000_000
+_LONGEST_EVALUATION_S = 3600.0
 
 
 class LanguageModel:
@@ -52,6 +53,23 @@ class LanguageModel:
                 tokens=settings.task_tokens,
                 bytes=settings.task_bytes,
                 seconds=settings.task_deadline_s,
+                cost=round(settings.task_usd * _MILLION),
+            )
+        )
+
+    def evaluation_meter(self) -> Meter:
+        """Return the meter of one run that rates notes of a tenant: a build task's, of an hour at most.
+
+        The audit withholds what was withdrawn up to two hours before a call was written down.
+        """
+        settings = self.settings
+        return Meter(
+            Budget(
+                rounds=None,
+                calls=settings.task_calls,
+                tokens=settings.task_tokens,
+                bytes=settings.task_bytes,
+                seconds=min(settings.task_deadline_s, _LONGEST_EVALUATION_S),
                 cost=round(settings.task_usd * _MILLION),
             )
         )

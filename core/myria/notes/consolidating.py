@@ -120,9 +120,11 @@ class Consolidation:
         database: where notes are.
         append: how withdrawals reach the log.
         most: notes that one run looks at.
+        evaluates: whether notes that have no rating yet are put into the outbox of those that a model rates.
     """
 
-    def __init__(self, database: Database, append: Append, *, most: int = 500) -> None:
+    def __init__(self, database: Database, append: Append, *, most: int = 500, evaluates: bool = False) -> None:
+        self._evaluates = evaluates
         self._database = database
         self._append = append
         self._withdrawals = Withdrawals(database, append)
@@ -240,6 +242,8 @@ class Consolidation:
             return
         standing = [(look, look.lasting) for look in looks if look.lasting is not None]
         async with self._database.write(tenant) as connection:
+            if self._evaluates:
+                await connection.execute(sql("evaluations.enqueue"), tenant, [look.note_id for look, _ in standing])
             await connection.execute(
                 sql("consolidation.look_again"),
                 tenant,

@@ -430,6 +430,8 @@ class Recall:
         importance = importance_now(note.kind, note.importance, anchor=note.anchor, idle_days=idle)
         shared = _shared(query.keywords, note.keywords)
         moved = settings.importance * importance + settings.keywords * shared
+        if row["worth"] is not None:
+            moved += settings.quality * (2 * row["worth"] - 1)
         score = fragment.score + _moved(event.score, moved) - event.score
         stale_after = settings.stale_after(note.kind, policies()[note.kind].stale_days)
         return replace(

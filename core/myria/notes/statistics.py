@@ -22,6 +22,9 @@ MAX_COUNTED = 20_000
 MAX_TOPICS = 50
 """Topics that are named: those of most notes."""
 
+_LEAST_UTILITY = 0.5
+"""Share of its utility that a note keeps which a model rates 0; one that it rates 1 has half as much again."""
+
 CHARACTERS_PER_TOKEN = 4
 """By which `tokens` are estimated, as Memento's contract does."""
 
@@ -69,7 +72,8 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         idle_days = max(0, now - lasting.idle_since) / DAY_US
         worth = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
         importance += worth
-        utility += worth * (1 + log(max(row["uses"], 1)))
+        rated = 1.0 if row["worth"] is None else _LEAST_UTILITY + row["worth"]
+        utility += rated * worth * (1 + log(max(row["uses"], 1)))
         uses += row["uses"]
         characters += row["characters"]
     return NoteStatistics(

@@ -93,3 +93,11 @@ async def feedback(exam: Examination, check: Check) -> None:
     for row in await exam.connection.fetch(sql("verify.feedback_differs"), exam.tenant):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
         check.fail(f"feedback of event {row['event_seq']} {where}")
+
+
+async def evaluations(exam: Examination, check: Check) -> None:
+    """What is kept of ratings of notes is what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_evaluations")
+    for row in await exam.connection.fetch(sql("verify.evaluations_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"the rating of note {row['note_id']} of event {row['event_seq']} {where}")

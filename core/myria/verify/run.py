@@ -22,6 +22,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("sessions", log.sessions),
     ("links", log.links),
     ("feedback", log.feedback),
+    ("evaluations", log.evaluations),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

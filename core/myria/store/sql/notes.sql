@@ -73,10 +73,12 @@ SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq 
        n.importance, n.anchor, n.session, n.created_at, n.changed_at, newest.reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
-       END AS session_ends_at, u.used_at
+       END AS session_ends_at, u.used_at, v.worth
 FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS wanted (event_seq, note_id, scope_id)
 LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = wanted.note_id AND n.scope_id = wanted.scope_id
 LEFT JOIN myria.note_usage u ON u.tenant_id = $1 AND u.note_id = n.note_id
+LEFT JOIN myria.note_evaluations v
+    ON v.tenant_id = $1 AND v.note_id = n.note_id AND v.scope_id = n.scope_id AND v.version = n.version
 LEFT JOIN myria.sessions x ON n.session AND x.tenant_id = $1 AND x.scope_id = n.scope_id AND x.context_id = n.context_id
 LEFT JOIN LATERAL (
     SELECT w.reason FROM myria.withdrawn w
@@ -140,12 +142,14 @@ ORDER BY c.steps;
 -- name: counted
 -- Live notes of visible scopes, as many as a look may cost.
 SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at, n.uses,
-       char_length(e.payload->>'text') AS characters
+       v.worth, char_length(e.payload->>'text') AS characters
 FROM (
     SELECT x.* FROM myria.standing_notes x
     WHERE x.tenant_id = $1 AND x.scope_id = ANY ($2::bigint[]) AND x.live LIMIT $3
 ) n
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq;
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+LEFT JOIN myria.note_evaluations v
+    ON v.tenant_id = $1 AND v.note_id = n.note_id AND v.scope_id = n.scope_id AND v.version = n.version;
 
 -- name: count_uses
 INSERT INTO myria.note_usage AS u (tenant_id, note_id, uses, used_at)

@@ -270,3 +270,15 @@ WITH given AS (SELECT * FROM myria.note_links_of_log g WHERE g.tenant_id = $1),
 UNION ALL
 (SELECT x.from_id, x.to_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
 ORDER BY from_id, to_id, is_kept;
+
+-- name: count_evaluations
+SELECT count(*) FROM myria.note_evaluations v WHERE v.tenant_id = $1;
+
+-- name: evaluations_differ
+-- As notes_differ.
+WITH given AS (SELECT * FROM myria.note_evaluations_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.note_evaluations k WHERE k.tenant_id = $1)
+(SELECT x.note_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.note_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY note_id, is_kept;

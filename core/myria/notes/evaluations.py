@@ -1,0 +1,79 @@
+"""What notes are thought to be worth: internal events, which enter no topic, folded for ranking and utility.
+
+A rating names a version, and counts for that alone. It moves a note softly: it is an opinion on how a text is written,
+and says nothing of whether it is true, or true still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from myria.contract.event import NewEvent
+from myria.notes.model import NOTE_CHANNEL
+from myria.projections import Incoming, Stored
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+EVALUATION_TYPE = "myria.evaluation"
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A rating of one version of a note (Memento's contract, 7): each of its three sides lies in 0..1."""
+
+    note_id: str
+    version: int
+    value: float
+    specificity: float
+    actionability: float
+
+    @property
+    def worth(self) -> float:
+        """What it comes to: the mean."""
+        return round((self.value + self.specificity + self.actionability) / 3, _DIGITS)
+
+    def event(self, participants: tuple[str, ...], *, timestamp: int, model: str) -> NewEvent:
+        """Return the event that keeps it.
+
+        Args:
+            participants: canonical; those of the note.
+            timestamp: in microseconds since 1970 UTC.
+            model: the name of what rated it.
+        """
+        said = {
+            "note": self.note_id,
+            "version": self.version,
+            "worth": self.worth,
+            "value": self.value,
+            "specificity": self.specificity,
+            "actionability": self.actionability,
+            "model": model,
+        }
+        return NewEvent(
+            timestamp=timestamp,
+            channel=NOTE_CHANNEL,
+            participants=participants,
+            payload_json=orjson.dumps({"evaluation": said}, option=orjson.OPT_SORT_KEYS),
+            type=EVALUATION_TYPE,
+            internal=True,
+        )
+
+
+class EvaluationProjection:
+    """Folds ratings into `note_evaluations`; implements `myria.projections.Projection`."""
+
+    types = frozenset({EVALUATION_TYPE})
+
+    async def prepare(
+        self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        """Nothing must stand before."""
+
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+        """Write the rows of a commit."""
+        await connection.execute(sql("evaluations.fold"), tenant, [event.event_seq for event in events])
