@@ -15,6 +15,7 @@ from myria.notes.feedback import Feedback
 from myria.notes.histories import NoteVersion, history
 from myria.notes.lines import MemoryLine, memory_text
 from myria.notes.statistics import MAX_TOPICS, statistics
+from myria.planning.lines import counted as number_of
 from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
@@ -84,9 +85,8 @@ class InsightTools(AgentTools):
             "complete": counted.complete,
         }
         shown = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.kinds.items()))
-        text = (
-            f"{counted.total} notes about {len(counted.topics)} topics ({shown})." if counted.total else "No notes yet."
-        )
+        about = f"{number_of(counted.total, 'note')} about {number_of(len(counted.topics), 'topic')} ({shown})."
+        text = about if counted.total else "No notes yet."
         most = sorted(counted.topics.items(), key=lambda item: (-item[1], item[0]))[:MAX_TOPICS]
         topics = [{"topic": topic, "notes": count} for topic, count in most]
         return self.answered(principal, request, {"success": True, "stats": stats, "topics": topics}, text)

@@ -265,7 +265,7 @@ class NoteTools(AgentTools):
         if request.dryRun:
             content |= {"dryRun": True, "fragments": listed}
             lines = [f"{item['id']}{' (protected)' if item['protected'] else ''}: {item['content']}" for item in listed]
-            text = "\n".join([f"Would forget {len(listed) - protected}:", *lines])
+            text = "\n".join([f"Would forget {len(listed) - protected}{':' if lines else '.'}", *lines])
         if protected:
             content["reason"] = f"{protected} permanent: force forgets anchors and permanent notes too"
             text += f" {protected} protected: permanent notes and anchors need force."

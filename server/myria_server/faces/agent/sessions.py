@@ -11,6 +11,7 @@ from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent_sessions import ConsolidateInput, ContextInput, ReflectInput
+from myria.planning.lines import counted
 from myria.sessions.opening import CORE_KINDS
 from myria.sessions.reflecting import Reflection, reflect
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
@@ -95,7 +96,7 @@ class SessionTools(AgentTools):
         ]
         content = {"success": True, "fragments": fragments, "count": len(fragments), "breakdown": breakdown}
         shown = ", ".join(f"{count} {part}" for part, count in breakdown.items() if count)
-        return self.answered(principal, request, content, f"Kept {len(fragments)} notes ({shown}).")
+        return self.answered(principal, request, content, f"Kept {counted(len(fragments), 'note')} ({shown}).")
 
     async def consolidate(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Do what is due of the notes that the caller sees."""
@@ -103,8 +104,8 @@ class SessionTools(AgentTools):
         who = self.writing(principal, request)
         report = await self.memory.consolidation.run(principal.tenant, masks=who.masks)
         content = {"success": True, **report.to_json()}
-        counted = [f"{name} {count}" for name, count in report.counts.items() if count]
-        text = f"Consolidated {report.looked_at} notes ({', '.join(counted)})." if counted else "Nothing was due."
+        done = [f"{name} {count}" for name, count in report.counts.items() if count]
+        text = f"Consolidated {counted(report.looked_at, 'note')} ({', '.join(done)})." if done else "Nothing was due."
         if report.stale:
             text += f" {len(report.stale)} or more are stale; the oldest: {report.stale[0]['id']}."
         if report.more:
