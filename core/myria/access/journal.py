@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -150,7 +149,7 @@ class Journal:
             context = None
         record = (
             self._now(),
-            f"req_{uuid.uuid4().hex}",
+            f"req_{random.getrandbits(128):032x}",
             principal.actor,
             face,
             tool,
