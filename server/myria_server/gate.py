@@ -40,7 +40,7 @@ from myria_server.door import Door
 from myria_server.envelope import fault
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
-from myria_server.protocol import ARGUMENTS_KEY, PRINCIPAL_KEY
+from myria_server.protocol import ADDRESS_KEY, ARGUMENTS_KEY, PRINCIPAL_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
 from myria_server.toolbox import Toolbox
 
@@ -87,6 +87,11 @@ class _Request:
     face: FaceParts
     receive: Receive
     usage: CredentialUsage | None
+    door: Door
+
+    def address(self) -> str:
+        """Return from where it comes."""
+        return self.door.address(self.scope)
 
 
 class HostList:
@@ -203,7 +208,7 @@ class Gate:
             self._door.note(scope, headers, face.toolbox.face, principal, refused)
             await self._turn_away(send, face, None, refused, usage)
             return
-        request = _Request(scope, headers, principal, face, receive, usage)
+        request = _Request(scope, headers, principal, face, receive, usage, self._door)
         if usage is None:
             await self._admitted(request, send, plain=not repeated)
             return
@@ -262,7 +267,7 @@ class Gate:
         if plain and face.fast_path is not None and _accepts_json(headers):
             call = face.fast_path.recognise(headers, message)
             if call is not None:
-                outcome = await face.toolbox.call(call.name, call.arguments, request.principal)
+                outcome = await face.toolbox.call(call.name, call.arguments, request.principal, request.address)
                 await _respond(send, 200, face.fast_path.render(call, outcome))
                 return
         if (wrong := fault(message)) is not None:
@@ -425,7 +430,7 @@ class Gate:
         if face.fast_path is not None and _accepts_json(request.headers):
             plain = face.fast_path.recognise(request.headers, message)
             if plain is not None:
-                outcome = await face.toolbox.call(plain.name, plain.arguments, request.principal)
+                outcome = await face.toolbox.call(plain.name, plain.arguments, request.principal, request.address)
                 return face.fast_path.render(plain, outcome)
         parts: list[bytes] = []
 
@@ -461,7 +466,7 @@ class Gate:
             for name, value in request.scope["headers"]
             if name != b"transfer-encoding"
         ]
-        inner[PRINCIPAL_KEY] = request.principal
+        inner[PRINCIPAL_KEY], inner[ADDRESS_KEY] = request.principal, request.address
         given = False
 
         async def replay() -> Message:

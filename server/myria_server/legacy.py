@@ -8,6 +8,7 @@ logs by whatever stands in between, which is why the transport is off; this proc
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
@@ -38,7 +39,7 @@ from myria_server.bodies import Bodies
 from myria_server.door import Door
 from myria_server.envelope import fault
 from myria_server.gate import HostList
-from myria_server.protocol import PRINCIPAL_KEY
+from myria_server.protocol import ADDRESS_KEY, PRINCIPAL_KEY
 
 STREAM_PATH = "/sse"
 MESSAGE_PATH = "/message"
@@ -162,6 +163,7 @@ class LegacyTransport:
                 if name not in (b"authorization", b"transfer-encoding")
             ],
             PRINCIPAL_KEY: principal,
+            ADDRESS_KEY: partial(self._door.address, scope),
         }
         try:
             await self._sse.handle_post_message(inner, _replaying(body, receive), send)

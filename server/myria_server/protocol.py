@@ -25,7 +25,7 @@ from myria_server.faces.agent.prompts import listed_prompts, prompt_named
 from myria_server.faces.agent.resources import listed_resources, read_resource
 from myria_server.fastpath import TEXT_VERSIONS
 from myria_server.results import REPORT
-from myria_server.toolbox import Toolbox
+from myria_server.toolbox import AddressOf, Toolbox
 
 AGENT_INSTRUCTIONS = (
     "This is your long-term memory. Recall before you answer what may depend on earlier conversations; remember what "
@@ -41,6 +41,9 @@ INSTRUCTIONS = (
 
 PRINCIPAL_KEY = "myria.principal"
 """Where the ASGI scope holds the `Principal`."""
+
+ADDRESS_KEY = "myria.address"
+"""Where the ASGI scope holds what tells from where the request comes (`toolbox.AddressOf`)."""
 
 ARGUMENTS_KEY = "myria.arguments"
 """Where the ASGI scope holds the decoded arguments of a call whose body is too large for the SDK to parse."""
@@ -73,6 +76,10 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
     def calling(context: _Context) -> Principal:
         principal: Principal = local if context.request is None else context.request.scope.get(PRINCIPAL_KEY, local)
         return principal
+
+    def address_of(context: _Context) -> AddressOf | None:
+        found: AddressOf | None = None if context.request is None else context.request.scope.get(ADDRESS_KEY)
+        return found
 
     # A tool is described when somebody asks: making its schemas takes longer than all else that a server begins with.
     by_name = {name: tool for tool in toolbox.offered for name in (tool.name, tool.dotted(), tool.plain())}
@@ -107,7 +114,8 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         return mcp_types.ListResourcesResult(resources=listed_resources() if toolbox.face == "agent" else [])
 
     async def read(context: _Context, params: mcp_types.ReadResourceRequestParams) -> mcp_types.ReadResourceResult:
-        return await read_resource(toolbox.call, settings, calling(context), str(params.uri))
+        asking = partial(toolbox.call, address_of=address_of(context))
+        return await read_resource(asking, settings, calling(context), str(params.uri))
 
     async def list_resource_templates(
         _context: _Context, _params: mcp_types.PaginatedRequestParams | None
@@ -121,7 +129,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         arguments = params.arguments if request is None else request.scope.get(ARGUMENTS_KEY, params.arguments)
         reporting = REPORT.set(partial(_report, context))
         try:
-            outcome = await toolbox.call(params.name, arguments, calling(context))
+            outcome = await toolbox.call(params.name, arguments, calling(context), address_of(context))
         finally:
             REPORT.reset(reporting)
         structured = context.protocol_version not in TEXT_VERSIONS

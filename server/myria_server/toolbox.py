@@ -49,8 +49,13 @@ Json = dict[str, Any]
 
 _Handler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
 
+AddressOf = Callable[[], str]
+"""Returns from where a call comes. Asked for the few calls that are written down with it."""
 
-def _act_of(tool: Tool, principal: Principal, face: Face, arguments: Any, result: CallResult) -> Act:
+
+def _act_of(
+    tool: Tool, principal: Principal, face: Face, arguments: Any, result: CallResult, *, address: str | None
+) -> Act:
     """Return the journal's entry of an administrative tool that ran."""
     answer = orjson.loads(result.body)
     named = arguments if isinstance(arguments, dict) else {}
@@ -64,6 +69,7 @@ def _act_of(tool: Tool, principal: Principal, face: Face, arguments: Any, result
         target=target,
         outcome=result.code,
         face=face,
+        address=address,
     )
 
 
@@ -163,15 +169,22 @@ class Toolbox:
         close = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
         return close[0] if close else None
 
-    async def call(self, name: str, arguments: Any, principal: Principal) -> CallResult:
-        """Run a known tool; every failure becomes an outcome."""
-        result = await self._run(name, arguments, principal)
+    async def call(
+        self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None = None
+    ) -> CallResult:
+        """Run a known tool; every failure becomes an outcome.
+
+        Args:
+            address_of: from where the call comes; None for a call without a connection (stdio).
+        """
+        result = await self._run(name, arguments, principal, address_of)
         tool, _, _, offered = self._runs[name]
         if self._journal is not None and tool.profile == "admin" and offered:
-            await self._journal.act(_act_of(tool, principal, self.face, arguments, result))
+            address = None if address_of is None else address_of()
+            await self._journal.act(_act_of(tool, principal, self.face, arguments, result, address=address))
         return result
 
-    async def _run(self, name: str, arguments: Any, principal: Principal) -> CallResult:
+    async def _run(self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None) -> CallResult:
         tool, handler, deadline, offered = self._runs[name]
         metrics = self.metrics
         began = time.perf_counter()
@@ -195,7 +208,12 @@ class Toolbox:
             if self._journal is not None and isinstance(error, AccessError):
                 self._journal.refused(
                     RefusedAttempt(
-                        tenant=principal.tenant, actor=principal.actor, action=tool.name, outcome=code, face=self.face
+                        tenant=principal.tenant,
+                        actor=principal.actor,
+                        action=tool.name,
+                        outcome=code,
+                        face=self.face,
+                        address=None if address_of is None else address_of(),
                     )
                 )
             return self.refusal(error)

@@ -113,6 +113,31 @@ async def test_refused_attempts_are_written_down_without_what_was_sent(memory: M
     assert "carl" not in written
 
 
+@pytest.mark.parametrize("fast", [True, False])
+async def test_a_refused_call_and_an_act_name_the_address_behind_a_proxy(
+    memory: Memory, control: Pool, *, fast: bool
+) -> None:
+    """By the fast path, by the SDK, in a batch, of a resource; the address is the one that the trusted proxy names."""
+    text, _ = await key(control, roles=("append", "admin"), faces=("core", "agent", "admin"), channels=("mail",))
+    auth = AuthSettings(mode="keys", proxies=("127.0.0.1",))
+    resource = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "memory://stats"}}
+    message = call("myria_append_event", event(participants=["ada"], channel="chat"), version=None)
+    forwarded = {"authorization": f"Bearer {text}", "x-forwarded-for": "192.0.2.1, 203.0.113.7"}
+    async with serving(memory, Settings(auth=auth), fast=fast) as served:
+        named = headers("myria_append_event", version=None) | forwarded
+        assert (await served.post(message, named)).json()["result"]["isError"]
+        assert (await served.post([message], named)).json()[0]["result"]["isError"]
+        assert "error" in (await served.post(resource, named, path="/mcp/agent")).json()
+        await served.post(call("myria_resume_builds", {}, version=None), named, path="/mcp/admin")
+        rows = await eventually(lambda: refusals(control), 2)
+        acts = [entry for entry in await journal.entries(control, "default", 10) if entry["action"] == "resume_builds"]
+    assert {(row["action"], row["outcome"], row["address"]) for row in rows} == {
+        ("append_event", "channel_not_allowed", "203.0.113.7"),
+        ("memory_stats", "role_required", "203.0.113.7"),
+    }
+    assert [act["address"] for act in acts] == ["203.0.113.7"]
+
+
 async def refusals(control: Pool) -> Rows:
     """Return the refused attempts."""
     return [entry for entry in await journal.entries(control, None, 100) if entry["kind"] == "refusal"]

@@ -58,7 +58,10 @@ Dropped = Literal["calls", "refusals"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One administrative act. `target` names what it was done to: a key's id, a tenant, a snapshot."""
+    """One administrative act. `target` names what it was done to: a key's id, a tenant, a snapshot.
+
+    `address` is from where it was asked for, where that was over HTTP.
+    """
 
     tenant: str
     actor: str
@@ -66,6 +69,7 @@ class Act:
     target: str | None = None
     outcome: str = "ok"
     face: str | None = None
+    address: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -94,9 +98,8 @@ class _Repeats:
 async def write_act(connection: Connection, act: Act) -> None:
     """Write an act down within the transaction that does it."""
     details = orjson.dumps(dict(act.details), default=str).decode()
-    await connection.execute(
-        sql("audit.write_act"), act.tenant, act.actor, act.action, act.target, act.outcome, act.face, details
-    )
+    row = (act.tenant, act.actor, act.action, act.target, act.outcome, act.face, details, act.address)
+    await connection.execute(sql("audit.write_act"), *row)
 
 
 class Journal:

@@ -1,6 +1,6 @@
 -- name: write_act
-INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, details)
-VALUES ($1, 'act', $2, $3, $4, $5, $6, $7::jsonb);
+INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, details, address)
+VALUES ($1, 'act', $2, $3, $4, $5, $6, $7::jsonb, $8);
 
 -- name: write_refusals
 INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, address, times, at)
