@@ -48,3 +48,19 @@ async def test_links_to_what_one_may_not_see_hide_none(served: Served, monkeypat
         hidden = await keep(served, f"The planner's remark {number}", agentId="planner")
         await ask(served, "link", fromId=hidden, toId=start, relationType="caused_by", agentId="planner")
     assert await edges(served, start) == [(start, cause, "caused_by")]
+
+
+async def test_a_link_tells_nobody_the_id_of_a_note_that_is_not_theirs(served: Served, memory: Memory) -> None:
+    """Who sees where a link begins gets no byte of where it ends from the core tools, with internal events or by id."""
+    start = await keep(served, "The kiln went cold")
+    hidden = await keep(served, "The planner's remark", agentId="planner")
+    await ask(served, "link", fromId=start, toId=hidden, agentId="planner")
+    pool = {"masks": [{"participants": ["me", "agent"], "exact": True}], "include_internal": True}
+    for tool, more in (("query_event_nodes", {}), ("query_references", {"include_payload": True})):
+        answer = await served.call(tool, pool | more)
+        assert start in str(answer.content)
+        assert hidden not in str(answer.content)
+    async with memory.database.read(TENANT) as connection:
+        link = await connection.fetchval("SELECT event_id FROM myria.events WHERE type = 'myria.link'")
+    asked = {"event_id": link, "participants": ["me", "agent"], "include_internal": True}
+    assert (await served.call("get_event", asked)).code == "event_not_found"

@@ -66,7 +66,8 @@ WHERE coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                 ORDER BY w.by_event_seq DESC LIMIT 1), false);
 
 -- name: by_id
--- An event, whose it is, and what withdrawals say of it, now and at the floor of the active snapshot.
+-- An event, whose it is, and what withdrawals say of it, now and at the floor of the active snapshot. Withdrawals and links
+-- are shown to nobody.
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.ingested_at, e.channel, e.type, e.context_id,
        e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants, newest.reason,
        successor.event_id AS successor_id, successor_scope.participants AS successor_participants,
@@ -86,7 +87,7 @@ LEFT JOIN LATERAL (
 ) newest ON true
 LEFT JOIN myria.events successor ON successor.tenant_id = $1 AND successor.event_seq = newest.superseded_by
 LEFT JOIN myria.scopes successor_scope ON successor_scope.tenant_id = $1 AND successor_scope.scope_id = successor.scope_id
-WHERE e.tenant_id = $1 AND e.event_id = $2 AND e.type IS DISTINCT FROM 'myria.withdrawal';
+WHERE e.tenant_id = $1 AND e.event_id = $2 AND (e.type IN ('myria.withdrawal', 'myria.link')) IS NOT TRUE;
 
 -- name: tail_length
 -- The length of the fresh tail of the whole tenant, counted up to $3.
@@ -123,7 +124,8 @@ CROSS JOIN LATERAL (
 ) e;
 
 -- name: internal
--- The internal events of scopes, below or above the cutoff; withdrawals are shown to nobody.
+-- The internal events of scopes, below or above the cutoff; withdrawals and links are shown to nobody: a link names a note
+-- that those who see its scope may not see.
 SELECT e.event_seq, e.event_id, e.scope_id, e.xid::text::bigint AS xid, e.occurred_at, e.channel, e.type, e.context_id,
        e.payload, e.topic_hints
 FROM unnest($2::bigint[], $3::bigint[]) AS wanted (scope_id, xid)
@@ -132,4 +134,4 @@ CROSS JOIN LATERAL (
     WHERE x.tenant_id = $1 AND x.scope_id = wanted.scope_id AND x.xid >= wanted.xid::text::xid8 AND x.internal
     OFFSET 0
 ) e
-WHERE e.type IS DISTINCT FROM 'myria.withdrawal';
+WHERE (e.type IN ('myria.withdrawal', 'myria.link')) IS NOT TRUE;
