@@ -68,6 +68,15 @@ SELECT 'default', sha256(('r' || n)::bytea), 1, 1 + n % {SCOPES}, '\\x00' FROM g
 INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason)
 SELECT e.tenant_id, e.scope_id, e.event_seq, e.event_seq + 1000, 'forgotten'
 FROM myria.events e WHERE e.event_seq % 40 < 2;
+SELECT set_config('myria.tenant', '*', false);
+INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance, anchor,
+                         context_id, session, digest, created_at, changed_at, live)
+SELECT e.tenant_id, 'note_' || e.event_seq, e.scope_id, e.event_seq, e.event_seq, 1, 'fact', 'kiln', 0.5, false,
+       's' || e.event_seq, true, sha256(e.event_id::bytea), e.occurred_at, e.occurred_at, true
+FROM myria.events e WHERE e.event_seq % 10 = 0;
+INSERT INTO myria.sessions (tenant_id, scope_id, context_id, begun_seq, last_seq, last_at, idle_s)
+SELECT n.tenant_id, n.scope_id, n.context_id, n.event_seq, n.event_seq, n.changed_at, 3600 FROM myria.notes n;
+UPDATE myria.note_looks SET ends_at = NULL WHERE note_id <> 'note_100';
 """
 
 SMALL = frozenset({"active_snapshots", "installation", "tenants", "snapshots"})
@@ -103,9 +112,10 @@ CASES = [
             *("{NULL}", "{NULL}", "{NULL}", "{false}", '{"[]"}', "false"),
         ],
     ),
-    Case("retrieval.pin", [TENANT]),
+    Case("retrieval.pin", [TENANT, None]),
     Case("retrieval.pin_again", [TENANT, "snap_100"]),
     Case("retrieval.withdrawn", [TENANT, str(EVENTS * 2 - 500)]),
+    Case("retrieval.ended", [TENANT, None]),
     Case("retrieval.count_withdrawn", [TENANT]),
     Case("retrieval.withdrawn_internal", [TENANT, "{1,2,3}", "{restored}"]),
     Case("retrieval.superseded", [TENANT, "{1,2,3}", str(EVENTS * 2 - 500)]),

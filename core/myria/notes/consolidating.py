@@ -251,6 +251,7 @@ class Consolidation:
                 [look.look_at for look, _ in standing],
                 [phase_of(lasting, now) for _, lasting in standing],
                 [to_datetime(next_look(lasting, now)) for _, lasting in standing],
+                [None if lasting.expires_at is None else to_datetime(lasting.expires_at) for _, lasting in standing],
             )
 
     async def _prune(self, tenant: str, note_ids: Sequence[str]) -> int:

@@ -310,7 +310,7 @@ class Recall:
         fragments: list[Fragment] = []
         following: Cursor | None = None
         for _ in range(_MOST_BATCHES):
-            found = await reader.find(question, cursor=place.batch)
+            found = await reader.find(question, cursor=place.batch, at=query.now)
             batch = await self._fragments(asked, reader, found, is_first=place.is_first)
             left = [fragment for fragment in batch if fragment.key > place.after]
             room = asked.page_size - len(fragments)
@@ -341,7 +341,9 @@ class Recall:
         notes = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
         if not notes:
             return fragments
-        rows = await reader.connection.fetch(sql("links.contradictions"), reader.tenant, notes, query.session_id)
+        rows = await reader.connection.fetch(
+            sql("links.contradictions"), reader.tenant, notes, query.session_id, to_datetime(query.now)
+        )
         against: dict[str, list[str]] = {}
         for row in rows:
             if query.masks.sees(row["participants"]):

@@ -107,14 +107,17 @@ class EventFinder:
         """Return the signed text of a cursor."""
         return cursors.encode(cursor, digest=digest, secret=self._secret)
 
-    async def find(self, query: EventNodesQuery, *, cursor: Cursor | None = None) -> Found:
+    async def find(self, query: EventNodesQuery, *, cursor: Cursor | None = None, at: int | None = None) -> Found:
         """Return the best `query.limit` hits, after a place where one is given, in the view of that.
+
+        Args:
+            at: as in `pin`.
 
         Raises:
             CursorExpired: the view is gone.
         """
         result = await self._search.find(
-            self.connection, self.tenant, query, limit=query.limit, cursor=cursor, turn=self._turn
+            self.connection, self.tenant, query, limit=query.limit, cursor=cursor, turn=self._turn, at=at
         )
         here = cursor or Cursor(
             snapshot_id=result.pinned.snapshot_id or "",

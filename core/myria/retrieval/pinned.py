@@ -15,7 +15,7 @@ from myria.retrieval.scopes import Memory, VisibleScope, VisibleScopes, visible_
 from myria.retrieval.turns import Turn
 from myria.retrieval.visibility import Visibility
 from myria.retrieval.withdrawn import Hidden, hidden_from
-from myria.store.clock import to_microseconds
+from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -29,7 +29,8 @@ class Pinned:
     at least `tail_xid`, and no visible one a number past `newest_seq`. Every transaction below `settled` has ended,
     and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
     `clock` is the database's, in microseconds since 1970. Withdrawals past `floor` are not in the snapshot's trees;
-    `hidden` is what they change for this request; `withdrawn_before` tells whether there are any up to the floor.
+    `hidden` is what they, and notes that have ended, change for this request; `withdrawn_before` tells whether there
+    are any up to the floor.
     """
 
     tenant: str
@@ -72,17 +73,20 @@ async def pin(
     *,
     turn: Turn,
     include_superseded: bool = False,
+    at: int | None = None,
 ) -> Pinned:
     """Return the view of a request, or that of the cursor's first page.
 
     Args:
         include_superseded: what was superseded is not hidden.
+        at: by which notes have ended, in microseconds since 1970; left out, the database's clock.
 
     Raises:
         CursorExpired: the cursor's snapshot is no longer kept.
         HeavyRead: very many scopes must be resolved, and this read has no turn.
     """
-    row = await connection.fetchrow(sql("retrieval.pin"), tenant)
+    moment = None if at is None else to_datetime(at)
+    row = await connection.fetchrow(sql("retrieval.pin"), tenant, moment)
     if row is None:
         raise AssertionError("the pin always gives one row")
     memory = (tenant, 0 if row["tenant_since"] is None else to_microseconds(row["tenant_since"]))
@@ -115,6 +119,11 @@ async def pin(
         at_cursor=cursor is not None,
         with_superseded=include_superseded,
     )
+    if row["notes_may_have_ended"]:
+        ended = await connection.fetch(sql("retrieval.ended"), tenant, moment)
+        hidden = hidden.also(
+            [(end["event_seq"], end["scope_id"], to_microseconds(end["occurred_at"])) for end in ended]
+        )
     return Pinned(
         tenant=tenant,
         memory=memory,

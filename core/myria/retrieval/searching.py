@@ -112,8 +112,12 @@ class Search:
         cursor: Cursor | None,
         turn: Turn,
         root: str | None = None,
+        at: int | None = None,
     ) -> SearchResult:
         """Return the best `limit` hits of a query, after the cursor, and below `root` where it is given.
+
+        Args:
+            at: as in `pin`.
 
         Raises:
             TopicNotFound: `root` is not visible in this snapshot.
@@ -128,6 +132,7 @@ class Search:
             cursor,
             turn=turn,
             include_superseded=query.include_superseded,
+            at=at,
         )
         if root is None:
             scopes = pinned.scopes

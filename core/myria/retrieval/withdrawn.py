@@ -1,4 +1,4 @@
-"""What withdrawals hide from one request, and what they bring back to it, beside the pinned snapshot.
+"""What withdrawals and the ends of notes hide from one request, and what it gets back, beside the pinned snapshot.
 
 A snapshot's trees have taken in the withdrawals up to its cutoff; those past it are few, and decided here, against the
 live table. Their rows are kept between requests by the snapshot's cutoff and their number, which only grows: where
@@ -8,7 +8,7 @@ nothing was withdrawn since the last build, or nothing since the last question, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import asyncpg
@@ -53,7 +53,8 @@ class Hidden:
         key: equal for requests for which all of this is the same; None where it belongs to this one alone.
         seqs: the events that leave no trace in it, ascending.
         late: those that an earlier page did not leave out, and that must not be shown now, ascending: on this page they
-            still move the scores of others, so that no hit comes twice.
+            still move the scores of others, so that no hit comes twice. Events of notes that have ended are among them
+            from the first page on, until they are withdrawn.
         returned: events at or below the cutoff that were brought back since, ascending: no tree holds them yet.
         places: of the events that trees may hold and that must not be shown, the moments (ascending) by scope.
         replaced: by event that a withdrawal past the floor names, its scope and what replaced it, None for nothing.
@@ -68,6 +69,22 @@ class Hidden:
 
     def __bool__(self) -> bool:
         return bool(len(self.seqs) or len(self.late) or len(self.returned))
+
+    def also(self, ended: Sequence[tuple[int, int, int]]) -> Hidden:
+        """Return this with events that have ended: like those withdrawn after a first page, they move scores at most.
+
+        Args:
+            ended: number, scope and moment of each.
+        """
+        places = {scope_id: moments.tolist() for scope_id, moments in self.places.items()}
+        for _, scope_id, at in ended:
+            places.setdefault(scope_id, []).append(at)
+        late = np.union1d(self.late, np.array([seq for seq, _, _ in ended], dtype=np.int64))
+        return replace(
+            self,
+            late=np.setdiff1d(late, self.seqs),
+            places={scope_id: np.array(sorted(moments), dtype=np.int64) for scope_id, moments in places.items()},
+        )
 
     def shown(self, seqs: Ints) -> npt.NDArray[np.bool_]:
         """Return which events may be shown."""

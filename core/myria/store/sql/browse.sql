@@ -57,7 +57,10 @@ SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.s
              AND e.occurred_at BETWEEN r.first_at AND r.last_at
              AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false)) AS covers_withdrawn
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false))
+       OR EXISTS (
+           SELECT FROM myria.ended_events($1, now()) d WHERE d.scope_id = r.scope_id AND d.occurred_at BETWEEN r.first_at AND r.last_at
+       ) AS covers_withdrawn
 FROM myria.renderings r
 LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic'
 WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[]);
@@ -80,6 +83,7 @@ WHERE e.tenant_id = $1 AND e.event_seq < $2
   AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
                      ORDER BY x.by_event_seq DESC LIMIT 1), false)
+  AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d)
 ORDER BY e.event_seq DESC
 LIMIT $10;
 
@@ -101,5 +105,6 @@ WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <> ALL ($3::bigint[]
   AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
                      ORDER BY x.by_event_seq DESC LIMIT 1), false)
+  AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d)
 ORDER BY e.event_seq
 LIMIT 1000;

@@ -76,8 +76,9 @@ LIMIT $3;
 
 -- name: look_again
 -- A note that was changed meanwhile has another look_at, and is left as it is.
-UPDATE myria.note_looks k SET phase = given.phase, look_at = given.next_at
-FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::timestamptz[]) AS given (note_id, look_at, phase, next_at)
+UPDATE myria.note_looks k SET phase = given.phase, look_at = given.next_at, ends_at = given.ends_at
+FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::timestamptz[], $6::timestamptz[])
+    AS given (note_id, look_at, phase, next_at, ends_at)
 WHERE k.tenant_id = $1 AND k.note_id = given.note_id AND k.look_at = given.look_at;
 
 -- name: prune

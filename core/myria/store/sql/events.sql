@@ -58,18 +58,22 @@ FROM unnest($2::bigint[]) AS wanted
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted;
 
 -- name: withdrawn
--- Those of some events that are withdrawn now.
+-- Those of some events that are withdrawn now, or of notes that have ended.
 SELECT wanted AS event_seq
 FROM unnest($2::bigint[]) AS wanted
 WHERE coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                 WHERE w.tenant_id = $1 AND w.event_seq = wanted
-                ORDER BY w.by_event_seq DESC LIMIT 1), false);
+                ORDER BY w.by_event_seq DESC LIMIT 1), false)
+   OR wanted IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d);
 
 -- name: by_id
 -- An event, whose it is, and what withdrawals say of it, now and at the floor of the active snapshot. Withdrawals and links
 -- are shown to nobody.
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.ingested_at, e.channel, e.type, e.context_id,
-       e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants, newest.reason,
+       e.source_event_key, e.internal, e.payload, e.topic_hints, s.participants,
+       CASE WHEN e.type = 'myria.note' AND e.event_seq IN (
+                SELECT d.event_seq FROM myria.ended_events($1, now()) d)
+            THEN 'expired' ELSE newest.reason END AS reason,
        successor.event_id AS successor_id, successor_scope.participants AS successor_participants,
        coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                  WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= (

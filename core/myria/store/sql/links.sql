@@ -89,7 +89,7 @@ FROM (
 
 -- name: contradictions
 -- The live notes that links say contradict some notes, and who may see them. What ends with another session than $3 is
--- left out.
+-- left out, and so is what has ended at $4.
 SELECT l.note_id, other.first_seq, s.participants
 FROM (
     SELECT o.from_id AS note_id, o.to_id AS other_id FROM myria.note_links o
@@ -101,4 +101,5 @@ FROM (
 JOIN myria.notes other ON other.tenant_id = $1 AND other.note_id = l.other_id AND other.live
     AND (NOT other.session OR other.context_id = $3)
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = other.scope_id
+WHERE other.note_id NOT IN (SELECT d.note_id FROM myria.ended_notes($1, $4) d)
 ORDER BY other.first_seq;

@@ -25,6 +25,8 @@ CROSS JOIN LATERAL (
                    ELSE w.by_event_seq > coalesce((
                        SELECT d.cutoff FROM myria.builds d WHERE d.tenant_id = $1 AND d.build_id = c.build_id), 0)
               END
+    ) OR EXISTS (
+        SELECT FROM myria.ended_notes($1, now()) d WHERE d.scope_id = ANY (c.mask_scopes)
     ) AS is_withheld
 ) withheld
 WHERE tenant_id = $1 AND ($2::text IS NULL OR build_id = $2) AND ($3::text IS NULL OR workflow = $3)
@@ -52,7 +54,10 @@ SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.topic_id, 
              AND e.occurred_at BETWEEN r.first_at AND r.last_at
              AND coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = w.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false)) AS covers_withdrawn
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false))
+       OR EXISTS (
+           SELECT FROM myria.ended_events($1, now()) d WHERE d.scope_id = r.scope_id AND d.occurred_at BETWEEN r.first_at AND r.last_at
+       ) AS covers_withdrawn
 FROM unnest($2::bytea[]) WITH ORDINALITY AS wanted (rendering_id, position)
 JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = wanted.rendering_id
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
@@ -71,6 +76,7 @@ WHERE r.tenant_id = $1 AND r.rendering_id = $2 AND r.scope_id = ANY ($3::bigint[
   AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
                      ORDER BY x.by_event_seq DESC LIMIT 1), false)
+  AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d)
 ORDER BY ref.position;
 
 -- name: events
@@ -84,6 +90,7 @@ WHERE e.scope_id = ANY ($3::bigint[])
   AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
                      ORDER BY x.by_event_seq DESC LIMIT 1), false)
+  AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d)
 ORDER BY wanted.position;
 
 -- name: plan

@@ -152,6 +152,13 @@ LEFT JOIN myria.note_evaluations v
     ON v.tenant_id = $1 AND v.note_id = n.note_id AND v.scope_id = n.scope_id AND v.version = n.version;
 
 -- name: count_uses
+-- A use keeps a note: when it ends is known again once maintenance has looked at it.
+WITH kept AS (
+    UPDATE myria.note_looks k SET ends_at = NULL
+    FROM myria.notes n
+    WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND NOT n.session
+      AND k.tenant_id = $1 AND k.note_id = n.note_id AND k.ends_at IS NOT NULL
+)
 INSERT INTO myria.note_usage AS u (tenant_id, note_id, uses, used_at)
 SELECT $1, n.note_id, counted.uses, counted.used_at
 FROM unnest($2::text[], $3::bigint[], $4::timestamptz[]) AS counted (note_id, uses, used_at)

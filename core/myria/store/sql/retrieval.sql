@@ -1,13 +1,16 @@
 -- name: pin
 -- The active snapshot, once per request, and what this transaction can see of the tail: newest_seq bounds its length.
 -- newest_xid is that of a visible event: its commit is on disk, so no crash makes PostgreSQL give out an id up to it
--- again. tenant_since tells a tenant from one of the same name that was deleted.
+-- again. tenant_since tells a tenant from one of the same name that was deleted. $2: when it is asked, NULL for now.
 SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current_snapshot()::text AS visible, now() AS clock,
        newest.xid::text::bigint AS newest_xid, newest.event_seq AS newest_seq, t.created_at AS tenant_since,
        floor.by_event_seq AS withdrawn_floor,
        (SELECT count(*) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq > floor.by_event_seq) AS withdrawn,
        coalesce((SELECT w.by_event_seq FROM myria.withdrawn w WHERE w.tenant_id = $1
-                 ORDER BY w.by_event_seq LIMIT 1) <= floor.by_event_seq, false) AS withdrawn_before
+                 ORDER BY w.by_event_seq LIMIT 1) <= floor.by_event_seq, false) AS withdrawn_before,
+       coalesce((SELECT k.ends_at FROM myria.note_looks k WHERE k.tenant_id = $1 AND k.ends_at IS NOT NULL
+                 ORDER BY k.ends_at LIMIT 1) <= CASE WHEN $2::timestamptz IS NULL THEN now() ELSE $2 END, false)
+           AS notes_may_have_ended
 FROM (SELECT) AS request
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN LATERAL (
@@ -37,6 +40,11 @@ FROM myria.withdrawn w
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = w.event_seq
 WHERE w.tenant_id = $1 AND w.by_event_seq > $2
 ORDER BY w.by_event_seq;
+
+-- name: ended
+-- The events of notes that have ended, and that maintenance has not withdrawn yet; $2 as in pin. (CASE: under row-level
+-- security a coalesce is no index condition.)
+SELECT d.event_seq, d.scope_id, d.occurred_at FROM myria.ended_events($1, CASE WHEN $2::timestamptz IS NULL THEN now() ELSE $2 END) d;
 
 -- name: count_withdrawn
 -- For a page of a time before the first snapshot.

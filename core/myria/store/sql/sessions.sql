@@ -33,7 +33,7 @@ ON CONFLICT (tenant_id, scope_id, context_id) DO UPDATE SET
 
 -- name: look_at_ended
 -- The session notes of sessions that these events ended are due.
-UPDATE myria.note_looks k SET look_at = ended.occurred_at
+UPDATE myria.note_looks k SET look_at = ended.occurred_at, ends_at = ended.occurred_at
 FROM myria.session_events ended
 JOIN myria.notes n ON n.tenant_id = $1 AND n.scope_id = ended.scope_id AND n.context_id = ended.context_id
                   AND n.live AND n.session AND n.event_seq < ended.event_seq

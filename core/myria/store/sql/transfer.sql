@@ -8,7 +8,8 @@ SELECT count(*) FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq <= $2
   AND ($3 OR e.type IS DISTINCT FROM 'myria.withdrawal' AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false));
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
+           AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d));
 
 -- name: page
 -- One page of an export, in event_seq order; payload and hints leave as the text PostgreSQL holds. $5: what is withdrawn,
@@ -20,7 +21,8 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id
 WHERE e.tenant_id = $1 AND e.event_seq > $2 AND e.event_seq <= $3
   AND ($5 OR e.type IS DISTINCT FROM 'myria.withdrawal' AND NOT coalesce((SELECT x.reason <> 'restored' FROM myria.withdrawn x
                      WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq
-                     ORDER BY x.by_event_seq DESC LIMIT 1), false))
+                     ORDER BY x.by_event_seq DESC LIMIT 1), false)
+           AND e.event_seq NOT IN (SELECT d.event_seq FROM myria.ended_events($1, now()) d))
 ORDER BY e.event_seq
 LIMIT $4;
 
