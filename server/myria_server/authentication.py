@@ -27,6 +27,12 @@ from myria_server.tokens import Tokens, looks_like_token
 Headers = Mapping[bytes, bytes]
 
 REALM = "myria"
+ACCESS_KEY = b"memento-access-key"
+"""The header that carries a key at the agent's face beside Authorization, for clients of its contract (Memento's)."""
+
+CREDENTIALS = (b"authorization", ACCESS_KEY)
+"""The headers that may carry a credential."""
+
 LOOK_S = 1.0
 """Seconds for which it is taken for granted, where nobody proves anything, that the tenant is not being deleted."""
 
@@ -124,7 +130,7 @@ class KeysAndTokens:
         Raises:
             CredentialMissing, CredentialInvalid, TenantSuspended.
         """
-        text = _bearer(headers)
+        text = _credential(headers, face)
         if self._tokens is not None and looks_like_token(text):
             return self._tokens.known(text, face)
         return self._ring.known(text)
@@ -135,7 +141,7 @@ class KeysAndTokens:
         Raises:
             CredentialMissing, CredentialInvalid, TenantSuspended, DatabaseUnavailable, IssuerUnavailable.
         """
-        text = _bearer(headers)
+        text = _credential(headers, face)
         if self._tokens is not None and looks_like_token(text):
             return await self._tokens.principal(text, face)
         return await self._ring.principal(text)
@@ -159,12 +165,22 @@ class KeysAndTokens:
 
 def claimed_id(headers: Headers) -> str | None:
     """Return the id of the key that a request claims to have, true or not; None where it claims none."""
-    made = parse_key(headers.get(b"authorization", b"").rpartition(b" ")[2].decode("latin-1"))
+    given = headers.get(b"authorization") or headers.get(ACCESS_KEY, b"")
+    made = parse_key(given.rpartition(b" ")[2].decode("latin-1"))
     return None if made is None else made.key_id
 
 
-def _bearer(headers: Headers) -> str:
-    given = headers.get(b"authorization")
+def _credential(headers: Headers, face: Face) -> str:
+    """Return the credential of a request to a face."""
+    if face == "agent" and (key := headers.get(ACCESS_KEY)):
+        bearer = b"Bearer " + key
+        if headers.get(b"authorization") not in (None, bearer):
+            raise CredentialInvalid("two credentials are none: send Authorization or memento-access-key")
+        return _bearer(bearer)
+    return _bearer(headers.get(b"authorization"))
+
+
+def _bearer(given: bytes | None) -> str:
     if not given:
         raise CredentialMissing("send a key in the header `Authorization: Bearer ...`; `myria key create` makes one")
     scheme, _, credential = given.partition(b" ")

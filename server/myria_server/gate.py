@@ -33,7 +33,7 @@ from myria.errors import (
     UnavailableError,
 )
 from myria.jsonslices import Refused
-from myria_server.authentication import Authentication
+from myria_server.authentication import CREDENTIALS, Authentication
 from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
 from myria_server.door import Door
@@ -182,7 +182,7 @@ class Gate:
         for name, value in scope["headers"]:
             if name in headers and name in _ROUTING:
                 repeated = True
-            if name in headers and name == b"authorization":
+            if name in headers and name in CREDENTIALS:
                 value = headers[name] + b", " + value  # two credentials are none
             headers[name] = value.strip(_WHITE)
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None

@@ -17,12 +17,11 @@ import orjson
 from mcp.server.lowlevel.server import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from myria.access.limits import CredentialLimits
+from myria.access.limits import CredentialLimits, retry_headers
 from myria.access.principal import Face, Principal
 from myria.errors import (
     AccessError,
     BodyTooLarge,
-    CredentialInvalid,
     DeadlineExceeded,
     HostNotAllowed,
     InvalidArgument,
@@ -31,10 +30,11 @@ from myria.errors import (
     OriginNotAllowed,
     Overloaded,
     PathNotFound,
+    RateLimited,
     UnavailableError,
 )
 from myria.jsonslices import Refused
-from myria_server.authentication import Authentication, Headers
+from myria_server.authentication import ACCESS_KEY, CREDENTIALS, Authentication, Headers
 from myria_server.bodies import Bodies
 from myria_server.door import Door
 from myria_server.envelope import fault
@@ -115,7 +115,7 @@ class LegacyTransport:
             await self._refuse(send, error)
             return
         # What the SDK and its logs see of the request holds no credential.
-        kept = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
+        kept = [(name, value) for name, value in scope["headers"] if name not in CREDENTIALS]
         inner = {**scope, "headers": kept}
         opened: list[str] = []
 
@@ -144,8 +144,10 @@ class LegacyTransport:
                 raise MethodNotAllowed(f"{MESSAGE_PATH} takes POST alone")
             headers = _headers(scope)
             self._check_host(headers)
-            session_id, credential = self._session(scope, headers)
+            session_id, credential, unknown = self._session(scope, headers)
             principal = await self._principal(scope, credential)
+            if unknown is not None:  # who proves nothing learns nothing of streams
+                raise unknown
             if (usage := self._limits.of(principal)) is not None:
                 usage.begin()
             body = await self._checked_body(receive)
@@ -160,7 +162,7 @@ class LegacyTransport:
             "headers": [
                 (name, str(len(body)).encode() if name == b"content-length" else value)
                 for name, value in scope["headers"]
-                if name not in (b"authorization", b"transfer-encoding")
+                if name not in (*CREDENTIALS, b"transfer-encoding")
             ],
             PRINCIPAL_KEY: principal,
             ADDRESS_KEY: partial(self._door.address, scope),
@@ -192,17 +194,19 @@ class LegacyTransport:
             raise refused from None
         return principal
 
-    def _session(self, scope: Scope, headers: Headers) -> tuple[str, Headers]:
+    def _session(self, scope: Scope, headers: Headers) -> tuple[str, Headers, MyriaError | None]:
+        """Return a message's stream, whose credential counts for it, and why it has no stream, if so."""
         asked = _query(scope).get(_SESSION) or _query(scope).get(_SDK_SESSION) or ""
+        given = _credential(headers, None)
         try:
             session_id = UUID(hex=asked).hex
         except ValueError:
-            raise InvalidArgument(f"{_SESSION} must be what the stream said", field=_SESSION) from None
+            return "", given, InvalidArgument(f"{_SESSION} must be what the stream said", field=_SESSION)
         credential = self._sessions.get(session_id)
-        given = headers.get(b"authorization")
-        if credential is None or (given is not None and given != credential.get(b"authorization")):
-            raise PathNotFound("no such stream is open for this credential; open one with GET /sse")
-        return session_id, credential
+        if credential is None or (given and given != credential):
+            absent = PathNotFound("no such stream is open for this credential; open one with GET /sse")
+            return session_id, given, absent
+        return session_id, credential, None
 
     async def _checked_body(self, receive: Receive) -> bytes:
         parts: list[bytes] = []
@@ -229,6 +233,8 @@ class LegacyTransport:
 
     async def _refuse(self, send: Send, error: MyriaError) -> None:
         extra = self._authentication.challenge(error, _FACE) if isinstance(error, AccessError) else ()
+        if isinstance(error, RateLimited):
+            extra += retry_headers(error)
         await _answer(send, error, extra)
 
 
@@ -278,8 +284,8 @@ async def _answer(send: Send, error: MyriaError, extra: tuple[tuple[bytes, bytes
 def _headers(scope: Scope) -> dict[bytes, bytes]:
     headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name in headers and name == b"authorization":
-            raise CredentialInvalid("two credentials are none")
+        if name in headers and name in CREDENTIALS:
+            value = headers[name] + b", " + value  # two credentials are none
         headers[name] = value.strip(b" \t")
     return headers
 
@@ -289,11 +295,12 @@ def _query(scope: Scope) -> dict[str, str]:
 
 
 def _credential(headers: Headers, key: str | None) -> Headers:
-    """Return the credential alone: that of the header, or else the key of the address."""
-    given = headers.get(b"authorization")
-    if given is None and key:
-        given = b"Bearer " + key.encode("utf-8", "replace")
-    return {} if given is None else {b"authorization": given}
+    """Return the credential alone: that of the headers, or else the key of the address."""
+    bearer, named = headers.get(b"authorization"), headers.get(ACCESS_KEY)
+    if bearer is not None:
+        return {b"authorization": bearer} if named is None else {b"authorization": bearer, ACCESS_KEY: named}
+    named = named or (key or "").encode("utf-8", "replace")
+    return {b"authorization": b"Bearer " + named} if named else {}
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

@@ -110,6 +110,29 @@ async def test_without_auth_administration_is_at_its_own_path_too(served: Served
     assert "/mcp/admin" in told(response)["error"]["message"]
 
 
+async def test_the_agents_contract_has_a_header_of_its_own(guarded: Served, store: AccessStore) -> None:
+    """At the agent's face memento-access-key carries a key; two that differ are none; elsewhere it means nothing."""
+    text, other = await make_key(store, "ada"), await make_key(store, "ada")
+    sent, asked = headers("recall"), call("recall", {"text": "memory"})
+
+    async def status(path: str, *more: tuple[str, str]) -> int:
+        body = json.dumps(asked).encode()
+        return (await guarded.client.post(path, content=body, headers=[*sent.items(), *more])).status_code
+
+    named, bearer = ("memento-access-key", text), ("authorization", f"Bearer {text}")
+    assert await status("/mcp/agent", named) == 200
+    assert await status("/mcp/agent", named, bearer) == 200
+    for wrong in (
+        [("memento-access-key", text[:-1] + "0")],
+        [("memento-access-key", other), bearer],
+        [named, ("memento-access-key", other)],
+        [named, ("authorization", "Basic YWRhOmFkYQ==")],
+    ):
+        assert await status("/mcp/agent", *wrong) == 401, wrong
+    for path in ("/mcp", "/mcp/admin"):
+        assert await status(path, named) == 401
+
+
 async def test_a_revoked_key_is_refused_by_every_process(memory: Memory, store: AccessStore) -> None:
     """Each learns it by itself, without being told."""
     text = await make_key(store, "ada")

@@ -18,12 +18,15 @@ import pytest
 from myria.access.principal import ROLES
 from myria.access.secrets import make_key
 from myria.access.store import AccessStore, NewKey
-from myria.contract.tools import PATH_OF, TOOLS, Tool, path_of
+from myria.contract.limits import Limits
+from myria.contract.tools import PATH_OF, TOOLS, Tool, input_schema, path_of
 from myria.deletion import TenantDeletion
 from myria.memory import Memory
 from myria.registry import Registry
-from myria.settings import AuthSettings, Settings
+from myria.settings import AuthSettings, McpSettings, Settings
 from myria.store.database import Database as Pool
+from myria_server.faces.agent.prompts import listed_prompts
+from myria_server.faces.agent.resources import listed_resources
 from myria_server.resource import WELL_KNOWN
 from tests.server.wire import BASE_HEADERS, META, MODERN, Served, call, event, headers, serving
 from tests.support.builds import rows
@@ -40,8 +43,8 @@ OPEN = {"/livez", "/healthz", "/readyz", "/health", "/ready", "/metrics", WELL_K
 }
 """The routes that ask for no credential: probes, figures without content, and who issues tokens."""
 
-OLD = {"/sse", "/message"}
-"""The routes of the old transport: refused unless it is set, and then asking for keys; see test_legacy.py."""
+OLD = {"/sse": "GET", "/message": "POST"}
+"""The routes of the old transport, which is on here, and their methods: they belong to the agent's face."""
 
 ARGUMENTS: dict[str, Any] = {
     "append_event": event(participants=["ada", "bot"]),
@@ -66,22 +69,25 @@ ARGUMENTS: dict[str, Any] = {
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
 
-ASKING = ("query_event_nodes", "query_references", "get_event", "get_topic", "withdraw_events", "restore_events")
-APPENDING = ("append_event", "append_events")
+PROPERTIES = {tool.name: input_schema(tool, Limits())["properties"] for tool in TOOLS}
 
-AGENT_ASKING = (
-    "recall",
-    "forget",
-    "restore",
-    "amend",
-    "link",
-    "graph_explore",
-    "fragment_history",
-    "context",
-    "memory_stats",
-)
-AGENT_APPENDING = ("remember", "batch_remember", "reflect", "tool_feedback")
-"""The same at the agent's face, whose calls name an agent."""
+APPENDING = ("append_event", "append_events")
+ASKING = tuple(name for name, fields in PROPERTIES.items() if "participants" in fields and name not in APPENDING)
+MASKED = tuple(name for name, fields in PROPERTIES.items() if "masks" in fields)
+ACTING = tuple(name for name, fields in PROPERTIES.items() if "agentId" in fields)
+"""Tools whose calls name participants of a question or an append, masks, or an agent."""
+
+NAMELESS = {
+    "get_active_snapshot",
+    "list_snapshots",
+    "get_snapshot_status",
+    "trigger_build",
+    "publish_snapshot",
+    "discard_snapshot",
+    "rollback",
+    "resume_builds",
+}
+"""Tools about a tenant's snapshots and builds: nothing that they answer depends on who else may see it."""
 
 NAMES = {tool.name: tool.plain() for tool in TOOLS}
 
@@ -252,6 +258,12 @@ def asking_for(*names: str) -> dict[str, tuple[Any, ...]]:
     return {tool: ({**ARGUMENTS.get(tool, {}), "participants": [*names]},) for tool in ASKING}
 
 
+def masking(*names: str) -> dict[str, tuple[Any, ...]]:
+    """Return the arguments of every tool that takes masks: one that is good, and one that names these participants."""
+    masks = [{"participants": ["ada", "bot"]}, {"participants": [*names], "exact": True}]
+    return {tool: ({**ARGUMENTS.get(tool, {}), "masks": masks},) for tool in MASKED}
+
+
 def appending_for(*names: str) -> dict[str, tuple[Any, ...]]:
     """Return the arguments of every tool that appends, and names these participants."""
     new = event(participants=[*names])
@@ -261,7 +273,7 @@ def appending_for(*names: str) -> dict[str, tuple[Any, ...]]:
 def acting_as(agent: str | None) -> dict[str, tuple[Any, ...]]:
     """Return the arguments of every tool of the agent's face, as an agent, or as none."""
     named = {} if agent is None else {"agentId": agent}
-    return {tool: ({**ARGUMENTS.get(tool, {}), **named},) for tool in (*AGENT_ASKING, *AGENT_APPENDING)}
+    return {tool: ({**ARGUMENTS.get(tool, {}), **named},) for tool in ACTING}
 
 
 def naming_nobody() -> dict[str, tuple[Any, ...]]:
@@ -287,6 +299,10 @@ FORBIDDEN: dict[str, Forbidden] = {
     ),
     "a part of its own": Forbidden(code="participants_not_allowed", key={}, refused=asking_for("ada")),
     "the other part of its own": Forbidden(code="participants_not_allowed", key={}, refused=asking_for("bot")),
+    "a mask of a participant outside": Forbidden(
+        code="participants_not_allowed", key={}, refused=masking("ada", "bot", "carl")
+    ),
+    "a mask of a part of its own": Forbidden(code="participants_not_allowed", key={}, refused=masking("ada")),
     "no match of a pattern": Forbidden(
         code="participants_not_allowed", key=HOST, refused={**asking_for("users:1"), **appending_for("users:1")}
     ),
@@ -310,7 +326,11 @@ FORBIDDEN: dict[str, Forbidden] = {
         refused={
             "append_event": (ELSEWHERE,),
             "append_events": ({"events": [{**ELSEWHERE, "channel": "mail"}, ELSEWHERE]},),
-            **{tool: (ARGUMENTS[tool],) for tool in (*AGENT_APPENDING, "forget", "restore", "amend", "link")},
+            **{
+                tool.name: (ARGUMENTS.get(tool.name, {}),)
+                for tool in TOOLS
+                if tool.roles == ("append",) and tool.name in ACTING
+            },
         },
     ),
 }
@@ -353,7 +373,7 @@ async def guarded(memory: Memory, issuer: RunningIssuer, tmp_path: Path) -> Asyn
     auth = AuthSettings(
         mode="keys", failures_per_minute=None, public_url="https://memory.example.com", issuers_file=str(path)
     )
-    async with serving(memory, Settings(auth=auth), now=lambda: NOW) as served:
+    async with serving(memory, Settings(auth=auth, mcp=McpSettings(legacy_sse=True)), now=lambda: NOW) as served:
         yield served
 
 
@@ -370,12 +390,24 @@ def requests(*, faces: tuple[str, ...] = tuple(PATH_OF)) -> Iterator[Asked]:
             message = {"jsonrpc": "2.0", "id": 1, "method": method_name, "params": {}}
             yield "POST", path, message, headers(version=None)
             yield "POST", path, {**message, "params": {"_meta": META}}, headers(method=method_name)
+        for method_name, named in [
+            ("server/discover", {}),
+            ("resources/templates/list", {}),
+            ("prompts/list", {}),
+            *(("resources/read", {"uri": str(resource.uri)}) for resource in listed_resources()),
+            *(("prompts/get", {"name": prompt.name}) for prompt in listed_prompts()),
+        ]:
+            message = {"jsonrpc": "2.0", "id": 1, "method": method_name, "params": {**named, "_meta": META}}
+            yield "POST", path, message, headers(method=method_name)
         for tool in TOOLS:
             for version in (MODERN, None):
                 message = call(tool.plain(), ARGUMENTS.get(tool.name, {}), version=version)
                 yield "POST", path, message, headers(tool.plain(), version=version)
         batch = [call(tool.plain(), ARGUMENTS.get(tool.name, {}), version=None) for tool in TOOLS]
         yield "POST", path, batch, headers(version=None)
+    if "agent" in faces:
+        for path, method in OLD.items():
+            yield method, f"{path}?sessionId={'0' * 32}", None, {}
 
 
 async def ask(served: Served, asked: Asked, credential: Headers) -> httpx.Response:
@@ -413,7 +445,7 @@ async def test_a_credential_that_opens_nothing(name: str, guarded: Served, keys:
         assert response.status_code == status, where
         if method != "HEAD":
             error = response.json()["error"]
-            assert error["data"]["code"] == code, where
+            assert error.get("data", error)["code"] == code, where
             texts.add(error["message"])
         challenge = response.headers.get("www-authenticate")
         if status == 401:
@@ -421,6 +453,8 @@ async def test_a_credential_that_opens_nothing(name: str, guarded: Served, keys:
             assert challenge.startswith("Bearer "), where
             assert ('error="invalid_token"' in challenge) == (code != "credential_missing"), where
     assert len(texts) == 1, "the refusal tells something of what was asked for"
+    for path in sorted(OPEN):
+        assert (await ask(guarded, ("GET", path, None, {}), credential)).status_code == 200, (name, path)
     assert await stored(database) == (0, 0)
 
 
@@ -478,7 +512,8 @@ async def test_a_face_is_its_own_door(face: str, guarded: Served, keys: Keys, da
         response = await ask(guarded, (method, path, body, sent), credential)
         assert response.status_code == 403, (method, path, body)
         if method != "HEAD":
-            assert response.json()["error"]["data"]["code"] == "face_not_allowed", (method, path, body)
+            error = response.json()["error"]
+            assert error.get("data", error)["code"] == "face_not_allowed", (method, path, body)
     assert await stored(database) == (0, 0)
 
 
@@ -503,6 +538,33 @@ async def test_what_a_good_key_may_not_name(name: str, guarded: Served, keys: Ke
                 assert result["isError"], (name, tool)
                 assert code_of(result["structuredContent"]) == row.code, (name, tool)
     assert await stored(database) == (0, 0)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_role_opens_what_resources_tell(role: str, guarded: Served, keys: Keys) -> None:
+    """What a resource tells of notes is for who may read; the rules by which notes are kept are for everybody here."""
+    text = bearer(await keys.key(roles=(role,)))
+    for resource in listed_resources():
+        read = {"uri": str(resource.uri), "_meta": META}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": read}
+        sent = headers(method="resources/read") | {"mcp-name": str(resource.uri)}
+        answer = (await ask(guarded, ("POST", PATH_OF["agent"], message, sent), text)).json()
+        may = role == "read" or str(resource.uri) == "memory://config"
+        assert ("result" in answer) == may, (role, answer)
+        assert may or answer["error"]["data"]["code"] == "role_required"
+
+
+def test_every_tool_takes_part_in_the_tables() -> None:
+    """Its arguments are here, and whom or what its calls name is held against the rows, or it is listed as nameless."""
+    for tool in TOOLS:
+        needed = set(input_schema(tool, Limits()).get("required", ()))
+        assert needed <= ARGUMENTS.get(tool.name, {}).keys(), tool.name
+    naming = {*ASKING, *APPENDING, *ACTING}
+    assert naming.isdisjoint(NAMELESS)
+    assert naming | NAMELESS == {tool.name for tool in TOOLS}
+    assert {tool for row in FORBIDDEN.values() for tool in row.refused} == naming
+    assert all(tool.roles == ("append",) for tool in TOOLS if tool.name in APPENDING)
+    assert ARGUMENTS.keys() <= {tool.name for tool in TOOLS}
 
 
 async def test_a_token_that_is_good_is_let_in(guarded: Served, keys: Keys) -> None:
@@ -545,9 +607,7 @@ async def test_no_route_lies_outside_the_table(guarded: Served) -> None:
     """The application serves the faces' paths through the gate, and beside them the open routes alone."""
     app = guarded.server.app
     assert {path.rstrip("/") for path in app._paths} == set(PATH_OF.values())
-    assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN | OLD
-    for path in sorted(OLD):
-        assert (await guarded.client.get(path)).status_code == 405
+    assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN | OLD.keys()
     for path in sorted(OPEN):
         assert (await guarded.client.get(path)).status_code == 200
     for path in ("/", "/mcp/x", "/mcp/admin/x", "//mcp", "/MCP", "/mcp;a", "/api", "/admin"):

@@ -106,10 +106,13 @@ async def test_a_message_must_be_one(old: Served, store: AccessStore) -> None:
     ):
         await session.initialize()
         for body in (b"{", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', b"[]"):
-            refused = await old.client.post("/message", params={"sessionId": named[0]}, content=body)
+            own = {"memento-access-key": key} if body == b"[]" else {}
+            refused = await old.client.post("/message", params={"sessionId": named[0]}, content=body, headers=own)
             assert refused.status_code == 400, body
             assert refused.json()["error"]["code"]
-        assert (await old.client.post("/message", params={"sessionId": "x"}, json=LIST)).status_code == 400
+        assert (await message(old, "x", LIST, authorization=f"Bearer {key}")).status_code == 400
+        for absent in ("x", "0" * 32):
+            assert (await message(old, absent, LIST)).status_code == 401, "who proves nothing learns of no stream"
         assert (await old.client.get("/message", params={"sessionId": named[0]})).status_code == 405
         assert (await session.list_tools()).tools
 
