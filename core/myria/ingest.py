@@ -44,15 +44,18 @@ _log = logging.getLogger(__name__)
 MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
-PROJECTIONS: tuple[Projection, ...] = (
-    WithdrawalProjection(),
-    NoteProjection(),
-    SessionProjection(),
-    LinkProjection(),
-    FeedbackProjection(),
-    EvaluationProjection(),
-)
-"""Everything that is folded in the append transaction, in this order: each looks at what those before it made."""
+
+def every_projection() -> tuple[Projection, ...]:
+    """Return all that is folded in the append transaction, in order: each looks at what those before it made."""
+    return (
+        WithdrawalProjection(),
+        NoteProjection(),
+        SessionProjection(),
+        LinkProjection(),
+        FeedbackProjection(),
+        EvaluationProjection(),
+    )
+
 
 _KNOWN_SCOPES = 100_000
 _RETRIED = (
@@ -78,6 +81,7 @@ class _Row:
     dedupe_key: bytes | None
     occurred_at: datetime
     topic_hints: str
+    compare: bool
 
 
 class _ScopesGoneError(Exception):
@@ -110,7 +114,7 @@ class Ingest:
         writers: commits of one tenant under way at once.
         deadline: seconds until an append is answered as failed (and may be retried by its caller).
         on_commit: told the number of events of each commit, for metrics.
-        projections: what is folded from the events of a commit, in its transaction.
+        projections: what is folded from the events of a commit, in its transaction; left out, `every_projection`.
     """
 
     def __init__(
@@ -121,11 +125,11 @@ class Ingest:
         writers: int = 2,
         deadline: float = 10.0,
         on_commit: Callable[[int], None] | None = None,
-        projections: Sequence[Projection] = PROJECTIONS,
+        projections: Sequence[Projection] | None = None,
     ) -> None:
         self._database = database
-        self._projections = tuple(projections)
-        self._folded = frozenset(kind for projection in projections for kind in projection.types)
+        self._projections = every_projection() if projections is None else tuple(projections)
+        self._folded = frozenset(kind for projection in self._projections for kind in projection.types)
         self._events_per_commit = events_per_commit
         self._writers = writers
         self._deadline = deadline
@@ -135,8 +139,13 @@ class Ingest:
         self._scopes: OrderedDict[tuple[str, tuple[str, ...]], _Scope] = OrderedDict()
         self._waiting_events = 0
 
-    async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+    async def append_events(
+        self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False
+    ) -> list[AppendResult]:
         """Append events as one atomic group; return their results in input order, after the commit.
+
+        Args:
+            compare: say of notes what is like them (`AppendResult.alike`), as far as they are new.
 
         Raises:
             Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
@@ -144,7 +153,7 @@ class Ingest:
             SourceEventKeyTaken: an event that the participants of a new one may not see has its key already (the
                 detail `index` names the first of several); nothing was stored.
         """
-        return await self._submit(tenant, events, importing=False)
+        return await self._submit(tenant, events, importing=False, compare=compare)
 
     async def import_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
         """Append events that may bring their event_id, as one atomic group.
@@ -152,14 +161,16 @@ class Ingest:
         Raises:
             EventIdConflict: an event_id, or a source key, exists already with other content.
         """
-        return await self._submit(tenant, events, importing=True)
+        return await self._submit(tenant, events, importing=True, compare=False)
 
     async def close(self) -> None:
         """Wait for the commits under way."""
         while self._tasks:
             await asyncio.gather(*list(self._tasks), return_exceptions=True)
 
-    async def _submit(self, tenant: str, events: Sequence[NewEvent], *, importing: bool) -> list[AppendResult]:
+    async def _submit(
+        self, tenant: str, events: Sequence[NewEvent], *, importing: bool, compare: bool
+    ) -> list[AppendResult]:
         if not events:
             return []
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
@@ -167,7 +178,7 @@ class Ingest:
         deadline = time.monotonic() + self._deadline
         self._waiting_events += len(events)
         try:
-            rows = await self._rows(tenant, events, deadline)
+            rows = await self._rows(tenant, events, deadline, compare=compare)
             outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
             group = _Group(rows=rows, importing=importing, deadline=deadline, outcome=outcome)
             outcome.add_done_callback(_seen)
@@ -193,7 +204,7 @@ class Ingest:
                 "the append was not confirmed within its deadline; retry (with a source_event_key it cannot duplicate)"
             ) from error
 
-    async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float) -> list[_Row]:
+    async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: bool) -> list[_Row]:
         rows = []
         for event in events:
             scope = await self._scope(tenant, event.participants, deadline)
@@ -205,6 +216,7 @@ class Ingest:
                     dedupe_key=_dedupe_key(event),
                     occurred_at=to_datetime(event.timestamp),
                     topic_hints=_hints_json(event.topic_hints),
+                    compare=compare,
                 )
             )
         return rows
@@ -336,8 +348,14 @@ class Ingest:
                     for position in positions
                     if position not in known
                 ]
-                if stored:
-                    await projection.fold(connection, tenant, stored)
+                likenesses = await projection.fold(connection, tenant, stored) if stored else None
+                if likenesses:
+                    results = [
+                        replace(result, alike=likenesses[result.event_seq])
+                        if result.event_seq in likenesses
+                        else result
+                        for result in results
+                    ]
         self._on_commit(len(rows))
         return results
 
@@ -354,11 +372,17 @@ class Ingest:
 
 
 def _incoming(row: _Row) -> Incoming:
-    return Incoming(event=row.event, event_id=row.event_id, scope_id=row.scope.scope_id)
+    return Incoming(event=row.event, event_id=row.event_id, scope_id=row.scope.scope_id, compare=row.compare)
 
 
 def _stored(row: _Row, event_seq: int) -> Stored:
-    return Stored(event=row.event, event_id=row.event_id, scope_id=row.scope.scope_id, event_seq=event_seq)
+    return Stored(
+        event=row.event,
+        event_id=row.event_id,
+        scope_id=row.scope.scope_id,
+        compare=row.compare,
+        event_seq=event_seq,
+    )
 
 
 def _dedupe_key(event: NewEvent) -> bytes | None:

@@ -136,13 +136,15 @@ class Memory:
                 self._on_redacted(kind, count)
         return results
 
-    async def _append_redacted(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+    async def _append_redacted(
+        self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False
+    ) -> list[AppendResult]:
         """Append events of notes, out of which `Notes` took what must not be kept; see `append_events`."""
         await self._check_schema_once()
         size = sum(len(event.payload_json) for event in events)
         async with self.quotas.append(tenant, len(events), size):
             self.retrieval.turns.count_other()
-            return await self.ingest.append_events(tenant, events)
+            return await self.ingest.append_events(tenant, events, compare=compare)
 
     async def notes(self, tenant: str, *, without: Collection[Kind] = ()) -> Notes:
         """Return the commands of notes for a tenant.

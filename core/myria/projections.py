@@ -7,7 +7,7 @@ function of the log alone, and `myria verify` can compare the two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,11 +17,15 @@ from myria.store.database import Connection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """An event on its way into the log: what it is, and the id and scope that it gets."""
+    """An event on its way into the log: what it is, and the id and scope that it gets.
+
+    `compare`: its caller wants to know what is like it.
+    """
 
     event: NewEvent
     event_id: str
     scope_id: int
+    compare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,10 @@ class Stored(Incoming):
     """An event that this commit has put into the log, and its number. What was there before is not among them."""
 
     event_seq: int
+
+
+Likenesses = Mapping[int, tuple[tuple[int, float], ...]]
+"""What is like events that a commit stored, by their numbers: numbers of earlier ones, each with its similarity."""
 
 
 class Projection(Protocol):
@@ -55,9 +63,12 @@ class Projection(Protocol):
         """
         ...
 
-    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> None:
+    async def fold(self, connection: Connection, tenant: str, events: Sequence[Stored]) -> Likenesses | None:
         """Fold the events of its types that the commit stored: never called with none.
 
         Use one statement for all: each is a round trip that every caller of the commit waits for.
+
+        Returns:
+            what is like those whose callers want to know, where this is the projection that can tell.
         """
         ...

@@ -14,7 +14,8 @@ class AppendResult:
     `deduplicated`: (channel, source_event_key) was there before, and these are the first event's id and number;
     `payload_differs`: and its payload, participants or timestamp are not what was sent now. Only those who may see the
     first event are answered so; others are refused (`SourceEventKeyTaken`). `redacted`: how much of each kind was taken
-    out of the payload before it was stored, or compared.
+    out of the payload before it was stored, or compared. `alike`: the numbers of earlier events that are like this one,
+    and how much; None where nobody asked or looked.
     """
 
     event_id: str
@@ -23,6 +24,7 @@ class AppendResult:
     deduplicated: bool = False
     payload_differs: bool = False
     redacted: Mapping[str, int] = field(default_factory=dict)
+    alike: tuple[tuple[int, float], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer of append_event."""

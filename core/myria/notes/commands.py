@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import asyncpg
 import orjson
@@ -36,8 +37,14 @@ from myria.store.queries import sql
 from myria.withdrawal.commands import MaySee, Withdrawals
 from myria.withdrawal.model import Reason
 
-Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
-"""Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
+
+class Append(Protocol):
+    """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
+
+    async def __call__(self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False) -> list[AppendResult]:
+        """Return their results in input order; with `compare` also what is like each."""
+        ...
+
 
 Beside = Callable[[Sequence[str], bool], Awaitable[Sequence[NewEvent]]]
 """Makes the events that are appended with notes."""
@@ -49,7 +56,8 @@ _ATTEMPTS = 5
 class Remembered:
     """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
 
-    `note_id` is empty where a dry run would keep a new one.
+    `note_id` is empty where a dry run would keep a new one. `alike`: the events of notes of the same people that are
+    like it, by their numbers, each with its similarity, most alike first; None where it was not compared.
     """
 
     note_id: str
@@ -57,6 +65,7 @@ class Remembered:
     note: NoteText
     event_id: str | None
     redacted: dict[Kind, int]
+    alike: tuple[tuple[int, float], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +140,7 @@ class Notes:
         may_see: MaySee = lambda _: False,
         dry_run: bool = False,
         beside: Callable[[str], Sequence[NewEvent]] = lambda _: (),
+        compare: bool = False,
     ) -> Remembered:
         """Keep a note, once: of equal ones of the same people, kind and session, the first stays and is named.
 
@@ -142,6 +152,7 @@ class Notes:
             may_see: whether the caller may see what these participants may; asked of `supersedes`.
             dry_run: only say what would be kept.
             beside: what is appended with a new note, given its id.
+            compare: say which notes a new one is like; one that replaces others is not compared.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
@@ -179,7 +190,7 @@ class Notes:
                         tenant, event, supersedes=replaced, may_see=may_see, beside=beside(note_id)
                     )
                 else:
-                    results = await self._append(tenant, (event, *beside(note_id)))
+                    results = await self._append(tenant, (event, *beside(note_id)), compare=compare)
             except NoteExists:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None or await self._expire(tenant, earlier, now):
@@ -192,7 +203,14 @@ class Notes:
                 await self._check_repeat(tenant, note_id, results[0].event_id, note)
                 return Remembered(note_id=note_id, created=False, note=note, event_id=None, redacted=redacted)
             self._count(redacted)
-            return Remembered(note_id=note_id, created=True, note=note, event_id=results[0].event_id, redacted=redacted)
+            return Remembered(
+                note_id=note_id,
+                created=True,
+                note=note,
+                event_id=results[0].event_id,
+                redacted=redacted,
+                alike=results[0].alike,
+            )
         raise Overloaded("the same note is being kept and withdrawn again and again; retry")
 
     async def remember_all(

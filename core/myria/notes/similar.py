@@ -1,30 +1,20 @@
 """Notes that are like a new one: it may say the same in other words, or contradict them; that is for people to judge.
 
-Looked at are the newest notes of the same people, a bounded number by one index, so that keeping a note stays cheap.
+Looked at are the newest notes of the same people, a bounded number by one index. A new note is compared in the
+transaction that keeps it (`NoteProjection`), so what is left to read here is what the few that are alike say.
 """
 
 from __future__ import annotations
 
-import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from myria.notes.expiry import Lasting
+from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, those_alike, words_of
 from myria.scopes import scope_key
-from myria.store.database import Database
+from myria.store.database import Connection, Database
 from myria.store.queries import sql
-
-LOOKED_AT = 24
-"""Notes that are compared."""
-
-MOST = 3
-"""Notes that are named."""
-
-ALIKE = 0.5
-"""Share of common words, of all words of both, from which two notes are alike."""
-
-_BEGINNING = 2_000
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,31 +43,30 @@ class Similar:
             participants: canonical.
             but: the id of a note that is not meant.
         """
-        words = _words(content)
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("links.newest"), tenant, scope_key(participants), LOOKED_AT)
-            found = [
-                Alike(note_id=row["note_id"], text=row["text"], similarity=share)
-                for row in rows
-                if row["note_id"] != but and (share := _share(words, _words(row["text"]))) >= ALIKE
-            ]
-            if not found:
-                return []
-            standing = await connection.fetch(sql("links.notes"), tenant, [other.note_id for other in found])
-        now = time.time_ns() // 1000
-        stand = {row["note_id"] for row in standing if not Lasting.of(row).has_expired(now)}
-        alike = [other for other in found if other.note_id in stand]
-        return sorted(alike, key=lambda other: (-other.similarity, other.note_id))[:MOST]
+            rows = await connection.fetch(sql("notes.newest"), tenant, scope_key(participants), LOOKED_AT, BEGINNING)
+            others = [(row["event_seq"], words_of(row["text"])) for row in rows if row["note_id"] != but]
+            found = those_alike(words_of(content), others)
+            return await _standing(connection, tenant, found) if found else []
+
+    async def named(self, tenant: str, found: Sequence[tuple[int, float]]) -> list[Alike]:
+        """Return the first few of some versions of notes that still stand, in their order.
+
+        Args:
+            found: the numbers of their events, each with its similarity.
+        """
+        if not found:
+            return []
+        async with self._database.read(tenant) as connection:
+            return await _standing(connection, tenant, found)
 
 
-def similarity(first: str, second: str) -> float:
-    """Return the share of words that two texts have in common, of all words of both: Jaccard's index."""
-    return _share(_words(first), _words(second))
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text[:_BEGINNING].casefold()))
-
-
-def _share(one: set[str], other: set[str]) -> float:
-    return round(len(one & other) / len(one | other), 3) if one or other else 0.0
+async def _standing(connection: Connection, tenant: str, found: Sequence[tuple[int, float]]) -> list[Alike]:
+    rows = await connection.fetch(sql("notes.of_versions"), tenant, [number for number, _ in found])
+    now = time.time_ns() // 1000
+    standing = {row["event_seq"]: row for row in rows if not Lasting.of(row).has_expired(now)}
+    return [
+        Alike(note_id=standing[number]["note_id"], text=standing[number]["text"], similarity=similarity)
+        for number, similarity in found
+        if number in standing
+    ][:MOST]

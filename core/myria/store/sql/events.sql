@@ -48,14 +48,14 @@ ORDER BY i.position;
 SELECT e.event_seq, e.event_id, e.scope_id, e.occurred_at, e.channel, e.type, e.context_id, e.source_event_key,
        e.internal, e.payload, e.topic_hints
 FROM unnest($2::bigint[]) AS wanted
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e
 WHERE e.scope_id = ANY ($3::bigint[]);
 
 -- name: ids
 -- The ids of events that are named by their numbers, whoever may see them.
 SELECT e.event_seq, e.event_id
 FROM unnest($2::bigint[]) AS wanted
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted;
+CROSS JOIN LATERAL (SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = wanted OFFSET 0) e;
 
 -- name: withdrawn
 -- Those of some events that are withdrawn now, or of notes that have ended.

@@ -2,7 +2,10 @@
 -- The events were stored by the statement before.
 INSERT INTO myria.tool_feedback (tenant_id, event_seq, scope_id, tool, relevant, sufficient, said_at)
 SELECT f.tenant_id, f.event_seq, f.scope_id, f.tool, f.relevant, f.sufficient, f.said_at
-FROM myria.tool_feedback_of_log f WHERE f.tenant_id = $1 AND f.event_seq = ANY ($2::bigint[])
+FROM unnest($2::bigint[]) AS stored (event_seq)
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.tool_feedback_of_log x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
+) f
 ON CONFLICT DO NOTHING;
 
 -- name: by_tool

@@ -5,10 +5,12 @@ INSERT INTO myria.note_links AS l (tenant_id, from_id, to_id, relation, event_se
 SELECT given.* FROM (
     SELECT DISTINCT ON (said.link->>'from', said.link->>'to')
            e.tenant_id, said.link->>'from' AS from_id, said.link->>'to' AS to_id, said.link->>'relation', e.event_seq
-    FROM myria.events e
+    FROM unnest($2::bigint[]) AS folded (event_seq)
+    CROSS JOIN LATERAL (
+        SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = folded.event_seq AND x.internal OFFSET 0
+    ) e
     CROSS JOIN LATERAL (SELECT e.payload->'link' AS link) AS said
-    WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[]) AND e.internal
-      AND jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
+    WHERE jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
       AND jsonb_typeof(said.link->'relation') = 'string'
     ORDER BY said.link->>'from', said.link->>'to', e.event_seq DESC
 ) given
@@ -74,18 +76,6 @@ FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live;
-
--- name: newest
--- What the newest notes of a scope say that hold for longer than a session. Each event is looked up by itself: a join may
--- be planned as a scan of the log.
-SELECT n.note_id,
-       (SELECT e.payload->>'text' FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS text
-FROM (
-    SELECT k.note_id, k.event_seq FROM myria.notes k
-    WHERE k.tenant_id = $1 AND k.live AND NOT k.session
-      AND k.scope_id = (SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = $2)
-    ORDER BY k.event_seq DESC LIMIT $3
-) n;
 
 -- name: contradictions
 -- The live notes that links say contradict some notes, and who may see them. What ends with another session than $3 is

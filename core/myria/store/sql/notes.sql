@@ -1,27 +1,69 @@
 -- name: fold
 -- The events were stored by the statement before. Rows go in digest order, so that two commits never wait for each other
--- crosswise; a digest that a live note of the scope has already is refused by its index.
-INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance, anchor,
-                              context_id, session, digest, created_at, changed_at, live)
-SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance, v.anchor,
-       v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true
+-- crosswise; a digest that a live note of the scope has already is refused by its index. The answer is what scopes ($3)
+-- held before: their newest notes, at most $5 of each, with the first $6 characters of those that are not in $4.
+WITH folded AS (
+    INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
+                                  anchor, context_id, session, digest, created_at, changed_at, live)
+    SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
+           v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true
+    FROM (
+        SELECT DISTINCT ON (t.note_id) t.* FROM (
+            SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
+                   first_value(u.occurred_at) OVER w AS created_at
+            FROM unnest($2::bigint[]) AS stored (event_seq)
+            CROSS JOIN LATERAL (
+                SELECT * FROM myria.note_versions x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
+            ) u
+            WINDOW w AS (PARTITION BY u.note_id ORDER BY u.event_seq)
+        ) t
+        WHERE t.scope_id = t.first_scope
+        ORDER BY t.note_id, t.event_seq DESC
+    ) v
+    ORDER BY v.scope_id, v.digest
+    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+        event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
+        importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
+        session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true
+    WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq
+)
+SELECT asked AS scope_id, before.event_seqs, before.texts
+FROM unnest($3::bigint[]) AS asked
+CROSS JOIN LATERAL (
+    SELECT array_agg(k.event_seq) AS event_seqs,
+           array_agg(CASE WHEN k.event_seq <> ALL ($4::bigint[]) THEN (
+               SELECT left(e.payload->>'text', $6) FROM myria.events e
+               WHERE e.tenant_id = $1 AND e.event_seq = k.event_seq) END) AS texts
+    FROM (
+        SELECT m.event_seq FROM myria.notes m
+        WHERE m.tenant_id = $1 AND m.scope_id = asked AND m.live AND NOT m.session
+        ORDER BY m.event_seq DESC LIMIT $5
+    ) k
+) before;
+
+-- name: newest
+-- What the newest notes of a scope say that hold for longer than a session, at most $3, of each the first $4 characters.
+SELECT n.note_id, n.event_seq,
+       (SELECT left(e.payload->>'text', $4) FROM myria.events e
+        WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS text
 FROM (
-    SELECT DISTINCT ON (t.note_id) t.* FROM (
-        SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
-               first_value(u.occurred_at) OVER w AS created_at
-        FROM myria.note_versions u
-        WHERE u.tenant_id = $1 AND u.event_seq = ANY ($2::bigint[])
-        WINDOW w AS (PARTITION BY u.note_id ORDER BY u.event_seq)
-    ) t
-    WHERE t.scope_id = t.first_scope
-    ORDER BY t.note_id, t.event_seq DESC
-) v
-ORDER BY v.scope_id, v.digest
-ON CONFLICT (tenant_id, note_id) DO UPDATE SET
-    event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
-    importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
-    session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true
-WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
+    SELECT k.note_id, k.event_seq FROM myria.notes k
+    WHERE k.tenant_id = $1 AND k.live AND NOT k.session
+      AND k.scope_id = (SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = $2)
+    ORDER BY k.event_seq DESC LIMIT $3
+) n;
+
+-- name: of_versions
+-- The live notes of which these events are the current versions.
+SELECT n.event_seq, n.note_id, n.kind, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason,
+       n.used_at, e.payload->>'text' AS text
+FROM unnest($2::bigint[]) AS wanted
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.standing_notes x WHERE x.tenant_id = $1 AND x.event_seq = wanted AND x.live OFFSET 0
+) n
+CROSS JOIN LATERAL (
+    SELECT y.payload FROM myria.events y WHERE y.tenant_id = $1 AND y.event_seq = n.event_seq OFFSET 0
+) e;
 
 -- name: fold_withdrawals
 -- Whether a note is live follows its current version; the withdrawals were folded by the statement before.

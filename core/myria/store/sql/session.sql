@@ -13,12 +13,14 @@ SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2,
 
 -- name: begin_append
 -- As begin, and takes the lock that every append holds before it allocates sequence numbers. The events are of the
--- tenant that exists since $7: the trigger refuses them when its name is another's by now.
+-- tenant that exists since $7: the trigger refuses them when its name is another's by now. The statements that follow
+-- have one good plan each; PostgreSQL would plan them anew every time, for longer than they run.
 SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2, true),
        set_config('idle_in_transaction_session_timeout', $3, true), set_config('lock_timeout', $4, true),
        CASE WHEN current_setting('server_version_num')::int >= 170000
             THEN set_config('transaction_timeout', $5, true) END,
-       set_config('myria.tenant_since', $7, true), pg_advisory_xact_lock_shared($6::bigint);
+       set_config('plan_cache_mode', 'force_generic_plan', true), set_config('myria.tenant_since', $7, true),
+       pg_advisory_xact_lock_shared($6::bigint);
 
 -- name: bound_connection
 -- For a connection that is nobody else's: PostgreSQL ends what it does when its client is gone or does not take an

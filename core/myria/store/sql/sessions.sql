@@ -4,6 +4,12 @@ SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
 
 -- name: fold
 -- The events were stored by the statement before. The row that a session has stands for all its events before.
+WITH stored AS MATERIALIZED (
+    SELECT e.* FROM unnest($2::bigint[]) AS named (event_seq)
+    CROSS JOIN LATERAL (
+        SELECT * FROM myria.session_events x WHERE x.tenant_id = $1 AND x.event_seq = named.event_seq OFFSET 0
+    ) e
+)
 INSERT INTO myria.sessions AS x (tenant_id, scope_id, context_id, begun_seq, last_seq, last_at, idle_s, ended_seq)
 SELECT DISTINCT ON (r.scope_id, r.context_id)
        $1, r.scope_id, r.context_id, max(coalesce(r.begun_seq, r.event_seq)) FILTER (WHERE r.begins) OVER run, r.event_seq,
@@ -16,11 +22,10 @@ FROM (
                                    + lag(s.idle_s) OVER w * interval '1 second', true) AS begins
     FROM (
         SELECT e.scope_id, e.context_id, e.event_seq, e.occurred_at, e.idle_s, e.ends, NULL::bigint AS begun_seq
-        FROM myria.session_events e WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[])
+        FROM stored e
         UNION ALL
         SELECT k.scope_id, k.context_id, k.last_seq, k.last_at, k.idle_s, k.ended_seq IS NOT NULL, k.begun_seq
-        FROM (SELECT DISTINCT e.scope_id, e.context_id FROM myria.session_events e
-              WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[])) named
+        FROM (SELECT DISTINCT e.scope_id, e.context_id FROM stored e) named
         JOIN myria.sessions k ON k.tenant_id = $1 AND k.scope_id = named.scope_id AND k.context_id = named.context_id
     ) s
     WINDOW w AS (PARTITION BY s.scope_id, s.context_id ORDER BY s.event_seq)
@@ -34,11 +39,13 @@ ON CONFLICT (tenant_id, scope_id, context_id) DO UPDATE SET
 -- name: look_at_ended
 -- The session notes of sessions that these events ended are due.
 UPDATE myria.note_looks k SET look_at = ended.occurred_at, ends_at = ended.occurred_at
-FROM myria.session_events ended
+FROM unnest($2::bigint[]) AS stored (event_seq)
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.session_events x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq AND x.ends OFFSET 0
+) ended
 JOIN myria.notes n ON n.tenant_id = $1 AND n.scope_id = ended.scope_id AND n.context_id = ended.context_id
                   AND n.live AND n.session AND n.event_seq < ended.event_seq
-WHERE ended.tenant_id = $1 AND ended.event_seq = ANY ($2::bigint[]) AND ended.ends
-  AND k.tenant_id = $1 AND k.note_id = n.note_id;
+WHERE k.tenant_id = $1 AND k.note_id = n.note_id;
 
 -- name: of
 -- The newest run of a session of a scope.

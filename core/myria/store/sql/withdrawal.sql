@@ -26,7 +26,9 @@ SELECT e.dedupe_key FROM myria.events e WHERE e.tenant_id = $1 AND e.dedupe_key 
 -- The events were stored by the statement before.
 INSERT INTO myria.withdrawn (tenant_id, scope_id, event_seq, by_event_seq, reason, superseded_by)
 SELECT f.tenant_id, f.scope_id, f.event_seq, f.by_event_seq, f.reason, f.superseded_by
-FROM myria.withdrawals_of_log f
-WHERE f.tenant_id = $1 AND f.by_event_seq = ANY ($2::bigint[])
+FROM unnest($2::bigint[]) AS stored (event_seq)
+CROSS JOIN LATERAL (
+    SELECT * FROM myria.withdrawals_of_log x WHERE x.tenant_id = $1 AND x.by_event_seq = stored.event_seq OFFSET 0
+) f
 ORDER BY f.event_seq, f.by_event_seq
 ON CONFLICT DO NOTHING;

@@ -68,12 +68,18 @@ class NoteTools(AgentTools):
         """Keep one note."""
         request = inputs.read(RememberInput, arguments)
         who = self.writing(principal, request)
-        kept = await self._keep(await self.notes(principal), principal, who, request)
-        alike = await self.memory.similar.to(principal.tenant, who.participants, kept.note.content, but=kept.note_id)
+        kept = await self._keep(await self.notes(principal), principal, who, request, compare=True)
+        similar = self.memory.similar
+        if kept.alike is not None:
+            alike = await similar.named(principal.tenant, kept.alike)
+        else:
+            alike = await similar.to(principal.tenant, who.participants, kept.note.content, but=kept.note_id)
         content = _kept_json(kept, request, alike)
         return self.answered(principal, request, content, _kept_text(kept, content))
 
-    async def _keep(self, notes: Notes, principal: Principal, who: Acting, request: RememberInput) -> Remembered:
+    async def _keep(
+        self, notes: Notes, principal: Principal, who: Acting, request: RememberInput, *, compare: bool = False
+    ) -> Remembered:
         if request.scope == "session" and request.sessionId is None:
             raise InvalidArgument("scope session needs a sessionId: the session that it ends with", field="sessionId")
         draft = Draft(
@@ -108,6 +114,7 @@ class NoteTools(AgentTools):
                 may_see=who.masks.sees,
                 dry_run=request.dryRun,
                 beside=links,
+                compare=compare,
             )
             if targets and not kept.created and not request.dryRun:
                 await self.memory.links.complete(principal.tenant, kept.note_id, targets, may_see=who.masks.sees)
