@@ -84,6 +84,13 @@ def tokens(text: str) -> list[Token]:
     return found_tokens
 
 
+def surfaces(text: str) -> list[tuple[str, str]]:
+    """Return the terms of a text in document order, each after its surface form in lower case."""
+    if text.isascii():
+        return [(word, _term(word)) for word in _ASCII_WORD.findall(text.lower())]
+    return [(token.surface.lower(), token.term) for token in tokens(text)]
+
+
 def is_stopword(term: str) -> bool:
     """Tell whether a term (as returned by `terms`) carries structure and no subject."""
     return term in _STOP_TERMS

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from myria.analysis.tokens import Token, is_stopword, tokens
+from myria.analysis.tokens import is_stopword, surfaces
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.redaction.expressions import first_look
 
@@ -52,6 +51,7 @@ _RULES = tuple(
     (kind, first_look(pattern.replace(r"\b", "")), re.compile(pattern, re.IGNORECASE))
     for kind, pattern in _KIND_RULES
 )
+_ANY_RULE = first_look("|".join(pattern.replace(r"\b", "") for _, pattern in _KIND_RULES))
 _LOOKED_AT = 4_000
 """Characters of a text that the rules look at."""
 
@@ -115,6 +115,8 @@ def inferred_kind(content: str) -> str:
     """Return the kind of a text whose writer named none: the first rule that finds its words, else `fact`."""
     beginning = content[:_LOOKED_AT]
     raw = beginning.encode()
+    if not _ANY_RULE.search(raw):
+        return "fact"
     return next((kind for kind, look, rule in _RULES if look.search(raw) and rule.search(beginning)), "fact")
 
 
@@ -128,19 +130,15 @@ def keywords_of(content: str) -> tuple[str, ...]:
 
     The words are those of the search (`myria.analysis`), so a keyword finds what it was taken from.
     """
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     shown: dict[str, str] = {}
-    for token in _words(content):
-        counts[token.term] += 1
-        shown.setdefault(token.term, token.surface.lower())
-    order = {term: place for place, term in enumerate(counts)}
-    best = sorted(counts, key=lambda term: (-counts[term], order[term]))
+    for surface, term in surfaces(content[:_LOOKED_AT]):
+        if len(surface) < _SHORTEST or surface.isdigit():
+            continue
+        if term in counts:
+            counts[term] += 1
+        elif not is_stopword(term):
+            counts[term] = 1
+            shown[term] = surface
+    best = sorted(counts, key=counts.__getitem__, reverse=True)
     return tuple(dict.fromkeys(shown[term] for term in best[: KEYWORDS * 2]))[:KEYWORDS]
-
-
-def _words(content: str) -> Sequence[Token]:
-    return [
-        token
-        for token in tokens(content[:_LOOKED_AT])
-        if len(token.surface) >= _SHORTEST and not token.surface.isdigit() and not is_stopword(token.term)
-    ]

@@ -40,7 +40,16 @@ def share(one: Words, other: Words) -> float:
 
 def those_alike(words: Words, others: Iterable[tuple[int, Words]]) -> tuple[tuple[int, float], ...]:
     """Return those of some texts that are like one, most alike first, each by its number and with its similarity."""
-    found = [(number, similarity) for number, other in others if (similarity := share(words, other)) >= ALIKE]
+    size = len(words)
+    found = []
+    for number, other in others:
+        # Most are told apart by their sizes, without a look at a word.
+        smaller, larger = (size, len(other)) if size < len(other) else (len(other), size)
+        if smaller < ALIKE * larger:
+            continue
+        common = len(words & other)
+        if common >= ALIKE * (smaller + larger - common):
+            found.append((number, share(words, other)))
     return tuple(sorted(found, key=lambda pair: (-pair[1], -pair[0])))
 
 
