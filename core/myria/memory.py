@@ -116,7 +116,9 @@ class Memory:
         await schema.check(self.appending)
         self._schema_checked = True
 
-    async def append_events(self, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+    async def append_events(
+        self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False
+    ) -> list[AppendResult]:
         """Append events atomically, within the tenant's quotas, redacted; see `Ingest.append_events`.
 
         Raises:
@@ -129,7 +131,7 @@ class Memory:
             self.retrieval.turns.count_other()
             limit = self.settings.ingest.payload_bytes
             events, redacted = await redacted_events(events, self._redactor(kinds), payload_bytes=limit)
-            results = await self.ingest.append_events(tenant, events)
+            results = await self.ingest.append_events(tenant, events, compare=compare)
         for position, counts in redacted.items():
             results[position] = replace(results[position], redacted=counts)
             for kind, count in counts.items():

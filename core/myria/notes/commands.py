@@ -346,13 +346,12 @@ class Notes:
     def _redacted(self, draft: Draft) -> tuple[Draft, dict[Kind, int]]:
         """Return a draft without what must not be kept, and how much of each kind was taken out."""
         counts: Counter[Kind] = Counter()
-        draft = replace(
-            draft,
-            content=self._kept(self._checked(draft.content), counts),
-            keywords=None if draft.keywords is None else tuple(self._kept(word, counts) for word in draft.keywords),
-            topic=None if draft.topic is None else self._kept(draft.topic, counts),
-            source=None if draft.source is None else self._kept(draft.source, counts),
-        )
+        content = self._kept(self._checked(draft.content), counts)
+        keywords = None if draft.keywords is None else tuple(self._kept(word, counts) for word in draft.keywords)
+        topic = None if draft.topic is None else self._kept(draft.topic, counts)
+        source = None if draft.source is None else self._kept(draft.source, counts)
+        if counts or content != draft.content:
+            draft = replace(draft, content=content, keywords=keywords, topic=topic, source=source)
         return draft, dict(counts)
 
     def _kept(self, text: str, counts: Counter[Kind]) -> str:

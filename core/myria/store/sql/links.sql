@@ -7,10 +7,10 @@ SELECT given.* FROM (
            e.tenant_id, said.link->>'from' AS from_id, said.link->>'to' AS to_id, said.link->>'relation', e.event_seq
     FROM unnest($2::bigint[]) AS folded (event_seq)
     CROSS JOIN LATERAL (
-        SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = folded.event_seq AND x.internal OFFSET 0
+        SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = folded.event_seq OFFSET 0
     ) e
     CROSS JOIN LATERAL (SELECT e.payload->'link' AS link) AS said
-    WHERE jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
+    WHERE e.internal AND jsonb_typeof(said.link->'from') = 'string' AND jsonb_typeof(said.link->'to') = 'string'
       AND jsonb_typeof(said.link->'relation') = 'string'
     ORDER BY said.link->>'from', said.link->>'to', e.event_seq DESC
 ) given

@@ -1,0 +1,128 @@
+"""Which notes a new one is like: the newest of the same people, told by the commit that keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from myria.ingest import Ingest
+from myria.notes.commands import Notes, Remembered
+from myria.notes.drafting import Draft
+from myria.notes.likeness import LOOKED_AT, NewestNotes, words_of
+from myria.notes.model import Changes
+from myria.notes.similar import Similar
+from myria.redaction.redactor import PayloadRedactor
+from myria.store.database import Database as Pool
+from tests.support.postgres import Database
+
+TENANT = "default"
+US = ("ana", "bot")
+FRIDAY = "the kiln opens on friday at nine"
+MONDAY = "the kiln opens on monday at nine"
+
+
+class Keeper:
+    """What one process keeps, and what it finds alike."""
+
+    def __init__(self, pool: Pool, *, writers: int = 2) -> None:
+        self.ingest = Ingest(pool, writers=writers)
+        self.similar = Similar(pool)
+        self.notes = Notes(
+            pool, self.ingest.append_events, PayloadRedactor(()), content_characters=10_000, payload_bytes=100_000
+        )
+
+    async def keep(self, content: str, *, who: tuple[str, ...] = US, session: str | None = None) -> Remembered:
+        draft = Draft(content=content, session_id=session, lifetime="permanent" if session is None else "session")
+        return await self.notes.remember(TENANT, who, draft, contract="004", compare=True)
+
+    async def like(self, kept: Remembered) -> list[tuple[str, float]]:
+        """Return the texts that a kept note is like; where it was not compared, that fails."""
+        assert kept.alike is not None
+        return [(other.text, other.similarity) for other in await self.similar.named(TENANT, kept.alike)]
+
+
+@pytest.fixture
+async def pool(database: Database) -> AsyncIterator[Pool]:
+    async with Pool(database.server_dsn) as made:
+        yield made
+
+
+@pytest.fixture
+async def keeper(pool: Pool) -> AsyncIterator[Keeper]:
+    made = Keeper(pool)
+    yield made
+    await made.ingest.close()
+
+
+async def test_a_note_names_those_that_it_is_like(keeper: Keeper) -> None:
+    """By the words that both have, for the same people alone; what is not like it is not named."""
+    await keeper.keep("the glaze is blue and dries slowly in winter")
+    await keeper.keep(FRIDAY, who=("ana",))
+    assert await keeper.like(await keeper.keep(FRIDAY)) == []
+    kept = await keeper.keep(MONDAY)
+    assert await keeper.like(kept) == [(FRIDAY, 0.75)]
+    looked_up = await keeper.similar.to(TENANT, US, MONDAY, but=kept.note_id)
+    assert [(other.text, other.similarity) for other in looked_up] == [(FRIDAY, 0.75)]
+
+
+async def test_what_no_longer_stands_is_not_named(keeper: Keeper) -> None:
+    """A forgotten note is not compared, nor the text before an amendment, nor what ends with a session."""
+    forgotten = await keeper.keep("the oven opens on friday at nine")
+    amended = await keeper.keep("the shop opens on friday at nine")
+    await keeper.keep("the door opens on friday at nine", session="talk")
+    await keeper.notes.forget(TENANT, forgotten.note_id, may_see=lambda _: True, force=True)
+    changes = Changes(content="rain is likely")
+    await keeper.notes.amend(TENANT, amended.note_id, changes, may_see=lambda _: True, contract="004")
+    assert await keeper.like(await keeper.keep(FRIDAY)) == []
+    assert [text for text, _ in await keeper.like(await keeper.keep("rain is very likely"))] == ["rain is likely"]
+
+
+async def test_other_processes_notes_are_compared(pool: Pool, keeper: Keeper) -> None:
+    """A process that has not seen a note reads it; it is enough to do so once."""
+    await keeper.keep(FRIDAY)
+    other = Keeper(pool)
+    assert [text for text, _ in await other.like(await other.keep(MONDAY))] == [FRIDAY]
+    assert [text for text, _ in await keeper.like(await keeper.keep("the kiln opens on sunday at nine"))] == [
+        MONDAY,
+        FRIDAY,
+    ]
+    await other.ingest.close()
+
+
+async def test_notes_of_one_commit_are_compared(pool: Pool) -> None:
+    """Of notes that are kept at once the later one names the earlier."""
+    keeper = Keeper(pool, writers=1)
+    await keeper.keep("something else")
+    kept = await asyncio.gather(*(keeper.keep(f"the kiln opens on {day} at nine") for day in ("friday", "monday")))
+    likes = sorted([len(await keeper.like(each)) for each in kept])
+    assert likes == [0, 1]
+    await keeper.ingest.close()
+
+
+async def test_the_newest_are_looked_at(keeper: Keeper) -> None:
+    """A bounded number of notes is compared, however many there are."""
+    await keeper.keep(FRIDAY)
+    for number in range(LOOKED_AT - 1):
+        await keeper.keep(f"word{number} alone")
+    assert [text for text, _ in await keeper.like(await keeper.keep(MONDAY))] == [FRIDAY]
+    for number in range(LOOKED_AT):
+        await keeper.keep(f"further{number} one{number}")
+    assert await keeper.like(await keeper.keep("the kiln opens on tuesday at nine")) == []
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Old versions of a scope are forgotten, those that stand last; scopes not asked of are forgotten whole."""
+    newest = NewestNotes()
+    for number in range(500):
+        newest.learn(TENANT, 1, {number: words_of(f"text {number}")}, standing=(3,))
+    assert len(newest.of(TENANT, 1)) == 3 * LOOKED_AT
+    assert {3, 499} <= newest.of(TENANT, 1).keys()
+    long = words_of(" ".join(f"w{number}" for number in range(400)))
+    for scope in range(2, 600):
+        newest.learn(TENANT, scope, {scope * 10: long, scope * 10 + 1: long})
+    known = [scope for scope in range(1, 600) if newest.of(TENANT, scope)]
+    assert known == list(range(known[0], 600))
+    assert 1 < known[0] < 599
+    assert sum(len(words) for scope in known for words in newest.of(TENANT, scope).values()) <= 200_000

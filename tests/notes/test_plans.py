@@ -1,0 +1,77 @@
+"""Statements that go from notes to the log look events up by number, also where PostgreSQL has no statistics yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myria.store.queries import sql
+from tests.support.events import TENANT, append, conversation
+from tests.support.postgres import Database
+
+SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
+CASES = [
+    ("notes.fold", [SEQS, "{1}", SEQS, "24", "2000"]),
+    ("notes.fold", ["{1}", "{}", "{}", "24", "2000"]),
+    ("notes.fold_withdrawals", [SEQS]),
+    ("notes.newest", ["\\x00", "24", "2000"]),
+    ("notes.of_versions", [SEQS]),
+    ("notes.current", ["note_1"]),
+    ("notes.first_of_key", ["evt_1", "note_1"]),
+    ("links.fold", [SEQS]),
+    ("links.notes", ["{note_1,note_2}"]),
+    ("sessions.fold", [SEQS]),
+    ("sessions.look_at_ended", [SEQS]),
+    ("events.by_seqs", [SEQS, "{1}"]),
+    ("events.ids", [SEQS]),
+]
+BY_ONE_EVENT = {"events_pkey", "events_tenant_id_event_id_key", "events_dedupe"}
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+async def test_events_are_looked_up_by_number(database: Database, mode: str) -> None:
+    """Never by an index of scopes or times, whose entries of the tenant would all be read, and never by a scan."""
+    await append(database.server_dsn, conversation(1_000))
+    await _forget_statistics(database.superuser_dsn)
+    connection = await asyncpg.connect(database.server_dsn, statement_cache_size=0)
+    try:
+        await connection.execute(f"SELECT set_config('myria.tenant', '{TENANT}', false)")
+        await connection.execute(f"SET plan_cache_mode = {mode}")
+        wrong = {}
+        for number, (name, arguments) in enumerate(CASES):
+            values = ", ".join(f"'{value}'" for value in [TENANT, *arguments])
+            await connection.execute(f"PREPARE case_{number} AS {sql(name)}")
+            (plan,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE case_{number}({values})"))
+            ways = set(_ways(plan["Plan"])) - BY_ONE_EVENT
+            if ways:
+                wrong[name] = ways
+    finally:
+        await connection.close()
+    assert not wrong
+
+
+async def _forget_statistics(dsn: str) -> None:
+    """Let PostgreSQL know as little of every table as it does in the first minute of a database."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'myria.%'")
+        await connection.execute(
+            "UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE relnamespace = 'myria'::regnamespace"
+        )
+        assert await connection.fetchval("SELECT count(*) FROM pg_stats WHERE schemaname = 'myria'") == 0
+    finally:
+        await connection.close()
+
+
+def _ways(plan: dict[str, Any]) -> Iterator[str]:
+    """Yield how a plan comes to rows of events: the names of indexes, and scans."""
+    if plan["Node Type"] == "Bitmap Heap Scan" and plan["Relation Name"] == "events":
+        yield from (below["Index Name"] for below in plan["Plans"] if "Index Name" in below)
+    elif plan.get("Relation Name") == "events":
+        yield plan.get("Index Name", plan["Node Type"])
+    for below in plan.get("Plans", ()):
+        yield from _ways(below)

@@ -1,0 +1,68 @@
+"""What the tools of the agent's face cost, counted in round trips to PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from myria.access.principal import Face
+from myria.contract.tools import PATH_OF
+from myria.memory import Memory
+from tests.isolation.world import Statements
+from tests.server.wire import MODERN, Served, call, headers
+from tests.support.events import TENANT, conversation
+
+US = ("me", "agent")
+
+Cost = Callable[..., Awaitable[int]]
+
+
+@pytest.fixture
+def cost(memory: Memory, served: Served, monkeypatch: pytest.MonkeyPatch) -> Cost:
+    """Return how many round trips a call of a tool takes."""
+    monkeypatch.setattr("myria.notes.usage.WRITTEN_EVERY_S", 3_600.0)  # uses are written beside the requests
+    pools = [Statements(memory.appending), Statements(memory.database)]
+
+    async def counted(tool: str, face: Face = "agent", /, **arguments: Any) -> int:
+        before = sum(pool.run for pool in pools)
+        response = await served.post(
+            call(tool, arguments, version=MODERN), headers(tool, version=MODERN), path=PATH_OF[face]
+        )
+        assert not response.json()["result"]["isError"], response.text
+        return sum(pool.run for pool in pools) - before
+
+    return counted
+
+
+async def test_a_note_takes_one_round_trip_more_than_an_event(cost: Cost) -> None:
+    """Whatever is inferred and compared; only what is like it is read, by a transaction of one statement."""
+    appended = {
+        "timestamp": "2026-01-05T10:00:00Z",
+        "channel": "talk",
+        "participants": list(US),
+        "payload": {"text": "x"},
+    }
+    await cost("append_event", "core", **appended)
+    await cost("remember", content="the first of all")
+    event = await cost("append_event", "core", **appended)
+    notes = [await cost("remember", content=f"word{number} other{number} third{number}") for number in range(30)]
+    session = await cost("remember", content="held for now", scope="session", sessionId="talk")
+    assert set(notes) == {event + 1}
+    assert session <= event + 3  # the lock of its session, and the fold of that
+    assert await cost("remember", content="word7 other7 fourth7") == event + 1 + 3
+
+
+async def test_round_trips_do_not_grow_with_the_log(cost: Cost, memory: Memory) -> None:
+    """Keeping and recalling take as many in a log of fifty events as in one of two thousand."""
+    counted = []
+    for size in (50, 2_000):
+        events = conversation(size, participants=US, seed=size, start=size * 1_000)
+        for at in range(0, size, 250):
+            await memory.append_events(TENANT, events[at : at + 250])
+        await cost("remember", content=f"kiln{size} glaze{size}")
+        await cost("recall", text="kiln")
+        kept = await cost("remember", content=f"oven{size} shelf{size}")
+        counted.append((kept, await cost("recall", text="garden"), await cost("recall", text=f"oven{size}")))
+    assert counted[0] == counted[1]
