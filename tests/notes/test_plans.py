@@ -24,6 +24,7 @@ CASES = [
     ("notes.first_of_key", ["evt_1", "note_1"]),
     ("links.fold", [SEQS]),
     ("links.notes", ["{note_1,note_2}"]),
+    ("evaluations.fold", [SEQS]),
     ("sessions.fold", [SEQS]),
     ("sessions.look_at_ended", [SEQS]),
     ("events.by_seqs", [SEQS, "{1}"]),

@@ -5,9 +5,12 @@ SELECT given.* FROM (
     SELECT DISTINCT ON (said.of->>'note', e.scope_id)
            e.tenant_id, said.of->>'note' AS note_id, e.scope_id, (said.of->>'version')::numeric::integer,
            (said.of->>'worth')::numeric::real, e.event_seq, e.occurred_at
-    FROM myria.events e
+    FROM unnest($2::bigint[]) AS stored (event_seq)
+    CROSS JOIN LATERAL (
+        SELECT * FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
+    ) e
     CROSS JOIN LATERAL (SELECT e.payload->'evaluation') AS said (of)
-    WHERE e.tenant_id = $1 AND e.event_seq = ANY ($2::bigint[]) AND e.internal AND e.channel = 'notes'
+    WHERE e.internal AND e.channel = 'notes'
       AND CASE WHEN jsonb_typeof(said.of->'note') = 'string' AND jsonb_typeof(said.of->'version') = 'number'
                 AND jsonb_typeof(said.of->'worth') = 'number'
                THEN (said.of->>'version')::numeric BETWEEN 1 AND 1000000000 AND (said.of->>'worth')::numeric BETWEEN 0 AND 1
