@@ -330,8 +330,8 @@ def test_text_and_json_never_exceed_a_budget(texts: list[str], budget: int) -> N
     ]
     recall, count = Recall(nobody_reads, token_counter()), token_counter().count
     assert count(recall.as_text(fragments, budget).text) <= budget
-    shown = recall.as_json(fragments, budget)
-    assert not shown or count(orjson.dumps(shown).decode()) <= budget
+    shown, tokens = recall.as_json(fragments, budget)
+    assert not shown or count(orjson.dumps(shown).decode()) == tokens <= budget
     if len(shown) < len(fragments):
         more = [fragment.to_json() for fragment in fragments[: len(shown) + 1]]
         assert count(orjson.dumps(more).decode()) > budget
@@ -341,7 +341,7 @@ async def test_a_long_memory_is_shortened_in_both_forms(recaller: Recaller) -> N
     """It does not keep an answer empty."""
     await recaller.keep("The kiln " + "cracked again, and " * 180)
     fragments = await recaller.find(text="kiln")
-    (shown,) = recaller.recall.as_json(fragments, 200)
+    (shown,), _ = recaller.recall.as_json(fragments, 200)
     assert shown["truncated"]
     assert shown["content"].startswith("The kiln cracked again")
     assert 150 < token_counter().count(orjson.dumps([shown]).decode()) <= 200

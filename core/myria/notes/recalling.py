@@ -21,6 +21,7 @@ from myria.contract.queries import EventNodesQuery
 from myria.errors import CursorInvalid
 from myria.events import TopicHint, searchable_text, speaker_of
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
+from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
@@ -33,7 +34,7 @@ from myria.retrieval.found import EventFinder, Found, FoundEvent
 from myria.settings import RecallSettings
 from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.queries import sql
-from myria.tokens import TokenCounter, most_within
+from myria.tokens import TokenCounter, fitted
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -455,13 +456,16 @@ class Recall:
         self, query: RecallQuery, reader: EventFinder, found: Found, fragments: Sequence[Fragment]
     ) -> list[Fragment]:
         """Return the topics above hits that hold words of the question, each behind the best of its events."""
-        wanted = {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
         best = {fragment.key[2]: fragment for fragment in fragments if fragment.note_id is None}
         made = []
+        wanted: set[str] = set()
         for topic in await reader.topics(found, among=_TOPICS_AMONG, at_least=_TOPIC_HITS, without=NOTE_TYPE):
             below = [best[seq] for seq in topic.event_seqs if seq in best]
-            shared = wanted.intersection(terms(" ".join((topic.label, *topic.keywords))))
-            if len(below) < _TOPIC_HITS or not shared:
+            if len(below) < _TOPIC_HITS:
+                continue
+            wanted = wanted or _terms_of_question(query)
+            shared = wanted.intersection(name_terms(" ".join((topic.label, *topic.keywords))))
+            if not shared:
                 continue
             first = min(below, key=lambda fragment: fragment.key)
             score = int(first.score * self._settings.topics * len(shared) / len(wanted))
@@ -488,43 +492,51 @@ class Recall:
 
     def as_json(
         self, fragments: Sequence[Fragment], budget: int, around: Callable[[list[Json]], Any] = lambda shown: shown
-    ) -> list[Json]:
-        """Return the first memories as JSON; what is made `around` them costs at most `budget` tokens with them.
+    ) -> tuple[list[Json], int]:
+        """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
 
-        The first that does not fit is shortened where enough of it stays, and says so (`truncated`).
+        The first that does not fit is shortened where enough of it stays, and says so (`truncated`). Where nothing
+        fits, there is none, for 0.
         """
         shown: list[Json] = []
+        parts: dict[str, Json] = {}
+        head, _, tail = _json(around([{"id": None}])).partition('id":null}')
 
-        def first(count: int) -> list[Json]:
-            shown.extend(fragment.to_json() for fragment in fragments[len(shown) : count])
-            return shown[:count]
+        def piece(place: int) -> str:
+            shown.extend(fragment.to_json() for fragment in fragments[len(shown) : place + 1])
+            return f'{_json(shown[place])[2:]},{{"'
 
-        def cost(sent: Any) -> int:
-            return self._counter.count(orjson.dumps(sent).decode())
+        def part(place: int, room: int) -> str | None:
+            item = fragments[place].to_json() | {"content": "", "truncated": True}
+            room -= self._counter.count(f'{_json(item)[2:]},{{"')
+            if room < LEAST_WORTH:
+                return None
+            item["content"] = self._counter.shortened(fragments[place].text, room)
+            text = f'{_json(item)[2:]},{{"'
+            parts[text] = item
+            return text
 
-        fitting = most_within(
+        fitting = fitted(
             len(fragments),
-            lambda place: cost(first(place + 1)[place]),
-            lambda count: cost(around(first(count))),
-            around=cost(around([])),
+            head=head,
+            piece=piece,
+            part=part,
+            finish=lambda last: last[:-3] + tail,
+            counter=self._counter,
             budget=budget,
         )
-        whole = first(fitting)
-        if fitting == len(fragments):
-            return whole
-        part = fragments[fitting].to_json() | {"content": "", "truncated": True}
-        room = budget - cost(around([*whole, part]))
-        while room >= LEAST_WORTH:
-            part["content"] = self._counter.shortened(fragments[fitting].text, room)
-            over = cost(around([*whole, part])) - budget
-            if over <= 0:
-                return [*whole, part]
-            room -= over
-        return whole
+        chosen = shown[: fitting.whole]
+        if fitting.part is not None:
+            chosen.append(parts[fitting.part])
+        return chosen, fitting.tokens
 
-    def count(self, text: str) -> int:
-        """Return how many tokens a text costs, or a bound that is not below it."""
-        return self._counter.count(text)
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _terms_of_question(query: RecallQuery) -> set[str]:
+    return {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
 
 
 def _note_id(event: FoundEvent) -> str | None:

@@ -185,9 +185,9 @@ class EventFinder:
         result = found.result
         below: dict[bytes, list[Hit]] = {}
         for hit in result.hits[:among]:
-            path = await self._search.path(self.connection, result, hit)
-            if path:
-                below.setdefault(path[-1], []).append(hit)
+            if result.is_indexed(hit):
+                block = result.corpora[hit.corpus].blocks[hit.view]
+                below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
         chosen = {
             leaf: hits for leaf, hits in below.items() if len(hits) >= at_least and not _holds(result, hits[0], without)
         }

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from myria.access.agents import Acting
 from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
@@ -237,9 +235,8 @@ class NoteTools(AgentTools):
                 counted["hints"] = [dict(hint) for hint in page.hints]
             return {"success": True, "fragments": shown, **counted}
 
-        shown = recall.as_json(fragments, budget, lambda shown: answer(shown, budget))
-        used = recall.count(orjson.dumps(answer(shown, budget)).decode()) if shown else 0
-        return answer(shown, used)
+        shown, tokens = recall.as_json(fragments, budget, lambda shown: answer(shown, budget))
+        return answer(shown, tokens)
 
     async def forget(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Forget by id, or what a topic or a text finds."""
