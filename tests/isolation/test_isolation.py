@@ -74,6 +74,9 @@ ALSO_REACHED = (
     "notes linked",
     "notes looked at",
     "looks refused",
+    "notes together",
+    "feedback",
+    "words of resources",
 )
 
 
@@ -130,6 +133,8 @@ def unfiltered() -> Iterator[int]:
         "links",
         "feedback",
         "withdrawal",
+        "sessions",
+        "consolidation",
     )
     before = {name: sql.subject(name) for name in subjects}
     for name in subjects:
@@ -145,7 +150,7 @@ async def test_row_level_security_alone_keeps_tenants_apart(database: Database, 
     """The same with the tenant taken out of every query: the database's own policies hold, for every plane's role."""
     assert unfiltered > 100
     async with world_of(database, 7) as world:
-        await run(world, ALONE, REACHED)
+        await run(world, ALONE, (*REACHED, *ALSO_REACHED))
         await check_that_it_bites(world)
 
 

@@ -499,7 +499,19 @@ async def _act_as_agent(world: World, credential: Credential, form: str) -> None
     arguments: Json = {} if agent is None else {"agentId": agent}
     acting = credential.acting(agent)
     what = rng.choice(
-        (_remember, _recall, _recall, _change_note, _look_at_notes, _begin_a_session, _end_a_session, _consolidate)
+        (
+            *(
+                _remember,
+                _recall,
+                _recall,
+                _change_note,
+                _look_at_notes,
+                _begin_a_session,
+                _end_a_session,
+                _consolidate,
+            ),
+            *(_remember_several, _give_feedback, _read_resource),
+        )
     )
     await what(world, credential, form, arguments, acting)
 
@@ -525,6 +537,58 @@ async def _remember(world: World, credential: Credential, form: str, arguments: 
     world.notes[answer["id"]] = world.numbered[number] = told
     world.scan(response, credential, asking, said=json.dumps(arguments))
     world.done["notes"] += 1
+
+
+async def _remember_several(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    rng = world.rng
+    numbers = [next(world.numbers) for _ in range(2)]
+    items = [{"content": f"zq{number:05d}qz {rng.choice(WORDS)}", "topic": f"zq{number:05d}qz"} for number in numbers]
+    arguments |= {"items": items}
+    response = await world.send(credential, "batch_remember", arguments, form=form, path=AGENT)
+    answer = content(response)
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    assert answer["inserted"] == 2, answer
+    who, asking = acting
+    for number, kept in zip(numbers, answer["results"], strict=True):
+        told = Told(number=number, event_id=kept["id"], tenant=credential.tenant, participants=who, internal=False)
+        world.notes[kept["id"]] = world.numbered[number] = told
+    world.scan(response, credential, asking, said=json.dumps(arguments))
+    world.done["notes together"] += 2
+
+
+async def _give_feedback(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
+    """Say something of an answer: what is said is an internal event of the agent's own participants."""
+    number = next(world.numbers)
+    word = f"zq{number:05d}qz"
+    arguments |= {"tool_name": "recall", "relevant": True, "sufficient": False, "suggestion": word, "context": word}
+    response = await world.send(credential, "tool_feedback", arguments, form=form, path=AGENT)
+    answer = content(response)
+    if acting is None:
+        assert answer["code"] == "participants_not_allowed", answer
+        return
+    who, asking = acting
+    told = Told(number=number, event_id=answer["id"], tenant=credential.tenant, participants=who, internal=True)
+    world.events[answer["id"]] = world.numbered[number] = told
+    world.scan(response, credential, asking, said=json.dumps(arguments), internal=True)
+    world.done["feedback"] += 1
+
+
+async def _read_resource(world: World, credential: Credential, _form: str, _arguments: Json, _acting: Acting) -> None:
+    """Read what hosts show: it is of the agent that a call without a name is."""
+    uri = world.rng.choice(("memory://stats", "memory://topics", "memory://config"))
+    message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri, "_meta": META}}
+    sent = headers(uri, method="resources/read") | {"authorization": f"Bearer {credential.text}"}
+    response = await world.served.post(message, sent, path=AGENT)
+    body = response.json()
+    acting = credential.acting(None)
+    words = world.scan(response, credential, acting and acting[1])
+    if acting is None:
+        assert body["error"]["data"]["code"] == "participants_not_allowed", body
+        return
+    assert "result" in body, body
+    world.done["words of resources"] += words
 
 
 async def _recall(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
