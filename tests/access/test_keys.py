@@ -16,6 +16,7 @@ from myria.errors import (
     CredentialInvalid,
     InvalidArgument,
     InvalidParticipants,
+    InvalidText,
     KeyNotFound,
     MyriaError,
     TenantExists,
@@ -280,6 +281,21 @@ async def test_absent_tenants_and_keys_are_named(store: AccessStore) -> None:
     ):
         with pytest.raises(KeyNotFound):
             await work_on_key
+
+
+@pytest.mark.parametrize("text", ["\udcff", "a\0b"])
+async def test_what_the_database_cannot_hold_is_refused_by_field(store: AccessStore, text: str) -> None:
+    """An argument that is no Unicode, or holds NUL, is the caller's mistake wherever it stands."""
+    for refused, field in (
+        (store.revoke_key(text), "key_id"),
+        (store.rotate_key(text, overlap_s=0, actor="test"), "key_id"),
+        (store.key(text), "key_id"),
+        (store.suspend_tenant("default", text), "reason"),
+        (store.create_key(NewKey(name=text, tenant="default", own=("ada",)), actor="test"), "name"),
+    ):
+        with pytest.raises(InvalidText) as caught:
+            await refused
+        assert caught.value.message.startswith(field)
 
 
 async def test_serving_cannot_list_keys(database: Database, store: AccessStore) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import httpx
 import pytest
 
@@ -161,6 +163,34 @@ async def test_a_second_after_its_revocation_no_process_takes_a_key(memory: Memo
         clock["at"] += FRESH_S + 0.001
         for served in (one, other):
             assert refusal(await send(served, text, "query_event_nodes", {})) == (401, "credential_invalid")
+
+
+async def test_a_revocation_needs_no_connection_that_was_there_before(
+    database: Database, memory: Memory, store: AccessStore
+) -> None:
+    """Every connection of two processes is cut just before it: neither takes the key a second later."""
+    text = await make_key(store, "ada")
+    settings, clock = Settings(auth=AuthSettings(mode="keys")), {"at": 1_000.0}
+    async with (
+        Memory(database.server_dsn, settings) as another,
+        serving(memory, settings, ticks=lambda: clock["at"]) as one,
+        serving(another, settings, ticks=lambda: clock["at"]) as other,
+        asyncpg.create_pool(database.superuser_dsn, min_size=1, max_size=1) as pool,
+    ):
+        for served in (one, other):
+            told(await send(served, text, "query_event_nodes", {}))
+        cut = await pool.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND usename = $1",
+            urlsplit(database.server_dsn).username,
+        )
+        assert len(cut) >= 2
+        await store.revoke_key(text.split("_")[1])
+        clock["at"] += FRESH_S + 0.001
+        for served in (one, other):
+            while (response := await send(served, text, "query_event_nodes", {})).status_code == 503:
+                pass  # it found its connection cut, and takes another
+            assert refusal(response) == (401, "credential_invalid")
 
 
 async def test_a_database_that_is_away_is_503_not_401(database: Database, store: AccessStore) -> None:

@@ -220,7 +220,8 @@ class AccessStore:
         Raises:
             TenantNotFound: there is none of this name.
         """
-        async with self._database.write(name) as connection:
+        check_storable(reason, "reason")
+        async with self._database.write(checked_tenant(name)) as connection:
             if await connection.fetchrow(sql("access.suspend_tenant"), name, reason) is None:
                 raise _no_tenant(name)
             await self._note(connection, name, "tenant.suspend", name, reason=reason)
@@ -287,6 +288,7 @@ class AccessStore:
             InvalidArgument: it was rotated already.
         """
         made = make_key()
+        check_storable(key_id, "key_id")
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("access.hold_key"), key_id)
             old = await connection.fetchrow(sql("access.keys"), None, key_id)
@@ -327,7 +329,9 @@ class AccessStore:
 
         Raises:
             KeyNotFound: no such key.
+            InvalidText: no text that an id could be.
         """
+        check_storable(key_id, "key_id")
         async with self._database.write(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.revoke_key"), key_id)
             if row is None:
@@ -346,7 +350,9 @@ class AccessStore:
 
         Raises:
             KeyNotFound: no such key.
+            InvalidText: no text that an id could be.
         """
+        check_storable(key_id, "key_id")
         async with self._database.read(ALL_TENANTS) as connection:
             row = await connection.fetchrow(sql("access.keys"), None, key_id)
         if row is None:
