@@ -46,6 +46,7 @@ UNUSED = {
     "in_use": "tests watch a pool by it",
     "parse_events": "tests read a whole batch by it",
     "send_400_response": "uvicorn calls it",
+    "eof_received": "asyncio calls it",
     "unfenced": "tests play the model's part and read its prompts",
 }
 """Names that nothing in the product, its scripts or its benchmarks uses, with the reason why they stay."""

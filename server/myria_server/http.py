@@ -246,6 +246,17 @@ class _GuardedProtocol(HttpToolsProtocol):
             error = InvalidArgument(f"the headers of a request may have {HEADER_BYTES} bytes", limit=HEADER_BYTES)
             self._end(b"431 Request Header Fields Too Large", error)
 
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer what was asked for before the client closed its side (RFC 9112, 9.6), then close the connection.
+
+        An answer that has begun already is given up: a stream has no other way to learn that its reader is gone. TLS
+        has no half of a connection that could be closed.
+        """
+        if self.cycle is None or self.cycle.more_body or self.cycle.response_started:
+            return False
+        self.cycle.keep_alive = False
+        return self.transport.can_write_eof()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()

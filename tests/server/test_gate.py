@@ -249,6 +249,27 @@ async def test_endless_headers_are_given_up(served: Served) -> None:
     assert b"431" in await served.raw(b"POST /mcp HTTP/1.1\r\nx: " + b"a" * 100_000)
 
 
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_client_that_has_said_all_is_still_answered(served: Served, times: int) -> None:
+    """It may close its side after its last request (RFC 9112, 9.6): each is answered, then the connection ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(request(BODY).replace(b"connection: close\r\n", b"") * times)
+    writer.write_eof()
+    answers = await asyncio.wait_for(reader.read(), PATIENCE_S)
+    writer.close()
+    assert answers.count(b"HTTP/1.1 200 OK") == times, answers
+
+
+async def test_who_closes_before_the_end_of_a_request_is_not_waited_for(served: Served) -> None:
+    """Its connection is closed: nothing more can come."""
+    for cut in (20, len(request(BODY)) - 20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(request(BODY)[:cut])
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+        writer.close()
+
+
 async def test_a_client_that_leaves_does_no_harm(served: Served) -> None:
     """Disconnects in the middle of headers, body and answer."""
     for cut in (20, len(request(BODY)) - 20, len(request(BODY))):
