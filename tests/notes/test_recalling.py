@@ -245,6 +245,32 @@ async def test_what_is_old_says_so(recaller: Recaller) -> None:
     assert [hint["signal"] for hint in (await recaller.page(text="dragon")).hints] == ["no_results"]
 
 
+async def test_an_error_that_was_resolved_counts_less_and_says_so(recaller: Recaller) -> None:
+    """A link of its own people between it and what resolves it is enough, while that is kept; as of then it is open."""
+    error = await recaller.keep("The kiln tripped the fuse", kind="error")
+    fix = await recaller.keep("A stronger cable was laid", kind="procedure")
+    elsewhere = await recaller.notes.remember(
+        TENANT, ("ana", "eve"), Draft(content="Buy a new house"), contract="004", now=NOW
+    )
+    anybody = {"may_see": lambda _: True}
+
+    async def found(**more: Any) -> Fragment:
+        return next(one for one in await recaller.find(text="fuse", **more) if one.note_id == error)
+
+    await recaller.memory.links.link(TENANT, error, [elsewhere.note_id], "resolved_by", **anybody)
+    open_ = await found()
+    assert (open_.resolved, open_.importance) == (False, 0.9)
+    await recaller.memory.links.link(TENANT, fix, [error], "resolved_by", **anybody)
+    resolved = await found()
+    assert (resolved.resolved, resolved.importance) == (True, 0.5)
+    assert resolved.score < open_.score
+    assert resolved.to_json()["resolved"]
+    assert "(resolved)" in resolved.line.written()
+    assert not (await found(as_of=NOW)).resolved
+    await recaller.notes.forget(TENANT, fix, may_see=may_see)
+    assert not (await found()).resolved
+
+
 async def test_what_is_contradicted_says_so(recaller: Recaller) -> None:
     """Both sides of a link name each other, to those who may see the other and while it is kept."""
     gas = await recaller.keep("The kiln burns gas")

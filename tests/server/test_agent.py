@@ -82,6 +82,24 @@ async def test_a_key_says_whether_its_text_is_json(database: Database, memory: M
     }
 
 
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"timeRange": {"from": "yesterday"}}, "timeRange.from"),
+        ({"timeRange": {"to": "2026-03-01"}}, "timeRange.to"),
+        ({"asOf": 7}, "asOf"),
+        ({"pageSize": 2, "tokenBudget": 40}, "tokenBudget"),
+    ],
+)
+async def test_a_refusal_of_recall_names_what_the_caller_wrote(served: Served, arguments: Any, field: str) -> None:
+    """The parameter as it is called on the wire; a page whose budget holds nothing is one, for it would never end."""
+    for number in range(3):
+        await keep(served, f"The bakery of street {number} opens on Monday", agentId=f"refused-{field}")
+    refusal = await ask(served, "recall", text="bakery", agentId=f"refused-{field}", **arguments)
+    assert refusal["details"]["field"] == field
+    assert field.rsplit(".", maxsplit=1)[-1] in refusal["error"]
+
+
 async def test_the_list_of_tools_is_short(served: Served) -> None:
     """A model reads names, descriptions and input schemas with every conversation: at most 2,500 tokens of them."""
     shown = [

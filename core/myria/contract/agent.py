@@ -62,8 +62,9 @@ def _texts(limit: int, longest: int) -> _Checked:
     return check
 
 
-def _moment(value: Any, info: ValidationInfo) -> int | None:
-    return None if value in (None, "") else parse_timestamp(value, field_name(info))
+def moment(name: str) -> BeforeValidator:
+    """Return the validator of a time that callers know by this name; empty means none."""
+    return BeforeValidator(lambda value: None if value in (None, "") else parse_timestamp(value, name))
 
 
 def choice(default: Any) -> BeforeValidator:
@@ -93,7 +94,8 @@ Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
 Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(MAX_KEYWORDS, MAX_KEYWORD)), _TEXTS]
 AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
 SessionId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
-Time = Annotated[int | None, BeforeValidator(_moment), _TEXT]
+Time = Annotated[int | None, _TEXT]
+"""A moment: give it its validator, `moment`."""
 Share = Annotated[
     Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_number), WithJsonSchema({"type": "number"})
 ]

@@ -27,6 +27,7 @@ from myria.contract.agent import (
     Time,
     Topic,
     choice,
+    moment,
 )
 from myria.contract.agent_links import Relation
 from myria.contract.answers import Answer
@@ -74,8 +75,8 @@ class BatchRememberInput(AgentInput):
 class TimeRange(Input):
     """A span of time; what happened at `to` is outside."""
 
-    since: Time = Field(default=None, alias="from")
-    to: Time = None
+    since: Annotated[Time, moment("timeRange.from")] = Field(default=None, alias="from")
+    to: Annotated[Time, moment("timeRange.to")] = None
 
 
 class RecallInput(AgentInput):
@@ -88,7 +89,7 @@ class RecallInput(AgentInput):
     tokenBudget: Annotated[Budget, choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
     minImportance: Share = None
     timeRange: TimeRange | None = None
-    asOf: Time = None
+    asOf: Annotated[Time, moment("asOf")] = None
     includeSuperseded: No = False
     includeLinks: Annotated[bool, choice(True)] = True
     linkRelationType: Annotated[Relation | None, choice(None)] = None
@@ -167,6 +168,7 @@ class FragmentBody(Answer):
     superseded: bool = False
     superseded_by: str | None = None
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
+    resolved: bool = Field(default=False, description="Of an error: a link says what resolves it")
     contradicted_by: list[str] = Field(default=[], description="Handles of notes that say otherwise")
 
 

@@ -58,6 +58,9 @@ _BATCH_OF_NOTES = 200
 _MOST_BATCHES = 20
 """Batches of one page: one that a filter thins out further is short, and its cursor goes on."""
 
+RESOLVED_IMPORTANCE = 0.5
+"""The most that an error counts for which a link says is resolved (Memento's contract)."""
+
 _MOST_CONTRADICTIONS = 3
 """Contradicting notes that a memory names."""
 
@@ -161,7 +164,7 @@ class Fragment:
     microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
     `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
     kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
-    links say contradict it.
+    links say contradict it; `resolved` that one of the same people says that another note resolves this error.
     """
 
     note_id: str | None
@@ -184,6 +187,7 @@ class Fragment:
     superseded_by: str | None = None
     relation: str | None = None
     contradicted_by: tuple[str, ...] = ()
+    resolved: bool = False
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
@@ -206,6 +210,8 @@ class Fragment:
             shown["superseded"] = True
             if self.superseded_by is not None:
                 shown["superseded_by"] = self.superseded_by
+        if self.resolved:
+            shown["resolved"] = True
         if self.contradicted_by:
             shown["contradicted_by"] = list(self.contradicted_by)
         return shown
@@ -216,6 +222,8 @@ class Fragment:
         marks = []
         if self.superseded:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
+        if self.resolved:
+            marks.append("resolved")
         if self.relation is not None:
             marks.append(f"linked: {self.relation}")
         if self.stale_days is not None:
@@ -430,7 +438,9 @@ class Recall:
         settings = self._settings
         moment = query.now if query.as_of is None else query.as_of
         age, idle = (max(0, moment - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
-        importance = importance_now(note.kind, note.importance, anchor=note.anchor, idle_days=idle)
+        is_resolved = row["resolved"] is True and query.as_of is None
+        kept = min(note.importance, RESOLVED_IMPORTANCE) if is_resolved else note.importance
+        importance = importance_now(note.kind, kept, anchor=note.anchor, idle_days=idle)
         shared = _shared(query.keywords, note.keywords)
         moved = settings.importance * importance + settings.keywords * shared
         if row["worth"] is not None:
@@ -449,6 +459,7 @@ class Recall:
             keywords=note.keywords,
             importance=round(importance, 3),
             tier=tier(note.kind, note.importance, anchor=note.anchor, age_days=age, idle_days=idle),
+            resolved=is_resolved,
             stale_days=int(idle) if stale_after and idle >= stale_after and not note.anchor else None,
         )
 

@@ -154,7 +154,7 @@ async def _missing_links(
     if not wanted:
         return []
     async with database.read(tenant) as connection:
-        rows = await connection.fetch(sql("links.of_notes"), tenant, [*errors, *procedures], _LINKED * _LINKED * 10)
+        rows = await connection.fetch(sql("links.between"), tenant, [*errors, *decisions, *procedures])
     known = {frozenset((row["from_id"], row["to_id"])) for row in rows}
     return [
         link_event(participants, source, target, relation)

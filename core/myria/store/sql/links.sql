@@ -30,6 +30,11 @@ SELECT l.from_id, l.to_id, l.relation FROM (
 ORDER BY l.event_seq DESC
 LIMIT $3;
 
+-- name: between
+-- The links that lead from one of some notes to another of them.
+SELECT l.from_id, l.to_id FROM myria.note_links l
+WHERE l.tenant_id = $1 AND l.from_id = ANY ($2::text[]) AND l.to_id = ANY ($2::text[]);
+
 -- name: among
 -- The notes of some to which a link leads from a note.
 SELECT l.to_id FROM myria.note_links l WHERE l.tenant_id = $1 AND l.from_id = $2 AND l.to_id = ANY ($3::text[]);

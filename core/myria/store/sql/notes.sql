@@ -115,7 +115,14 @@ SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq 
        n.importance, n.anchor, n.session, n.created_at, n.changed_at, newest.reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
-       END AS session_ends_at, u.used_at, v.worth
+       END AS session_ends_at, u.used_at, v.worth,
+       n.kind = 'error' AND (
+           EXISTS (SELECT FROM myria.note_links l
+                   JOIN myria.notes f ON f.tenant_id = $1 AND f.note_id = l.to_id AND f.live AND f.scope_id = n.scope_id
+                   WHERE l.tenant_id = $1 AND l.from_id = n.note_id AND l.relation = 'resolved_by')
+           OR EXISTS (SELECT FROM myria.note_links l
+                   JOIN myria.notes f ON f.tenant_id = $1 AND f.note_id = l.from_id AND f.live AND f.scope_id = n.scope_id
+                   WHERE l.tenant_id = $1 AND l.to_id = n.note_id AND l.relation = 'resolved_by')) AS resolved
 FROM unnest($2::bigint[], $3::text[], $4::bigint[]) AS wanted (event_seq, note_id, scope_id)
 LEFT JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = wanted.note_id AND n.scope_id = wanted.scope_id
 LEFT JOIN myria.note_usage u ON u.tenant_id = $1 AND u.note_id = n.note_id

@@ -196,8 +196,13 @@ class NoteTools(AgentTools):
         shown = sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
         if is_paged and shown < len(page.fragments):
             # What the budget left out is on the next page.
-            cut = None if not shown else (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
-            content = self._within(fragments[:shown], request.tokenBudget, page, cut or request.cursor)
+            if not shown:
+                raise InvalidArgument(
+                    "tokenBudget holds not even the beginning of the next memory: ask with a larger one",
+                    field="tokenBudget",
+                )
+            cut = (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
+            content = self._within(fragments[:shown], request.tokenBudget, page, cut)
         self.memory.usage.count(
             principal.tenant, [fragment["id"] for fragment in content["fragments"] if "type" in fragment], query.now
         )
