@@ -113,7 +113,7 @@ class Ingest:
         events_per_commit: how many events may share a commit.
         writers: commits of one tenant under way at once.
         deadline: seconds until an append is answered as failed (and may be retried by its caller).
-        on_commit: told the number of events of each commit, for metrics.
+        on_commit: told the tenant and the number of events of each commit, for metrics.
         projections: what is folded from the events of a commit, in its transaction; left out, `every_projection`.
     """
 
@@ -124,7 +124,7 @@ class Ingest:
         events_per_commit: int = 256,
         writers: int = 2,
         deadline: float = 10.0,
-        on_commit: Callable[[int], None] | None = None,
+        on_commit: Callable[[str, int], None] | None = None,
         projections: Sequence[Projection] | None = None,
     ) -> None:
         self._database = database
@@ -133,7 +133,7 @@ class Ingest:
         self._events_per_commit = events_per_commit
         self._writers = writers
         self._deadline = deadline
-        self._on_commit = on_commit or (lambda _: None)
+        self._on_commit = on_commit or (lambda _tenant, _events: None)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._scopes: OrderedDict[tuple[str, tuple[str, ...]], _Scope] = OrderedDict()
@@ -356,7 +356,7 @@ class Ingest:
                         else result
                         for result in results
                     ]
-        self._on_commit(len(rows))
+        self._on_commit(tenant, len(rows))
         return results
 
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:

@@ -55,7 +55,7 @@ class Memory:
         dsn: str,
         settings: Settings,
         *,
-        on_commit: Callable[[int], None] | None = None,
+        on_commit: Callable[[str, int], None] | None = None,
         on_redacted: Callable[[str, int], None] | None = None,
     ) -> None:
         self.settings = settings

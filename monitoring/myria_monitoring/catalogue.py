@@ -31,8 +31,8 @@ class Described:
         return (self.name,)
 
 
-def _counter(plane: Plane, name: str, meaning: str, *labels: str) -> Described:
-    return Described(name=name, type="counter", plane=plane, meaning=meaning, labels=labels)
+def _counter(plane: Plane, name: str, meaning: str, *labels: str, per_tenant: bool = False) -> Described:
+    return Described(name=name, type="counter", plane=plane, meaning=meaning, labels=labels, per_tenant=per_tenant)
 
 
 def _gauge(plane: Plane, name: str, meaning: str, *labels: str, per_tenant: bool = False) -> Described:
@@ -65,6 +65,12 @@ METRICS: tuple[Described, ...] = (
     ),
     _gauge("serving", "myria_requests_in_flight", "Tool calls being worked on"),
     _histogram("serving", "myria_append_batch_events", "Events that shared one commit"),
+    _counter(
+        "serving",
+        "myria_appended_events_total",
+        "Events of appends that were committed, repeated ones included; the sum over tenants",
+        per_tenant=True,
+    ),
     _counter("serving", "myria_redactions_total", "What was taken out of payloads before they were stored", "kind"),
     _counter(
         "serving",
@@ -92,6 +98,12 @@ METRICS: tuple[Described, ...] = (
         "The greatest event number: at least the events in the log, for a repeated append takes a number too",
     ),
     _gauge("memory", "myria_log_bytes", "Size on disk of the event log with its indexes"),
+    _gauge(
+        "memory",
+        "myria_stored_payload_bytes",
+        "Bytes of the payloads of events, as the quota `bytes_stored` counts them; the sum over tenants",
+        per_tenant=True,
+    ),
     _gauge("memory", "myria_database_bytes", "Size on disk of the whole database"),
     _gauge(
         "memory",

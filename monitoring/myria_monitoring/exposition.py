@@ -61,12 +61,16 @@ class Tally:
         return _cumulative(self.bounds, self.counts)
 
 
-def counter(name: str, values: Values) -> Metric:
-    """Return a counter of the catalogue; `values` by its labels' values, in the catalogue's order."""
+def counter(name: str, values: Values, *, by_tenant: bool = False) -> Metric:
+    """Return a counter of the catalogue; `values` by its labels' values, in the catalogue's order.
+
+    `by_tenant` adds the label `tenant`.
+    """
     described = BY_NAME[name]
-    family = CounterMetricFamily(name.removesuffix("_total"), described.meaning, labels=described.labels)
-    for labels, value in sorted(values.items()):
-        family.add_metric(labels, value)
+    labels = (*described.labels, "tenant") if by_tenant else described.labels
+    family = CounterMetricFamily(name.removesuffix("_total"), described.meaning, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key, value)
     return family
 
 
@@ -142,11 +146,14 @@ def _about_tenants(tenants: Sequence[TenantFigures], tenant_label: bool) -> Iter
         lags: Values = {(flag, figures.tenant): figures.lag_s for flag, group in by_pause.items() for figures in group}
         ages: Values = {(figures.tenant,): figures.snapshot_age_s or 0.0 for figures in waiting}
         successes: Values = {(figures.tenant,): figures.succeeded_at for figures in tenants}
+        stored: Values = {(figures.tenant,): figures.stored_bytes for figures in tenants}
+        yield gauge("myria_stored_payload_bytes", stored, by_tenant=True)
         yield gauge("myria_tail_events", tails, by_tenant=True)
         yield gauge("myria_memory_lag_seconds", lags, by_tenant=True)
         yield gauge("myria_snapshot_age_seconds", ages, by_tenant=True)
         yield gauge("myria_last_build_success_timestamp_seconds", successes, by_tenant=True)
     else:
+        yield gauge("myria_stored_payload_bytes", sum(figures.stored_bytes for figures in tenants))
         yield gauge("myria_tail_events", sum(figures.tail_events for figures in tenants))
         yield gauge(
             "myria_memory_lag_seconds",

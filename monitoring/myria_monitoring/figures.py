@@ -41,7 +41,8 @@ class TenantFigures:
     """One tenant's memory. Times are seconds; `succeeded_at` is Unix time, 0 before the first success.
 
     `tail_events` is a lower bound for a minute or so when a tail is longer than one look counts. `snapshot_age_s` is
-    None without an active snapshot, `paused_reason` None while automatic builds are not paused.
+    None without an active snapshot, `paused_reason` None while automatic builds are not paused, `stored_bytes` those of
+    payloads.
     """
 
     tenant: str
@@ -52,6 +53,7 @@ class TenantFigures:
     paused_s: float
     failures: int
     succeeded_at: float
+    stored_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,4 +202,5 @@ def _tenant(row: asyncpg.Record, tail: int, first_at: datetime | None) -> Tenant
         paused_s=max(0.0, row["paused_s"]) if row["paused_s"] is not None else 0.0,
         failures=row["failures"],
         succeeded_at=row["succeeded_at"] or 0.0,
+        stored_bytes=row["stored_bytes"],
     )

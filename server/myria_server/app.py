@@ -131,7 +131,7 @@ def build_app(
     """
     settings = settings or Settings()
     auth = settings.auth
-    metrics = metrics or ServerMetrics()
+    metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
     served = tuple(face for face in PATH_OF if face != "agent" or settings.agent.enabled)
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)

@@ -32,6 +32,12 @@ LOOK_S = 5.0
 DEGRADED_REASONS: tuple[str, ...] = tuple(sorted(Kind))
 """Why an answer may be degraded; any other reason is counted as `other`."""
 
+MAX_TENANTS = 1_000
+"""Tenants that have series of their own in one process, where the setting gives them any."""
+
+OTHER_TENANTS = "(other)"
+"""The label of the others together, which no tenant can be called."""
+
 _BESIDE_S = 2.5
 
 
@@ -41,9 +47,14 @@ class ServerMetrics:
     The domain reports through `commit_done` and `redacted` (give them to the memory as its hooks), `watch_cache` and
     `watch_pool`.
     `beside` returns the text of another process that is to be scraped here as well.
+
+    Args:
+        tenant_label: whether tenants have series of their own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tenant_label: bool = False) -> None:
+        self._tenant_label = tenant_label
+        self.appended: dict[tuple[str, ...], float] = {} if tenant_label else {(): 0}
         self.requests: dict[tuple[str, ...], float] = {
             (face, tool.name, "ok"): 0 for tool in TOOLS for face in tool.faces
         }
@@ -91,9 +102,13 @@ class ServerMetrics:
         """Count what was taken out of payloads before they were stored."""
         self.redactions[kind,] += count
 
-    def commit_done(self, events: int) -> None:
-        """Count one commit of appended events."""
+    def commit_done(self, tenant: str, events: int) -> None:
+        """Count one commit of a tenant's events; beyond `MAX_TENANTS` of them, as of `OTHER_TENANTS`."""
         self.commits.observe(events)
+        key = (tenant,) if self._tenant_label else ()
+        if key not in self.appended and len(self.appended) >= MAX_TENANTS:
+            key = (OTHER_TENANTS,)
+        self.appended[key] = self.appended.get(key, 0) + events
 
     def watch_cache(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
         """Export a cache: `read` returns its `bytes`, and `hits` and `misses` since the start."""
@@ -128,6 +143,7 @@ class ServerMetrics:
         yield counter("myria_audit_dropped_total", self.dropped)
         yield gauge("myria_requests_in_flight", self.in_flight)
         yield histogram("myria_append_batch_events", {(): self.commits})
+        yield counter("myria_appended_events_total", self.appended, by_tenant=self._tenant_label)
         yield counter("myria_redactions_total", self.redactions)
         yield counter("myria_answers_degraded_total", self.degraded)
         yield from self._cache_families()

@@ -93,7 +93,7 @@ async def test_a_key_of_others_fails_its_own_caller_alone(database: Database) ->
     """Callers who shared a commit with a refused repeat are acknowledged, in few commits."""
     async with Pool(database.server_dsn) as pool:
         sizes: list[int] = []
-        ingest = Ingest(pool, writers=1, on_commit=sizes.append)
+        ingest = Ingest(pool, writers=1, on_commit=lambda _tenant, events: sizes.append(events))
         await ingest.append_events("default", [event("k")])
         results = await asyncio.gather(
             *(ingest.append_events("default", [event(f"k{number}")]) for number in range(64)),
@@ -143,7 +143,7 @@ async def test_concurrent_appends_share_commits_and_lose_nothing(database: Datab
     """Hundreds of concurrent appends with duplicates take few commits; every answer names a stored event."""
     async with Pool(database.server_dsn, PoolOptions(acquire_timeout=600)) as pool:
         sizes: list[int] = []
-        ingest = Ingest(pool, on_commit=sizes.append, deadline=600)
+        ingest = Ingest(pool, on_commit=lambda _tenant, events: sizes.append(events), deadline=600)
         keys = [f"k{number % 150}" for number in range(400)]
         random.Random(7).shuffle(keys)
         answers = await asyncio.gather(*(ingest.append_events("default", [event(key)]) for key in keys))

@@ -90,7 +90,12 @@ async def test_tenants_are_labels_only_by_setting(database: Database, pool: Pool
     await append(database.server_dsn, [event(n, "x") for n in range(3)], tenant="acme")
     await append(database.server_dsn, [event(1, "y")], tenant="beta")
     assert not [key for key in await told(pool) if any("acme" in part for part in key)]
+    stored = "SELECT octet_length(payload::text) FROM myria.events WHERE tenant_id = $1"
+    each = {tenant: await builds.value(database, stored, tenant, tenant=tenant) for tenant in ("acme", "beta")}
+    assert (await told(pool))["myria_stored_payload_bytes"] == 3 * each["acme"] + each["beta"]
     seen = await told(pool, tenant_label=True)
+    assert seen["myria_stored_payload_bytes", "tenant=acme"] == 3 * each["acme"]
+    assert seen["myria_stored_payload_bytes", "tenant=beta"] == each["beta"]
     assert seen["myria_tail_events", "tenant=acme"] == 3
     assert seen["myria_tail_events", "tenant=beta"] == 1
     assert seen["myria_memory_lag_seconds", "paused=false", "tenant=acme"] > 0

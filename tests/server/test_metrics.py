@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
+from myria.contract.event import parse_event
+from myria.contract.limits import limits_of
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from myria_monitoring.catalogue import BY_NAME, METRICS
 from myria_monitoring.exposition import Tally, gauge, text_of
+from myria_server import metrics as metrics_module
 from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving
@@ -42,16 +47,32 @@ async def test_calls_are_counted_by_face_tool_and_outcome(served: Served) -> Non
 async def test_the_domain_reports_into_them(memory: Memory) -> None:
     """Commits and caches are told by whoever makes them."""
     metrics = ServerMetrics()
-    metrics.commit_done(3)
-    metrics.commit_done(200)
+    metrics.commit_done("acme", 3)
+    metrics.commit_done("beta", 200)
     metrics.watch_cache("segments", lambda: {"bytes": 10, "hits": 4, "misses": 1})
     async with serving(memory, metrics=metrics) as served:
         seen = samples((await served.client.get("/metrics")).text)
     assert seen["myria_append_batch_events_count"] == 2
     assert seen["myria_append_batch_events_sum"] == 203
+    assert seen["myria_appended_events_total",] == 203
     assert seen["myria_append_batch_events_bucket", "le=4.0"] == 1
     assert seen["myria_cache_bytes", "cache=segments"] == 10
     assert seen["myria_cache_lookups_total", "cache=segments", "result=hit"] == 4
+
+
+async def test_tenants_have_series_of_their_own_by_setting(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each appended, with repeats; those who come beyond the bound are counted together."""
+    monkeypatch.setattr(metrics_module, "MAX_TENANTS", 2)
+    metrics = ServerMetrics(tenant_label=True)
+    async with Memory(database.server_dsn, settings, on_commit=metrics.commit_done) as memory:
+        for tenant in ("acme", "beta", "acme", "gamma", "delta"):
+            await memory.append_events(tenant, [parse_event(event(), limits_of(settings))])
+        async with serving(memory, settings, metrics=metrics) as served:
+            seen = samples((await served.client.get("/metrics")).text)
+    told = {key[1]: seen[key] for key in seen if key[0] == "myria_appended_events_total"}
+    assert told == {"tenant=acme": 2, "tenant=beta": 1, "tenant=(other)": 2}
 
 
 def test_a_tally_counts_like_a_histogram() -> None:

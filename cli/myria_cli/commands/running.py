@@ -222,7 +222,7 @@ myria serve --stdio --face agent
             place = await stack.enter_async_context(opened(options, settings, create=True))
             if settings.postgres.migrate_on_start and place.embedded is None and not with_parent:
                 await schema.migrate_if_pending(place.owner)
-            metrics = ServerMetrics()
+            metrics = ServerMetrics(tenant_label=settings.metrics.tenant_label)
             memory = await stack.enter_async_context(
                 Memory(place.serving, settings, on_commit=metrics.commit_done, on_redacted=metrics.redacted)
             )

@@ -19,6 +19,8 @@ SELECT k.tenant_id, clock_timestamp() AS now, coalesce(s.cutoff, 0) AS cutoff,
             WHEN h.completed_at IS NOT NULL THEN 'held_snapshot' END AS paused_reason,
        extract(epoch FROM clock_timestamp() - coalesce(t.auto_paused_at, h.completed_at))::double precision AS paused_s,
        coalesce(t.consecutive_failures, 0) AS failures,
+       (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z
+        WHERE z.tenant_id = k.tenant_id) AS stored_bytes,
        (SELECT extract(epoch FROM b.finished_at)::double precision FROM myria.builds b
         WHERE b.tenant_id = k.tenant_id AND b.status IN ('succeeded', 'held', 'nothing_to_do')
         ORDER BY b.created_at DESC LIMIT 1) AS succeeded_at
