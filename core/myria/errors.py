@@ -37,6 +37,7 @@
     │   ├── AlreadySuperseded         already_superseded
     │   ├── NoteExists                note_exists
     │   ├── IdempotencyKeyReused      idempotency_key_reused
+    │   ├── SessionMoved              session_moved
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
     │   ├── TenantExists              tenant_exists
     │   ├── TenantDeleting            tenant_deleting
@@ -58,6 +59,7 @@
     │   ├── DeadlineExceeded          deadline_exceeded
     │   ├── IssuerUnavailable         issuer_unavailable
     │   ├── Overloaded                overloaded
+    │   ├── TurnBusy                  turn_busy
     │   ├── QuotaExceeded             quota_exceeded
     │   ├── ClusterUnavailable        cluster_unavailable
     │   ├── ModelFailed               model_failed
@@ -345,6 +347,13 @@ class IdempotencyKeyReused(ConflictError):
     code = "idempotency_key_reused"
 
 
+class SessionMoved(ConflictError):
+    """Another turn of the session was stored meanwhile; nothing was stored. Try again."""
+
+    code = "session_moved"
+    retryable = True
+
+
 class ManualTriggerDisabled(ConflictError):
     """Manual rebuilds are switched off by builder.allow_manual_trigger."""
 
@@ -479,6 +488,12 @@ class Overloaded(UnavailableError):
     """Too many requests wait; slow down and retry."""
 
     code = "overloaded"
+
+
+class TurnBusy(UnavailableError):
+    """The turn is being stored by another request, or too many turns of its session wait; retry."""
+
+    code = "turn_busy"
 
 
 class QuotaExceeded(UnavailableError):

@@ -37,6 +37,7 @@ from myria.sessions.projection import SessionProjection
 from myria.store.clock import to_datetime
 from myria.store.database import TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
+from myria.turns.projection import TurnProjection
 from myria.withdrawal.projection import WithdrawalProjection
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ def every_projection() -> tuple[Projection, ...]:
         LinkProjection(),
         FeedbackProjection(),
         EvaluationProjection(),
+        TurnProjection(),
     )
 
 

@@ -37,6 +37,8 @@ from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.queries import sql
 from myria.tokens import token_counter
+from myria.turns.preparing import Preparing
+from myria.turns.storing import TurnStore
 from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
 from myria.withdrawal.model import Reason
 
@@ -84,6 +86,15 @@ class Memory:
             most=settings.notes.consolidate_notes,
             evaluates=settings.notes.evaluate,
         )
+        self.turns = TurnStore(
+            self.appending,
+            self._append_redacted,
+            self._redactor_of,
+            settings.turns,
+            payload_bytes=settings.ingest.payload_bytes,
+            on_redacted=self._on_redacted,
+        )
+        self.before_turns = Preparing(self._read, settings.turns)
         self.usage = NoteUsage(self.database)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False
@@ -157,18 +168,21 @@ class Memory:
         Raises:
             DatabaseUnavailable: nobody can tell now what is taken out.
         """
-        await self._check_schema_once()
-        kinds = await self.quotas.redacted(tenant)
-        kinds = self.settings.redaction.kinds if kinds is None else kinds
         return Notes(
             self.appending,
             self._append_redacted,
-            self._redactor((*kinds, *without)),
+            await self._redactor_of(tenant, without=without),
             content_characters=self.settings.notes.content_characters,
             payload_bytes=self.settings.ingest.payload_bytes,
             on_redacted=self._on_redacted,
             session_idle_s=self.settings.notes.session_idle_s,
         )
+
+    async def _redactor_of(self, tenant: str, *, without: Collection[Kind] = ()) -> PayloadRedactor:
+        """Return what takes out of a tenant's texts what must not be kept, and some more kinds."""
+        await self._check_schema_once()
+        kinds = await self.quotas.redacted(tenant)
+        return self._redactor((*(self.settings.redaction.kinds if kinds is None else kinds), *without))
 
     @property
     def recall(self) -> Recall:

@@ -389,6 +389,31 @@ class AgentSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnsSettings(Section):
+    """Memory that a host calls before and after each turn, /mcp/turns; [turns.md](turns.md) says how to use it."""
+
+    section_name: ClassVar[str] = "turns"
+
+    enabled: bool = False
+    """Whether `/mcp/turns`, `/v1/turns:before` and `/v1/turns:after` are served. A key opens them only where it names
+    the face `turns`. Nothing else has to be set."""
+    recent_context_items: Annotated[int, Field(ge=0, le=1_000)] = 30
+    """Most items of earlier turns that come before a new one."""
+    recall_facts_limit: Annotated[int, Field(ge=0, le=1_000)] = 20
+    """Most facts that are recalled before a turn."""
+    search_limit: Annotated[int, Field(ge=0, le=100)] = 5
+    """Most pieces of earlier turns, found by what is said now, that are recalled before a turn."""
+    compact_threshold: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of `max_input_tok` from which on earlier items are replaced by a summary."""
+    session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
+    """Longest wait of a turn for others of its session, in milliseconds; then it is refused as RESOURCE_BUSY."""
+    max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
+    """Most items of each list of a request."""
+    part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
+    """Longest text of a content part or of a tool's output, in bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderSettings(Section):
     """When a build starts, how it works, what happens with its result."""
 
@@ -793,6 +818,7 @@ class Settings(Section):
     notes: NotesSettings = Field(default_factory=NotesSettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     agent: AgentSettings = Field(default_factory=AgentSettings)
+    turns: TurnsSettings = Field(default_factory=TurnsSettings)
     builder: BuilderSettings = Field(default_factory=BuilderSettings)
     planner: PlannerSection = Field(default_factory=PlannerSection)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)

@@ -37,6 +37,7 @@ GRANT INSERT ON myria.withdrawn TO myria_server;
 GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links, myria.note_usage TO myria_server;
 GRANT INSERT ON myria.tool_feedback TO myria_server;
 GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO myria_server;
+GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;

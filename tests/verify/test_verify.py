@@ -21,6 +21,7 @@ from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.triggers import ControlLoop
+from myria.turns.model import Session, mark_event
 from myria.verify import CHECKS, DEEP, Report, verify
 from myria.withdrawal.commands import Withdrawals
 from tests.support import postgres
@@ -91,6 +92,9 @@ def built(databases: Databases) -> Iterator[str]:
             await Ingest(pool).append_events(TENANT, (feedback.event(("ana",), timestamp=10**15, speaker=None),))
             rating = Evaluation(note_id=first.note_id, version=1, value=1, specificity=0.5, actionability=0)
             await Ingest(pool).append_events(TENANT, (rating.event(("ana",), timestamp=10**15, model="m"),))
+            session = Session(own=("bot",), participants=("ana", "bot"), project="p", session_id="s")
+            mark = mark_event(session, "t", [], [], previous=None, at=10**15)
+            await Ingest(pool).append_events(TENANT, (mark,))
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())
@@ -186,6 +190,8 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "feedback that was not folded": ("DELETE FROM myria.tool_feedback", "feedback"),
     "a forged rating": ("UPDATE myria.note_evaluations SET worth = 1", "evaluations"),
     "a rating that was not folded": ("DELETE FROM myria.note_evaluations", "evaluations"),
+    "a turn that was not folded": ("DELETE FROM myria.turns", "turns"),
+    "a session of turns that is ahead": ("UPDATE myria.turn_sessions SET turns = turns + 1", "turns"),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (

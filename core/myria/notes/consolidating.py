@@ -23,7 +23,7 @@ from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import AlreadySuperseded, EventNotFound
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
-from myria.notes.kinds import importance_now, policies
+from myria.notes.kinds import FACT_KINDS, importance_now, policies
 from myria.notes.links import MAX_LINKS, link_event
 from myria.notes.scopes import scopes_with_notes
 from myria.store.clock import to_datetime, to_microseconds
@@ -302,6 +302,8 @@ def _count(look: _Look, now: int, counts: dict[str, int]) -> None:
 
 def _likeness(row: asyncpg.Record) -> bytes:
     text = " ".join(orjson.loads(row["payload"])["text"].casefold().split()).rstrip(".。 ")
+    if row["kind"] in FACT_KINDS:
+        return hashlib.sha256(row["note_id"].encode()).digest()  # each context has its own: none is like another
     session = row["context_id"] or "" if row["session"] else ""
     return hashlib.sha256(f"{row['kind']}\n{session}\n{text}".encode()).digest()
 

@@ -20,6 +20,9 @@ Lifetime = Literal["permanent", "session"]
 PERMANENT_IMPORTANCE = 0.8
 """From this importance on a note is permanent (Memento's contract, 5.2)."""
 
+FACT_KINDS = ("fact_l0", "fact_l1", "fact_l2")
+"""The kinds of facts by tier (contract 002): what one context knows under one name, so that none stands for another."""
+
 _WARM_IMPORTANCE = 0.5
 _COLD_IMPORTANCE = 0.3
 _HOT_DAYS = 1.0

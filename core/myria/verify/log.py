@@ -101,3 +101,14 @@ async def evaluations(exam: Examination, check: Check) -> None:
     for row in await exam.connection.fetch(sql("verify.evaluations_differ"), exam.tenant):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
         check.fail(f"the rating of note {row['note_id']} of event {row['event_seq']} {where}")
+
+
+async def turns(exam: Examination, check: Check) -> None:
+    """The turns, and how far their sessions have come, are what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_turns")
+    for row in await exam.connection.fetch(sql("verify.turns_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"turn {row['turn_id']} of {row['context_id']}, event {row['event_seq']}, {where}")
+    for row in await exam.connection.fetch(sql("verify.turn_sessions_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"the state of the turns of {row['context_id']} up to event {row['last_seq']} {where}")

@@ -18,6 +18,7 @@ CHECKS: Mapping[str, str] = {
     "links": "the links between notes are what the log gives when it is folded anew",
     "feedback": "the feedback on tools is what the log gives when it is folded anew",
     "evaluations": "the ratings of notes are what the log gives when it is folded anew",
+    "turns": "the turns, and how far their sessions have come, are what the log gives when it is folded anew",
     "leaf_refs": "every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute",
     "renderings": "every rendering's id recomputes, its children, identity, topic and anchor event exist",
     "snapshots": "every snapshot's state fits its build, and its tail bound hides no event",

@@ -23,6 +23,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("links", log.links),
     ("feedback", log.feedback),
     ("evaluations", log.evaluations),
+    ("turns", log.turns),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
 )

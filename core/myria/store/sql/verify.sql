@@ -282,3 +282,24 @@ WITH given AS (SELECT * FROM myria.note_evaluations_of_log g WHERE g.tenant_id =
 UNION ALL
 (SELECT x.note_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
 ORDER BY note_id, is_kept;
+
+-- name: count_turns
+SELECT count(*) FROM myria.turns t WHERE t.tenant_id = $1;
+
+-- name: turns_differ
+-- As notes_differ.
+WITH given AS (SELECT * FROM myria.turns_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.turns k WHERE k.tenant_id = $1)
+(SELECT x.context_id, x.turn_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.context_id, x.turn_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY event_seq, is_kept;
+
+-- name: turn_sessions_differ
+-- As notes_differ.
+WITH given AS (SELECT * FROM myria.turn_sessions_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.turn_sessions k WHERE k.tenant_id = $1)
+(SELECT x.context_id, x.last_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.context_id, x.last_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY last_seq, is_kept;

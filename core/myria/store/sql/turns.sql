@@ -1,0 +1,101 @@
+-- name: lock
+-- Turns of one session follow each other: their numbers are given out, and their state is read, under these locks.
+SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
+
+-- name: standing
+-- Of sessions ($2 owner, $3 context) the mark of a turn ($4), where it is stored, and that of the newest one.
+SELECT asked.position, stored.event_id AS stored_id, newest.event_id AS newest_id
+FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, turn_id, position)
+LEFT JOIN myria.turns t
+    ON t.tenant_id = $1 AND t.owner = asked.owner AND t.context_id = asked.context_id AND t.turn_id = asked.turn_id
+LEFT JOIN myria.events stored ON stored.tenant_id = $1 AND stored.event_seq = t.event_seq
+LEFT JOIN LATERAL (
+    SELECT e.event_id FROM myria.turns n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+    WHERE n.tenant_id = $1 AND n.owner = asked.owner AND n.context_id = asked.context_id
+    ORDER BY n.event_seq DESC LIMIT 1
+) newest ON true
+ORDER BY asked.position;
+
+-- name: fold
+-- The events were stored by the statement before.
+WITH marks AS (
+    SELECT t.* FROM myria.turn_marks t WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[])
+), stored AS (
+    INSERT INTO myria.turns (tenant_id, owner, context_id, turn_id, scope_id, event_seq, items)
+    SELECT m.tenant_id, m.owner, m.context_id, m.turn_id, m.scope_id, m.event_seq, m.items FROM marks m
+    ORDER BY m.event_seq
+    ON CONFLICT DO NOTHING
+    RETURNING *
+)
+INSERT INTO myria.turn_sessions AS s (tenant_id, owner, context_id, scope_id, first_seq, last_seq, turns, items)
+SELECT n.tenant_id, n.owner, n.context_id, n.scope_id, min(n.event_seq), max(n.event_seq), count(*),
+       sum(cardinality(n.items))
+FROM stored n
+GROUP BY n.tenant_id, n.owner, n.context_id, n.scope_id
+ORDER BY n.owner, n.context_id, n.scope_id
+ON CONFLICT (tenant_id, owner, context_id, scope_id) DO UPDATE SET
+    first_seq = least(s.first_seq, EXCLUDED.first_seq), last_seq = greatest(s.last_seq, EXCLUDED.last_seq),
+    turns = s.turns + EXCLUDED.turns, items = s.items + EXCLUDED.items;
+
+-- name: sessions
+-- The scopes of a session, and who may see each.
+SELECT x.scope_id, x.turns, x.items, s.participants
+FROM myria.turn_sessions x
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = x.scope_id
+WHERE x.tenant_id = $1 AND x.owner = $2 AND x.context_id = $3
+ORDER BY x.scope_id;
+
+-- name: recent
+-- The last items of a session in scopes ($4), oldest first; what was withdrawn is left out.
+WITH newest AS (
+    SELECT t.event_seq, t.items FROM myria.turns t
+    WHERE t.tenant_id = $1 AND t.owner = $2 AND t.context_id = $3 AND t.scope_id = ANY ($4::bigint[])
+    ORDER BY t.event_seq DESC LIMIT $5
+), named AS (
+    SELECT n.event_seq AS turn_seq, i.position, i.event_id
+    FROM newest n CROSS JOIN LATERAL unnest(n.items) WITH ORDINALITY AS i (event_id, position)
+    ORDER BY n.event_seq DESC, i.position DESC LIMIT $5
+)
+SELECT e.event_id, e.event_seq, e.payload
+FROM named m
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_id = m.event_id AND e.scope_id = ANY ($4::bigint[])
+WHERE NOT EXISTS (
+    SELECT FROM (SELECT w.reason FROM myria.withdrawn w
+                 WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq ORDER BY w.by_event_seq DESC LIMIT 1) last
+    WHERE last.reason <> 'restored')
+ORDER BY m.turn_seq, m.position;
+
+-- name: facts_named
+-- Facts by the ids of their notes, withdrawn ones too.
+SELECT n.note_id, n.version, n.live, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
+       n.used_at, e.event_id, e.payload
+FROM myria.standing_notes n
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]);
+
+-- name: facts
+-- The live facts of a context in scopes ($3), those that changed last first: at most $4.
+SELECT n.note_id, n.version, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
+       n.used_at, e.event_id, e.payload
+FROM (
+    SELECT x.note_id FROM myria.notes x
+    WHERE x.tenant_id = $1 AND x.scope_id = ANY ($3::bigint[]) AND x.context_id = $2 AND x.live
+      AND x.kind IN ('fact_l0', 'fact_l1', 'fact_l2')
+    ORDER BY x.event_seq DESC LIMIT $4
+) chosen
+JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = chosen.note_id
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+ORDER BY n.event_seq DESC;
+
+-- name: times_said
+-- How many of the last turns of a session ($4) said each of these facts.
+SELECT f.note_id, count(*) AS times
+FROM (
+    SELECT t.event_seq FROM myria.turns t
+    WHERE t.tenant_id = $1 AND t.owner = $2 AND t.context_id = $3
+    ORDER BY t.event_seq DESC LIMIT $4
+) newest
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.event_seq
+CROSS JOIN LATERAL jsonb_array_elements_text(e.payload->'turn'->'facts') AS f (note_id)
+WHERE f.note_id = ANY ($5::text[])
+GROUP BY f.note_id;

@@ -1,0 +1,6 @@
+"""Turns: what a host hands over before and after each one (contract 002).
+
+`items` says what an item of a turn is, `facts` finds and ranks what it says of whoever speaks, `model` makes the
+events, `projection` folds them in the append transaction, `storing` keeps a turn, `preparing` gathers what goes before
+the next.
+"""

@@ -1,0 +1,288 @@
+"""What goes into a prompt before a turn: recalled memory, the caller's history, recent items, what is said now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from myria.contract.queries import EventNodesQuery
+from myria.masks import Masks
+from myria.notes.expiry import Lasting
+from myria.notes.model import NOTE_TYPE
+from myria.notes.recalling import Reads
+from myria.retrieval.found import EventFinder, FoundEvent
+from myria.settings import TurnsSettings
+from myria.store.clock import to_rfc3339
+from myria.store.queries import sql
+from myria.turns.facts import (
+    Insight,
+    KnownFact,
+    best_facts,
+    best_insights,
+    insight_of,
+    terms_of,
+)
+from myria.turns.items import (
+    SUMMARY_PREFIX,
+    Json,
+    answers_a_call,
+    estimated_tokens,
+    identity_of,
+    memory_pair,
+    message,
+    text_of,
+    unpacked,
+)
+from myria.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
+from myria.turns.storing import known_fact, recent_items, visible_scopes
+
+INSIGHTS = 5
+"""Insights that are recalled before a turn."""
+
+_LEAST_ITEMS = 6
+"""Items of a session from which on it has insights."""
+
+_MOST_FACTS = 1_000
+"""Facts of a session that are ranked: those that changed last."""
+
+_TURNS_LOOKED_AT = 200
+"""Turns among which it is counted how often a fact was said."""
+
+_QUESTION_CHARACTERS = 2_000
+_CHUNK_CHARACTERS = 600
+_TOPICS_FROM = 200
+_TOPICS = 12
+_QUOTED_ITEMS = 12
+_QUOTED_CHARACTERS = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """A turn that begins: what came before as the caller has it, and what is said now."""
+
+    session: Session
+    history: Sequence[Json]
+    current: Sequence[Json]
+    max_input_tok: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a host puts into its prompt. `compacted` tells whether a summary stands for some items."""
+
+    items: tuple[Json, ...]
+    fact_ids: tuple[str, ...]
+    insight_ids: tuple[str, ...]
+    tokens: int
+    compacted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recalled:
+    facts: tuple[KnownFact, ...]
+    insights: tuple[Insight, ...]
+    chunks: tuple[Json, ...]
+    recent: tuple[Json, ...]
+    topics: tuple[str, ...]
+
+
+class Preparing:
+    """Prepares the turns of one process.
+
+    Args:
+        read: how events are found.
+        settings: how much is recalled.
+    """
+
+    def __init__(self, read: Reads, settings: TurnsSettings) -> None:
+        self._read = read
+        self._settings = settings
+
+    async def prepare(self, tenant: str, before: Before, *, now: int) -> Prepared:
+        """Return what goes before a turn. It changes nothing.
+
+        Args:
+            now: in microseconds since 1970 UTC: facts that have expired by then are left out.
+
+        Raises:
+            UnavailableError: retry.
+        """
+        masks = Masks.containing(before.session.participants)
+        recalled = await self._read(tenant, masks, partial(self._recall, before, masks, now))
+        pair = memory_pair(
+            [_fact_json(known) for known in recalled.facts],
+            [_insight_json(insight) for insight in recalled.insights],
+            recalled.chunks,
+        )
+        items, compacted = self._within(before, pair, recalled)
+        return Prepared(
+            items=tuple(items),
+            fact_ids=tuple(known.note_id for known in recalled.facts),
+            insight_ids=tuple(insight.insight_id for insight in recalled.insights),
+            tokens=estimated_tokens(items),
+            compacted=compacted,
+        )
+
+    async def _recall(self, before: Before, masks: Masks, now: int, reader: EventFinder) -> _Recalled:
+        session, settings, connection = before.session, self._settings, reader.connection
+        scopes = await visible_scopes(connection, reader.tenant, session)
+        if not scopes:
+            return _Recalled(facts=(), insights=(), chunks=(), recent=(), topics=())
+        question = "\n".join(text_of(item) for item in before.current)[:_QUESTION_CHARACTERS].strip()
+        terms = terms_of(question)
+        rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, _MOST_FACTS)
+        standing = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
+        facts = best_facts(standing, terms, now, settings.recall_facts_limit)
+        recent = await recent_items(connection, reader.tenant, session, settings.recent_context_items)
+        insights = await self._insights(reader, session, facts, terms, len(recent))
+        shown = {identity_of(item) for item in (*before.history, *before.current, *recent)}
+        chunks = await self._chunks(reader, session, masks, scopes=scopes, question=question, shown=shown)
+        topics: tuple[str, ...] = ()
+        if self._threshold(before) <= estimated_tokens([*before.history, *recent, *before.current]):
+            topics = await self._topics(reader, session, masks)
+        return _Recalled(facts=tuple(facts), insights=tuple(insights), chunks=chunks, recent=recent, topics=topics)
+
+    async def _insights(
+        self, reader: EventFinder, session: Session, facts: Sequence[KnownFact], terms: frozenset[str], items: int
+    ) -> list[Insight]:
+        if not facts or items < min(_LEAST_ITEMS, self._settings.recent_context_items):
+            return []
+        rows = await reader.connection.fetch(
+            sql("turns.times_said"),
+            reader.tenant,
+            session.owner,
+            session.context_id,
+            _TURNS_LOOKED_AT,
+            [known.note_id for known in facts],
+        )
+        times = {row["note_id"]: row["times"] for row in rows}
+        insights = (insight_of(known, times.get(known.note_id, 0)) for known in facts)
+        return best_insights((insight for insight in insights if insight is not None), terms, INSIGHTS)
+
+    async def _chunks(
+        self,
+        reader: EventFinder,
+        session: Session,
+        masks: Masks,
+        *,
+        scopes: Sequence[int],
+        question: str,
+        shown: set[str],
+    ) -> tuple[Json, ...]:
+        """Return pieces of earlier turns that what is said now finds, without what the prompt has anyway."""
+        limit = self._settings.search_limit
+        if not question or not limit:
+            return ()
+        query = EventNodesQuery(
+            masks=masks,
+            query=question,
+            context_id=session.context_id,
+            types=(INPUT_TYPE, OUTPUT_TYPE),
+            limit=limit + len(shown),
+        )
+        found = await reader.find(query)
+        hits = [
+            hit
+            for hit in found.events
+            if hit.scope_id in scopes and hit.type != NOTE_TYPE and "item" in hit.payload and _is_new(hit, shown)
+        ]
+        return tuple(_chunk_json(hit, session) for hit in hits[:limit])
+
+    async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
+        """Return what the newest turns of a session were about, as the active snapshot says it."""
+        query = EventNodesQuery(masks=masks, context_id=session.context_id, order="newest", limit=_TOPICS_FROM)
+        found = await reader.find(query)
+        topics = await reader.topics(found, among=_TOPICS_FROM, at_least=1, without=NOTE_TYPE)
+        return tuple(f"{topic.label}: {topic.summary}" for topic in topics[:_TOPICS])
+
+    def _threshold(self, before: Before) -> int:
+        return int(self._settings.compact_threshold * before.max_input_tok)
+
+    def _within(self, before: Before, pair: list[Json], recalled: _Recalled) -> tuple[list[Json], bool]:
+        """Return the items in the contract's order, earlier ones replaced by a summary where they are too many."""
+        known = {identity_of(item) for item in (*before.history, *before.current)}
+        recent = [item for item in recalled.recent if identity_of(item) not in known]
+        history = list(before.history)
+        threshold = self._threshold(before)
+        whole = [*pair, *history, *recent, *before.current]
+        if estimated_tokens(whole) < threshold:
+            return whole, False
+        room = threshold - estimated_tokens([*pair, *before.current])
+        kept_recent, left = _newest_within(recent, room - _reserve(room))
+        kept_history: list[Json] = history
+        more_left: list[Json] = []
+        if left or estimated_tokens([*history, *kept_recent]) >= room - _reserve(room):
+            kept_history, more_left = _newest_within(history, room - _reserve(room) - estimated_tokens(kept_recent))
+        left = [*more_left, *left]
+        summary = _summary(left, recalled.topics, _reserve(room))
+        return [*pair, *summary, *kept_history, *kept_recent, *before.current], bool(left)
+
+
+def _reserve(room: int) -> int:
+    """Return the tokens of a summary, of those that earlier items may cost."""
+    return max(0, room // 4)
+
+
+def _newest_within(items: Sequence[Json], room: int) -> tuple[list[Json], list[Json]]:
+    """Return the newest items that cost at most so many tokens, and those before them; no answer without its call."""
+    begin, cost = len(items), 1
+    while begin and cost + estimated_tokens([items[begin - 1]]) + 1 <= room:
+        begin -= 1
+        cost += estimated_tokens([items[begin]]) + 1
+    while begin and begin < len(items) and answers_a_call(items[begin]):
+        begin += 1
+    return list(items[begin:]), list(items[:begin])
+
+
+def _summary(left: Sequence[Json], topics: Sequence[str], room: int) -> list[Json]:
+    """Return one item that says what items were about that are left out: by topics, else by how they begin."""
+    if not left:
+        return []
+    lines = list(topics) or [
+        f"{item.get('role') or 'tool'}: {' '.join(text_of(item).split())[:_QUOTED_CHARACTERS]}"
+        for item in left[-_QUOTED_ITEMS:]
+        if text_of(item).strip()
+    ]
+    begin = f"{SUMMARY_PREFIX}{len(left)} earlier items are left out."
+    while lines and estimated_tokens([message("developer", "\n- ".join([begin, *lines]))]) > room:
+        lines.pop()
+    summary = message("developer", "\n- ".join([begin, *lines]))
+    return [summary] if estimated_tokens([summary]) <= room else []
+
+
+def _is_new(hit: FoundEvent, shown: set[str]) -> bool:
+    return identity_of(unpacked(hit.payload)) not in shown
+
+
+def _fact_json(known: KnownFact) -> Json:
+    fact = known.fact
+    return {
+        "id": known.note_id,
+        "tier": fact.tier,
+        "key": fact.key,
+        "value": fact.value,
+        "confidence": f"{fact.confidence:.2f}",
+    }
+
+
+def _insight_json(insight: Insight) -> Json:
+    return {
+        "id": insight.insight_id,
+        "type": insight.type,
+        "summary": insight.summary,
+        "confidence": f"{insight.confidence:.2f}",
+    }
+
+
+def _chunk_json(hit: FoundEvent, session: Session) -> dict[str, Any]:
+    text: str = hit.payload["text"]
+    shown = text[:_CHUNK_CHARACTERS]
+    day = to_rfc3339(hit.at)[:10].replace("-", "/")
+    return {
+        "path": f"/memory/{session.session_id}/events/raw/{day}/{hit.payload.get('item_id', hit.event_id)}",
+        "start_bytes": 0,
+        "end_bytes": len(shown.encode("utf-8", "surrogatepass")),
+        "text": shown,
+    }

@@ -1,0 +1,301 @@
+"""Storing a turn: its items, the facts found in them and its mark, by one append, once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import asyncpg
+import orjson
+
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
+from myria.errors import AlreadySuperseded, NoteExists, PayloadTooLarge, SessionMoved, TurnBusy
+from myria.notes.expiry import Lasting
+from myria.redaction.kinds import Kind
+from myria.redaction.redactor import PayloadRedactor
+from myria.settings import TurnsSettings
+from myria.store.clock import to_microseconds
+from myria.store.database import Connection, Database
+from myria.store.queries import sql
+from myria.turns.facts import Fact, KnownFact, facts_in, note_id_of
+from myria.turns.items import Json, is_spoken_by_user, text_of, unpacked, without_echo
+from myria.turns.model import Session, fact_events, fact_of, item_events, mark_event
+
+Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
+"""Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
+
+RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
+"""Returns what takes out of a tenant's texts what must not be kept."""
+
+_BIG_BYTES = 16 * 1024
+"""JSON from which on redacting and searching for facts is done in a thread: it may take milliseconds."""
+
+_PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedTurn:
+    """A turn that is over. `is_current` says that `given` is what went in, without the context that led it."""
+
+    session: Session
+    turn_id: str
+    given: Sequence[Json]
+    came_out: Sequence[Json]
+    user_id: str | None = None
+    is_current: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTurn:
+    """What became of a turn: whether this call stored it, and how many facts of each tier it brought."""
+
+    is_new: bool
+    facts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What a session is when a turn comes."""
+
+    is_stored: bool
+    newest: str | None
+    recent: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """The newest version of a fact, whether it is withdrawn, and whether it has expired."""
+
+    known: KnownFact
+    is_live: bool
+    has_expired: bool
+
+
+class TurnStore:
+    """Stores the turns of one process.
+
+    Turns of one session wait for each other here; between processes the append refuses the later one, which looks
+    again. So no lock outlives a transaction, and a process that is killed holds up nobody.
+
+    Args:
+        database: where the state of sessions is looked up.
+        append: how turns reach the log.
+        payload_bytes: the largest payload of an event.
+        on_redacted: called with each kind that was taken out of a stored turn, and how often.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        append: Append,
+        redactor_of: RedactorOf,
+        settings: TurnsSettings,
+        *,
+        payload_bytes: int,
+        on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
+    ) -> None:
+        self._database = database
+        self._append = append
+        self._redactor_of = redactor_of
+        self._settings = settings
+        self._payload_bytes = payload_bytes
+        self._on_redacted = on_redacted
+        self._under_way: set[tuple[str, bytes, str, str]] = set()
+        self._queues: dict[tuple[str, bytes, str], _Queue] = {}
+
+    async def store(self, tenant: str, turn: FinishedTurn, *, now: int | None = None) -> StoredTurn:
+        """Store a turn, once: a repeat, also with other items, changes nothing.
+
+        Args:
+            now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+        Raises:
+            TurnBusy: it is being stored, or too many turns of its session are; retry.
+            PayloadTooLarge: the setting ingest.payload_bytes is smaller than one of its items.
+            as `Ingest.append_events`.
+        """
+        session = turn.session
+        name = (tenant, session.owner, session.context_id, turn.turn_id)
+        if name in self._under_way:
+            raise TurnBusy("this turn is being stored by another request; retry")
+        self._under_way.add(name)
+        try:
+            deadline = time.monotonic() + self._settings.session_lock_timeout_ms / 1000
+            async with self._in_order(name[:3], deadline):
+                return await self._store(tenant, turn, time.time_ns() // 1000 if now is None else now, deadline)
+        finally:
+            self._under_way.discard(name)
+
+    async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
+        redactor = await self._redactor_of(tenant)
+        while True:
+            state = await self._state(tenant, turn)
+            if state.is_stored:
+                return StoredTurn(is_new=False, facts={})
+            given = list(turn.given) if turn.is_current else without_echo(turn.given, state.recent)
+            clean, facts, redacted = await _prepared(replace(turn, given=given, came_out=list(turn.came_out)), redactor)
+            events, kept = await self._events(tenant, clean, facts, previous=state.newest, now=now)
+            try:
+                results = await self._append(tenant, events)
+            except (SessionMoved, AlreadySuperseded, NoteExists) as error:
+                pause = _PAUSE_S * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
+                if time.monotonic() + pause >= deadline:
+                    raise _busy() from error
+                await asyncio.sleep(pause)
+                continue
+            if results[-1].deduplicated:
+                return StoredTurn(is_new=False, facts={})
+            for kind, count in redacted.items():
+                self._on_redacted(kind, count)
+            return StoredTurn(is_new=True, facts=kept)
+
+    async def _state(self, tenant: str, turn: FinishedTurn) -> _State:
+        session = turn.session
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(
+                sql("turns.standing"), tenant, [session.owner], [session.context_id], [turn.turn_id]
+            )
+            if row is None:
+                raise AssertionError("each session that is asked for has a row")
+            recent: tuple[Json, ...] = ()
+            if not turn.is_current and len(turn.given) > 1 and row["newest_id"] is not None:
+                recent = await recent_items(connection, tenant, session, self._settings.recent_context_items)
+        return _State(is_stored=row["stored_id"] is not None, newest=row["newest_id"], recent=recent)
+
+    async def _events(
+        self,
+        tenant: str,
+        turn: FinishedTurn,
+        facts: Sequence[Fact],
+        *,
+        previous: str | None,
+        now: int,
+    ) -> tuple[list[NewEvent], dict[str, int]]:
+        """Return the events of a turn, its mark last, and how many facts of each tier are among them."""
+        session = turn.session
+        items = item_events(session, turn.turn_id, turn.given, turn.came_out, at=now, user_id=turn.user_id)
+        for event in items:
+            if len(event.payload_json) > self._payload_bytes:
+                raise PayloadTooLarge(
+                    f"an item is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
+                    limit=self._payload_bytes,
+                )
+        names = {
+            note_id_of(session.owner, session.participants, session.context_id, fact.identity): fact for fact in facts
+        }
+        standing = await self._standing(tenant, list(names), now) if names else {}
+        kept: dict[str, int] = {}
+        versions: list[NewEvent] = []
+        for note_id, fact in names.items():
+            before = standing.get(note_id)
+            stands = before is not None and before.is_live and not before.has_expired
+            if before is not None and stands and before.known.fact.says_the_same(fact):
+                continue
+            kept[fact.tier] = kept.get(fact.tier, 0) + 1
+            versions += fact_events(
+                session,
+                fact,
+                note_id=note_id,
+                before=None if before is None else before.known,
+                is_live=before is not None and before.is_live,
+                at=now,
+                user_id=turn.user_id,
+            )
+        mark = mark_event(
+            session,
+            turn.turn_id,
+            [event.event_id or "" for event in items],
+            list(names),
+            previous=previous,
+            at=now,
+        )
+        return [*items, *versions, mark], kept
+
+    async def _standing(self, tenant: str, note_ids: Sequence[str], now: int) -> dict[str, _Standing]:
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("turns.facts_named"), tenant, note_ids)
+        return {
+            row["note_id"]: _Standing(
+                known=known_fact(row), is_live=row["live"], has_expired=Lasting.of(row).has_expired(now)
+            )
+            for row in rows
+        }
+
+    @asynccontextmanager
+    async def _in_order(self, session: tuple[str, bytes, str], deadline: float) -> AsyncIterator[None]:
+        """Wait for the turns of a session that this process stores, in the order in which they came."""
+        queue = self._queues.setdefault(session, _Queue())
+        queue.users += 1
+        try:
+            try:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    await queue.lock.acquire()
+            except TimeoutError as error:
+                raise _busy() from error
+            try:
+                yield
+            finally:
+                queue.lock.release()
+        finally:
+            queue.users -= 1
+            if not queue.users:
+                self._queues.pop(session, None)
+
+
+class _Queue:
+    """The turns of a session that wait in this process."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+async def visible_scopes(connection: Connection, tenant: str, session: Session) -> list[int]:
+    """Return the scopes of a session that its participants see, ascending."""
+    rows = await connection.fetch(sql("turns.sessions"), tenant, session.owner, session.context_id)
+    asking = set(session.participants)
+    return [row["scope_id"] for row in rows if asking.issubset(row["participants"])]
+
+
+async def recent_items(connection: Connection, tenant: str, session: Session, limit: int) -> tuple[Json, ...]:
+    """Return the last items of a session that its participants see, oldest first."""
+    scopes = await visible_scopes(connection, tenant, session)
+    if not scopes or not limit:
+        return ()
+    rows = await connection.fetch(sql("turns.recent"), tenant, session.owner, session.context_id, scopes, limit)
+    return tuple(unpacked(orjson.loads(row["payload"])) for row in rows)
+
+
+def known_fact(row: asyncpg.Record) -> KnownFact:
+    """Return the fact of a row of `turns.facts` or `turns.facts_named`."""
+    return KnownFact(
+        note_id=row["note_id"],
+        event_id=row["event_id"],
+        version=row["version"],
+        fact=fact_of(row["kind"], orjson.loads(row["payload"])),
+        at=to_microseconds(row["changed_at"]),
+    )
+
+
+async def _prepared(
+    turn: FinishedTurn, redactor: PayloadRedactor
+) -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
+    """Return a turn without what must not be kept, the facts in what the user said, and what was taken out."""
+    written = orjson.dumps({"given": turn.given, "came_out": turn.came_out}, option=orjson.OPT_SORT_KEYS)
+
+    def work() -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
+        redacted = redactor.payload(written)
+        kept = orjson.loads(redacted.payload_json)
+        facts = facts_in(text_of(item) for item in kept["given"] if is_spoken_by_user(item))
+        return replace(turn, given=kept["given"], came_out=kept["came_out"]), facts, redacted.counts
+
+    return work() if len(written) < _BIG_BYTES else await asyncio.to_thread(work)
+
+
+def _busy() -> TurnBusy:
+    return TurnBusy("too many turns of this session are being stored; retry")

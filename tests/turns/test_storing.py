@@ -1,0 +1,273 @@
+"""Turns over a real database: each once, in order, with its facts, and always what the log says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from myria import errors
+from myria.memory import Memory
+from myria.planning.settings import PlannerSettings
+from myria.settings import Settings, TurnsSettings
+from myria.store.database import Database as Pool
+from myria.turns.items import REFERENCE_BEGIN, message, text_of
+from myria.turns.model import Session
+from myria.turns.preparing import Before, Prepared
+from myria.turns.storing import FinishedTurn, StoredTurn
+from myria.verify.run import verify
+from tests.support.postgres import Database
+
+TENANT = "default"
+DAY = 86_400 * 10**6
+MORNING = 20_500 * DAY + 8 * 3_600 * 10**6
+"""Eight o'clock UTC of some day."""
+
+
+class Host:
+    """A host that calls before and after each turn, of one session, at a time that it chooses."""
+
+    def __init__(self, memory: Memory, *, session: str = "s", project: str = "p", own: str = "bot") -> None:
+        self.memory = memory
+        self.now = MORNING
+        self.session = Session(
+            own=(own,), participants=tuple(sorted((own, "ana"))), project=project, session_id=session
+        )
+
+    async def before(self, *said: str, history: Any = (), tokens: int = 120_000) -> Prepared:
+        current = [message("user", text) for text in said]
+        asked = Before(session=self.session, history=history, current=current, max_input_tok=tokens)
+        return await self.memory.before_turns.prepare(TENANT, asked, now=self.now)
+
+    async def after(self, turn_id: str, *said: Any, answer: str = "I see.", exact: bool = False) -> StoredTurn:
+        turn = FinishedTurn(
+            session=self.session,
+            turn_id=turn_id,
+            given=[message("user", text) if isinstance(text, str) else text for text in said],
+            came_out=[message("assistant", answer)] if answer else [],
+            user_id="ana",
+            is_current=exact,
+        )
+        return await self.memory.turns.store(TENANT, turn, now=self.now)
+
+    async def facts(self) -> list[str]:
+        """Return what is recalled, as the prompt says it."""
+        prepared = await self.before("anything")
+        return sorted(_data(prepared)) if prepared.fact_ids else []
+
+
+def _data(prepared: Prepared) -> list[str]:
+    block = text_of(prepared.items[1])
+    assert block.startswith(REFERENCE_BEGIN)
+    data = orjson.loads(block.split("\n")[1])
+    assert data["untrusted"] is True
+    return [f"{fact['tier']} {fact['key']}={fact['value']}" for fact in data["facts"]]
+
+
+async def rows(memory: Memory, statement: str) -> list[dict[str, Any]]:
+    async with memory.appending.read(TENANT) as connection:
+        return [dict(row) for row in await connection.fetch(statement)]
+
+
+async def items(memory: Memory) -> list[str]:
+    """Return the source keys of all items in the order of the log, without whose they are."""
+    found = await rows(
+        memory,
+        "SELECT source_event_key FROM myria.events WHERE type IN ('input_item', 'output_item') ORDER BY event_seq",
+    )
+    return [row["source_event_key"].split("@")[0] for row in found]
+
+
+@pytest.fixture
+async def memory(database: Database) -> AsyncIterator[Memory]:
+    async with Memory(database.server_dsn, Settings(turns=TurnsSettings(enabled=True))) as made:
+        yield made
+
+
+async def is_folded(database: Database) -> bool:
+    async with Pool(database.server_dsn) as pool:
+        report = await verify(pool, TENANT, PlannerSettings())
+    return report.failed == 0
+
+
+async def test_a_turn_is_its_items_its_facts_and_a_mark(memory: Memory, database: Database) -> None:
+    """All of it is in the log after one append; the projections are what the log gives."""
+    host = Host(memory)
+    stored = await host.after("t1", "Hello, my name is Ada. I like tea!")
+    assert stored == StoredTurn(is_new=True, facts={"L0": 1, "L2": 1})
+    assert await items(memory) == ["t1-in-0", "t1-out-0"]
+    events = await rows(memory, "SELECT channel, type, context_id, internal, xid FROM myria.events ORDER BY event_seq")
+    assert [event["type"] for event in events] == [
+        "input_item",
+        "output_item",
+        "myria.note",
+        "myria.note",
+        "myria.turn",
+    ]
+    assert {event["context_id"] for event in events} == {"p/s"}
+    assert [event["channel"] for event in events if event["type"] != "myria.note"] == ["turn:p/s"] * 3
+    assert [event["internal"] for event in events] == [False] * 4 + [True]
+    assert len({event["xid"] for event in events}) == 1
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea"]
+    assert await is_folded(database)
+
+
+async def test_a_repeat_stores_nothing_also_with_other_items(memory: Memory) -> None:
+    """The key is the turn; what is in it does not matter."""
+    host = Host(memory)
+    await host.after("t1", "My name is Ada")
+    before = await rows(memory, "SELECT event_id FROM myria.events")
+    assert await host.after("t1", "My name is Eve", "and more") == StoredTurn(is_new=False, facts={})
+    assert await rows(memory, "SELECT event_id FROM myria.events") == before
+
+
+async def test_a_turn_under_way_is_busy(memory: Memory) -> None:
+    """Of the same turn twice at once one is stored, the other is refused and may be tried again."""
+    host = Host(memory)
+    both = await asyncio.gather(host.after("t1", "a"), host.after("t1", "b"), return_exceptions=True)
+    assert [type(result) for result in both] == [StoredTurn, errors.TurnBusy]
+    assert errors.TurnBusy.retryable
+    assert (await host.after("t1", "b")).is_new is False
+
+
+async def test_turns_of_one_session_follow_each_other(memory: Memory, database: Database) -> None:
+    """Sixteen at once through two processes: each once, whole, and each names the one before."""
+    async with Memory(database.server_dsn, memory.settings) as other:
+        hosts = [Host(memory), Host(other)]
+        await asyncio.gather(*(hosts[at % 2].after(f"t{at}", f"my name is n{at}") for at in range(16)))
+    keys = await items(memory)
+    assert sorted(keys) == sorted(f"t{at}-{end}-0" for at in range(16) for end in ("in", "out"))
+    assert all(first.split("-")[0] == second.split("-")[0] for first, second in zip(keys[::2], keys[1::2], strict=True))
+    marks = await rows(
+        memory,
+        "SELECT event_id, payload->'turn'->>'previous' AS previous FROM myria.events "
+        "WHERE type = 'myria.turn' ORDER BY event_seq",
+    )
+    assert [mark["previous"] for mark in marks] == [None, *(mark["event_id"] for mark in marks[:-1])]
+    last = keys[-1].split("-")[0].removeprefix("t")
+    assert await Host(memory).facts() == [f"L0 name=n{last}"]
+    assert await is_folded(database)
+
+
+async def test_the_same_turn_through_two_processes_is_stored_once(memory: Memory, database: Database) -> None:
+    """What one process cannot know of the other, the append refuses."""
+    async with Memory(database.server_dsn, memory.settings) as other:
+        both = await asyncio.gather(*(Host(process).after("t1", "a", "b") for process in (memory, other)))
+    assert sorted(result.is_new for result in both) == [False, True]
+    assert await items(memory) == ["t1-in-0", "t1-in-1", "t1-out-0"]
+
+
+async def test_a_newer_value_replaces_an_older_one(memory: Memory) -> None:
+    """Same identity, other value: one stands. Same value again: nothing is stored for it."""
+    host = Host(memory)
+    await host.after("t1", "I prefer tea")
+    assert (await host.after("t2", "I PREFER  TEA")).facts == {}
+    assert (await host.after("t3", "I prefer coffee")).facts == {"L0": 1}
+    assert await host.facts() == ["L0 preference=coffee"]
+    versions = await rows(memory, "SELECT version, live FROM myria.notes")
+    assert versions == [{"version": 2, "live": True}]
+
+
+async def test_facts_last_as_their_tier_says(memory: Memory) -> None:
+    """L1 for its day in UTC, L2 for seven days, L0 for ever; said again after its end it stands again."""
+    host = Host(memory)
+    await host.after("t1", "My name is Ada. Today I need milk. This week I need a bike. I like tea")
+    host.now = (MORNING // DAY + 1) * DAY - 1
+    assert await host.facts() == ["L0 name=ada", "L1 task=milk", "L2 like=tea", "L2 task=a bike"]
+    host.now += 1
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea", "L2 task=a bike"]
+    host.now += 6 * DAY
+    assert await host.facts() == ["L0 name=ada"]
+    assert (await host.after("t2", "I like tea")).facts == {"L2": 1}
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea"]
+
+
+async def test_sessions_know_nothing_of_each_other(memory: Memory, database: Database) -> None:
+    """Neither by session, project nor own participants, and a slash makes no two names one; equal facts stay apart."""
+    one = Host(memory, project="a/b", session="c")
+    others = [Host(memory, project="a", session="b/c"), Host(memory, session="c"), Host(memory, own="other")]
+    await one.after("t1", "My name is Ada")
+    for other in others:
+        prepared = await other.before("What is my name?")
+        assert (len(prepared.items), prepared.fact_ids) == (1, ())
+        assert (await other.after("t1", "My name is Ada")).is_new
+    await memory.consolidation.run(TENANT, now=MORNING)
+    for host in (one, *others):
+        assert await host.facts() == ["L0 name=ada"]
+    assert await is_folded(database)
+
+
+async def test_the_context_that_led_a_turn_is_not_kept_again(memory: Memory) -> None:
+    """A host hands the prompt back as it got it: recalled memory and earlier items are no part of the new turn."""
+    host = Host(memory)
+    await host.after("t1", "My name is Ada", answer="Hello Ada")
+    prepared = await host.before("What now?")
+    assert [text_of(item) for item in prepared.items[2:]] == ["My name is Ada", "Hello Ada", "What now?"]
+    await host.after("t2", *prepared.items, answer="Tea")
+    assert await items(memory) == ["t1-in-0", "t1-out-0", "t2-in-0", "t2-out-0"]
+    again = await host.before("And then?")
+    assert [text_of(item) for item in again.items[2:]] == [
+        "My name is Ada",
+        "Hello Ada",
+        "What now?",
+        "Tea",
+        "And then?",
+    ]
+
+
+async def test_what_is_said_again_is_kept_again(memory: Memory) -> None:
+    """Only context is left out, never what was said now."""
+    host = Host(memory)
+    await host.after("t1", "Yes", answer="")
+    await host.after("t2", "Yes", answer="")
+    assert await items(memory) == ["t1-in-0", "t2-in-0"]
+
+
+async def test_no_item_comes_twice_into_a_prompt(memory: Memory) -> None:
+    """What the caller's history has is not added from the store, nor found by the search."""
+    host = Host(memory)
+    await host.after("t1", "The kiln opens on Friday", answer="Noted")
+    history = [message("user", "The kiln opens on Friday"), message("assistant", "Noted")]
+    prepared = await host.before("When does the kiln open?", history=history)
+    assert [text_of(item) for item in prepared.items] == [
+        "The kiln opens on Friday",
+        "Noted",
+        "When does the kiln open?",
+    ]
+
+
+async def test_secrets_are_taken_out_before_a_turn_is_kept(memory: Memory) -> None:
+    """Neither an item nor a fact holds one."""
+    host = Host(memory)
+    await host.after("t1", "My name is Ada, password: hunter2hunter2", answer="ok")
+    stored = await rows(memory, "SELECT payload::text AS payload FROM myria.events")
+    assert not any("hunter2" in row["payload"] for row in stored)
+
+
+async def test_what_is_forgotten_is_in_no_prompt(memory: Memory) -> None:
+    """A withdrawn item and a forgotten fact are gone at once; said again, the fact is there again."""
+    host = Host(memory)
+    await host.after("t1", "My name is Ada", answer="Hello")
+    named = await rows(memory, "SELECT event_id FROM myria.events WHERE type IN ('input_item', 'myria.note')")
+    await memory.withdraw_events(TENANT, [row["event_id"] for row in named], "forgotten", may_see=lambda _: True)
+    prepared = await host.before("Hm?")
+    assert [text_of(item) for item in prepared.items] == ["Hello", "Hm?"]
+    await host.after("t2", "My name is Ada")
+    assert await host.facts() == ["L0 name=ada"]
+
+
+async def test_a_long_context_is_compacted(memory: Memory) -> None:
+    """Below the threshold of what the model takes, what is left out is summed up, and what is said now stays last."""
+    host = Host(memory)
+    for turn in range(12):
+        await host.after(f"t{turn}", f"Turn {turn}: " + "the kiln and its glaze " * 20, answer=f"answer {turn}")
+    whole = await host.before("And now?")
+    small = await host.before("And now?", tokens=1_000)
+    assert not whole.compacted
+    assert small.compacted
+    assert small.tokens < 800
+    assert text_of(small.items[-1]) == "And now?"
+    assert any("earlier items are left out" in text_of(item) for item in small.items)
