@@ -1,12 +1,14 @@
 """Reading what Memento exports (`memento-mcp export`, version 3: one fragment per line as JSON) as notes.
 
 A fragment is kept as `remember` would have kept it at its time, under a key made of its id: an import that is run again
-adds nothing. Links and the fields of cases are not part of a note's text, and are left out.
+adds nothing. How long it lasts without a use counts from the import on, or old ones would expire on arrival. Links and
+the fields of cases are not part of a note's text, and are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +20,9 @@ from myria.contract.limits import MAX_ID, MAX_TYPE
 from myria.jsontext import decode
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
+from myria.notes.usage import keep_from
 from myria.scopes import canonical_participants
+from myria.store.database import Database
 from myria.transfer import ImportCount, RefusedLine
 
 AT_ONCE = 32
@@ -43,6 +47,7 @@ class ExportedFragment:
 
 async def import_fragments(
     notes: Notes,
+    database: Database,
     tenant: str,
     lines: Iterable[bytes],
     own: tuple[str, ...],
@@ -54,11 +59,13 @@ async def import_fragments(
 
     Args:
         notes: its redactor takes out what must not be kept.
+        database: where their lifetimes are kept.
         own: canonical; whose pool it is. A fragment of an agent is theirs and that agent's.
         on_refused: told about each line that was not imported.
     """
     count = ImportCount()
     waiting: list[tuple[int, ExportedFragment]] = []
+    stored: list[str] = []
 
     def refuse(line: int, error: errors.MyriaError) -> None:
         count.refused += 1
@@ -79,6 +86,7 @@ async def import_fragments(
         except (errors.InputError, errors.ConflictError) as error:
             refuse(line, error)
             return
+        stored.append(kept.note_id)
         count.imported += kept.created
         count.already_there += not kept.created
         count.redacted += bool(kept.redacted)
@@ -86,6 +94,9 @@ async def import_fragments(
     async def keep_all() -> None:
         await asyncio.gather(*(keep(line, fragment) for line, fragment in waiting))
         waiting.clear()
+        if stored:
+            await keep_from(database, tenant, stored, time.time_ns() // 1000)
+            stored.clear()
         on_progress(count)
 
     for text in lines:

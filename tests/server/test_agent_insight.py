@@ -126,6 +126,15 @@ async def test_a_secret_that_is_cut_is_none(served: Served, memory: Memory) -> N
     assert "AKIA" not in payload
 
 
+async def test_the_name_of_a_tool_is_cleaned(served: Served, memory: Memory) -> None:
+    """What stands in the place of a tool's name is kept and answered without secrets."""
+    secret = "AKIA" + "IOSFODNN7EXAMPLE"
+    answer = await ask(served, "tool_feedback", tool_name=f"tool {secret}", relevant=True, sufficient=True)
+    async with memory.database.read(TENANT) as connection:
+        payload = await connection.fetchval("SELECT payload::text FROM myria.events WHERE internal LIMIT 1")
+    assert secret not in payload + str(answer) + str(await feedback_report(memory.database, TENANT, limit=10))
+
+
 async def test_what_was_replaced_ends_with_its_session(served: Served) -> None:
     """A session's note that another replaced has no history once the session is over."""
     first = await keep(served, "Today the kiln is blue", scope="session", sessionId="s1")

@@ -274,6 +274,7 @@ async def _import_fragments(
         try:
             return await memento.import_fragments(
                 notes,
+                database,
                 options.tenant,
                 transfer.read_lines(source.readline, longest),
                 own,

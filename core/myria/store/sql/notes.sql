@@ -144,7 +144,8 @@ SELECT e.payload->'note'->>'id' FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq = $2 AND e.type = 'myria.note';
 
 -- name: history
--- What the versions of a note said, newest first: each names the one before. Of them one may be forgotten by itself.
+-- What the versions of a note said, newest first: each names the one before. Of them one may be forgotten by itself. (The
+-- inner LIMIT ends the walk; the order within is that of the walk.)
 WITH RECURSIVE chain AS (
     SELECT e.event_seq, e.scope_id, e.payload, e.occurred_at, e.context_id
     FROM myria.notes n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
@@ -156,14 +157,15 @@ WITH RECURSIVE chain AS (
         AND p.event_seq < c.event_seq
     WHERE p.type = 'myria.note' AND p.payload->'note'->>'id' = $2
 )
-SELECT c.payload, c.occurred_at, c.context_id
-FROM chain c
-LEFT JOIN LATERAL (
-    SELECT w.reason FROM myria.withdrawn w
-    WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq ORDER BY w.by_event_seq DESC LIMIT 1
-) newest ON true
-WHERE coalesce(newest.reason, 'restored') IN ('restored', 'superseded')
-ORDER BY c.event_seq DESC LIMIT $3;
+SELECT v.payload, v.occurred_at, v.context_id
+FROM (
+    SELECT c.* FROM chain c
+    WHERE coalesce((SELECT w.reason FROM myria.withdrawn w
+                    WHERE w.tenant_id = $1 AND w.event_seq = c.event_seq
+                    ORDER BY w.by_event_seq DESC LIMIT 1), 'restored') IN ('restored', 'superseded')
+    LIMIT $3
+) v
+ORDER BY v.event_seq DESC;
 
 -- name: successors
 -- The notes that replaced a note, each in its turn, as far as they stand or were replaced themselves.

@@ -11,6 +11,7 @@ from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent import KINDS
 from myria.contract.agent_insight import MAX_CONTEXT, MAX_SUGGESTION, FeedbackInput, HistoryInput, StatsInput
+from myria.contract.limits import MAX_ID
 from myria.notes.feedback import Feedback
 from myria.notes.histories import NoteVersion, history
 from myria.notes.lines import MemoryLine, memory_text
@@ -97,7 +98,7 @@ class InsightTools(AgentTools):
         who = self.writing(principal, request)
         notes = await self.notes(principal)
         feedback = Feedback(
-            tool=request.tool_name,
+            tool=notes.without_secrets(request.tool_name)[:MAX_ID],
             relevant=request.relevant,
             sufficient=request.sufficient,
             suggestion=request.suggestion and notes.without_secrets(request.suggestion)[:MAX_SUGGESTION],
@@ -112,7 +113,7 @@ class InsightTools(AgentTools):
         content: Json = {
             "success": True,
             "id": kept.event_id,
-            "tool_name": request.tool_name,
+            "tool_name": feedback.tool,
             "relevant": request.relevant,
             "sufficient": request.sufficient,
         }
