@@ -9,6 +9,7 @@ well (Nie, Gao, Zhang, Zhou, 2000). Emoji and punctuation give nothing. A term h
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -84,11 +85,15 @@ def tokens(text: str) -> list[Token]:
     return found_tokens
 
 
-def surfaces(text: str) -> list[tuple[str, str]]:
-    """Return the terms of a text in document order, each after its surface form in lower case."""
+def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
+    """Return the surface forms of a text in lower case, each once with its term and how often it stands there.
+
+    They are in the order of their first places.
+    """
     if text.isascii():
-        return [(word, _term(word)) for word in _ASCII_WORD.findall(text.lower())]
-    return [(token.surface.lower(), token.term) for token in tokens(text)]
+        return [(word, _term(word), count) for word, count in Counter(_ASCII_WORD.findall(text.lower())).items()]
+    counts = Counter((token.surface.lower(), token.term) for token in tokens(text))
+    return [(surface, term, count) for (surface, term), count in counts.items()]
 
 
 def is_stopword(term: str) -> bool:

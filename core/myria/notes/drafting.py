@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from myria.analysis.tokens import is_stopword, surfaces
+from myria.analysis.tokens import counted_surfaces, is_stopword
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.redaction.expressions import first_look
 
@@ -132,13 +132,10 @@ def keywords_of(content: str) -> tuple[str, ...]:
     """
     counts: dict[str, int] = {}
     shown: dict[str, str] = {}
-    for surface, term in surfaces(content[:_LOOKED_AT]):
-        if len(surface) < _SHORTEST or surface.isdigit():
+    for surface, term, count in counted_surfaces(content[:_LOOKED_AT]):
+        if len(surface) < _SHORTEST or surface.isdigit() or is_stopword(term):
             continue
-        if term in counts:
-            counts[term] += 1
-        elif not is_stopword(term):
-            counts[term] = 1
-            shown[term] = surface
+        counts[term] = counts.get(term, 0) + count
+        shown.setdefault(term, surface)
     best = sorted(counts, key=counts.__getitem__, reverse=True)
     return tuple(dict.fromkeys(shown[term] for term in best[: KEYWORDS * 2]))[:KEYWORDS]

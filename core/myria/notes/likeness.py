@@ -18,7 +18,8 @@ ALIKE = 0.5
 BEGINNING = 2_000
 """Characters of a text that are compared."""
 
-_REMEMBERED_NOTES = 3 * LOOKED_AT
+_REMEMBERED_NOTES = 4 * LOOKED_AT
+_KEPT_NOTES = 2 * LOOKED_AT
 _REMEMBERED_WORDS = 200_000
 _WORD = re.compile(r"\w+")
 
@@ -82,8 +83,9 @@ class NewestNotes:
                 known[number] = words
                 self._words += len(words)
         if len(known) > _REMEMBERED_NOTES:
+            # Many at once, so that this is not done for every note.
             by_worth = sorted(known, key=lambda number: (number in standing, number))
-            for number in by_worth[: len(known) - _REMEMBERED_NOTES]:
+            for number in by_worth[: len(known) - _KEPT_NOTES]:
                 self._words -= len(known.pop(number))
         while self._words > _REMEMBERED_WORDS and len(self._scopes) > 1:
             _, dropped = self._scopes.popitem(last=False)

@@ -7,14 +7,14 @@ with the newest of them, so that costs no round trip; what they say is read once
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 import orjson
 
 from myria.errors import NoteExists
-from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Words, those_alike, words_of
+from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, those_alike, words_of
 from myria.notes.model import NOTE_TYPE
 from myria.projections import Incoming, Likenesses, Stored
 from myria.store.database import Connection
@@ -83,25 +83,13 @@ class NoteProjection:
             numbers, texts = row["event_seqs"] or (), row["texts"] or ()
             read = {number: words_of(text) for number, text in zip(numbers, texts, strict=True) if text is not None}
             words = {**self._newest.of(tenant, scope_id), **read}
-            self._newest.learn(tenant, scope_id, read, standing=numbers)
             others = [(number, words[number]) for number in numbers if number in words]
-            likenesses.update(self._compared(tenant, scope_id, others, asking[scope_id]))
-        return likenesses
-
-    def _compared(
-        self, tenant: str, scope_id: int, others: list[tuple[int, Words]], notes: Iterable[Stored]
-    ) -> Likenesses:
-        """Compare the notes of one scope in the order of their numbers, each with the newest before it.
-
-        Args:
-            others: what the scope held before, newest first.
-        """
-        likenesses = {}
-        for event in sorted(notes, key=lambda event: event.event_seq):
-            payload: dict[str, Any] = orjson.loads(event.event.payload_json)
-            words = words_of(payload["text"])
-            likenesses[event.event_seq] = those_alike(words, others)
-            self._newest.learn(tenant, scope_id, {event.event_seq: words})
-            if payload["note"]["lifetime"] != "session":
-                others = [(event.event_seq, words), *others[: LOOKED_AT - 1]]
+            for event in sorted(asking[scope_id], key=lambda event: event.event_seq):
+                # Notes of one commit are compared in the order of their numbers, each with the newest before it.
+                payload: dict[str, Any] = orjson.loads(event.event.payload_json)
+                read[event.event_seq] = own = words_of(payload["text"])
+                likenesses[event.event_seq] = those_alike(own, others)
+                if payload["note"]["lifetime"] != "session":
+                    others = [(event.event_seq, own), *others[: LOOKED_AT - 1]]
+            self._newest.learn(tenant, scope_id, read, standing=numbers)
         return likenesses
