@@ -60,6 +60,9 @@ def every_projection() -> tuple[Projection, ...]:
 
 
 _KNOWN_SCOPES = 100_000
+_JOINING = 4
+"""Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
+
 _RETRIED = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -254,6 +257,9 @@ class Ingest:
     async def _drain(self, tenant: str, lane: _Lane) -> None:
         try:
             while lane.waiting:
+                await _let_others_join(lane)
+                if not lane.waiting:
+                    break
                 groups = [lane.waiting.popleft()]
                 size = len(groups[0].rows)
                 importing = groups[0].importing
@@ -313,13 +319,14 @@ class Ingest:
 
     async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
         projected = self._projected(rows)
+        incoming = {position: _incoming(rows[position]) for _, positions in projected for position in positions}
         since = rows[0].scope.tenant_since
         if any(row.scope.tenant_since != since for row in rows):
             raise _ScopesGoneError
         async with self._database.append(tenant, since) as connection:
             for projection, positions in projected:
-                incoming = [_incoming(rows[position]) for position in positions]
-                await projection.prepare(connection, tenant, incoming, importing=importing)
+                own = [incoming[position] for position in positions]
+                await projection.prepare(connection, tenant, own, importing=importing)
             try:
                 inserted = await _insert(connection, tenant, rows)
             except asyncpg.UnknownPostgresError as error:
@@ -344,13 +351,14 @@ class Ingest:
                 else _new(row, inserted[row.event_id])
                 for position, row in enumerate(rows)
             ]
+            stored = {
+                position: _stored(rows[position], results[position].event_seq)
+                for position in incoming
+                if position not in known
+            }
             for projection, positions in projected:
-                stored = [
-                    _stored(rows[position], results[position].event_seq)
-                    for position in positions
-                    if position not in known
-                ]
-                likenesses = await projection.fold(connection, tenant, stored) if stored else None
+                new = [stored[position] for position in positions if position in stored]
+                likenesses = await projection.fold(connection, tenant, new) if new else None
                 if likenesses:
                     results = [
                         replace(result, alike=likenesses[result.event_seq])
@@ -493,6 +501,15 @@ def _existing(row: _Row, known: asyncpg.Record, *, importing: bool, index: int |
         deduplicated=not own or importing,
         payload_differs=differs,
     )
+
+
+async def _let_others_join(lane: _Lane) -> None:
+    """Return once callers that are about to wait do so: each commit less is work less for all."""
+    for _ in range(_JOINING):
+        waiting = len(lane.waiting)
+        await asyncio.sleep(0)
+        if len(lane.waiting) <= waiting:
+            return
 
 
 async def _back_off(attempt: int, deadline: float, error: Exception) -> None:

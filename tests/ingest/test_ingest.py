@@ -295,3 +295,20 @@ async def test_an_append_looks_no_scope_up(database: Database) -> None:
     lines = [line["QUERY PLAN"] for line in plan]
     assert any("Insert on events" in line for line in lines)
     assert not any("scopes" in line for line in lines)
+
+
+async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:
+    """Who comes a turn of the event loop after another joins its commit; an append alone waits for nobody."""
+    commits: list[int] = []
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool, writers=1, on_commit=lambda _, size: commits.append(size))
+        await ingest.append_events("default", [event("first")])
+
+        async def come_late(turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await ingest.append_events("default", [event(f"late {turns}")])
+
+        await asyncio.gather(*(come_late(turns) for turns in range(4)))
+        await ingest.close()
+    assert commits == [1, 4]
