@@ -11,6 +11,7 @@ from myria.notes import drafting
 from myria.notes.drafting import Draft, completed, inferred_kind, keywords_of
 from myria.notes.kinds import importance_now, kinds_of, policies, policy_of, tier
 from myria.notes.model import Changes
+from myria.notes.subjects import subject_of
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,40 @@ def test_an_amendment_takes_the_topic_of_the_old_words_away() -> None:
     named = completed(Draft(content=text, topic="homes"), "004")
     assert Changes(content="Porto, Porto").of(named, "004").topic == "homes"
     assert Changes(importance=0.9).of(inferred, "004").topic == "lisbon"
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        ("We decided to use PostgreSQL for the event log", "postgresql"),
+        ("Decided: preorders open on 14 April", "preorders"),
+        ("I always want tea without sugar", "tea"),
+        ("He hates cilantro", "cilantro"),
+        ("The deployment failed because the certificate expired", "deployment"),
+        ("Remember that the wifi password is on the fridge", "wifi"),
+        ("We chose Kotlin over Java for the Android client", "kotlin"),
+        ("Yesterday we discussed the budget", "budget"),
+        ("Prefer composition over inheritance", "composition"),
+        ("Root cause: the cache was never invalidated after a rename", "cache"),
+        ("The kiln needs care; the kiln is old", "kiln"),
+        ("Wir haben entschieden, PostgreSQL zu verwenden", "postgresql"),
+        ("Der Ofen wird freitags gebrannt", "ofen"),
+        ("Nous avons décidé de changer le fournisseur", "fournisseur"),
+        ("La livraison a échoué à cause de la douane", "livraison"),
+        ("Hemos decidido usar Kubernetes", "kubernetes"),
+        ("El servidor está en Madrid", "servidor"),
+        ("Decidimos abrir as encomendas em abril", "encomendas"),
+        ("Abbiamo deciso di usare il forno elettrico", "forno"),
+        ("We hebben besloten de oven te vervangen", "oven"),
+        ("배포는 금요일에 하기로 결정했다", "배포"),
+        ("日本の陶芸が好きです", "日本"),
+        ("我们决定使用PostgreSQL", "postgresql"),
+        ("", "general"),
+        ("42", "general"),
+    ],
+)
+def test_an_inferred_topic_is_what_a_note_is_about(text: str, topic: str) -> None:
+    """No verb of deciding, liking or keeping, and no function word, in any language; and the answer says so."""
+    assert subject_of(text) == topic
+    note = completed(Draft(content=text), "004")
+    assert (note.topic, "topic" in note.inferred) == (topic, True)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from myria.analysis.tokens import counted_surfaces, is_stopword
 from myria.notes.kinds import Contract, Lifetime, policy_of
+from myria.notes.subjects import subject_of, topic_of
 from myria.redaction.expressions import first_look
 
 KEYWORDS = 5
 """Keywords of a note that names none."""
-
-GENERAL = "general"
-"""The topic of a note that says nothing that could be one."""
 
 _SHORTEST = 2
 
@@ -100,7 +97,7 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
     return NoteText(
         content=draft.content,
         kind=kind,
-        topic=draft.topic or topic_of(chosen),
+        topic=draft.topic or (subject_of(draft.content) if draft.keywords is None else topic_of(chosen)),
         keywords=tuple(dict.fromkeys(keyword.strip().lower() for keyword in chosen if keyword.strip())),
         importance=policy.importance if draft.importance is None else draft.importance,
         source=draft.source,
@@ -118,11 +115,6 @@ def inferred_kind(content: str) -> str:
     if not _ANY_RULE.search(raw):
         return "fact"
     return next((kind for kind, look, rule in _RULES if look.search(raw) and rule.search(beginning)), "fact")
-
-
-def topic_of(keywords: Sequence[str]) -> str:
-    """Return the topic of a note that names none: its first keyword."""
-    return keywords[0] if keywords else GENERAL
 
 
 def keywords_of(content: str) -> tuple[str, ...]:

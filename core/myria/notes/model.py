@@ -11,9 +11,10 @@ import orjson
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_HINT, MAX_TOPIC_HINTS
 from myria.events import TopicHint
-from myria.notes.drafting import NoteText, keywords_of, topic_of
+from myria.notes.drafting import NoteText, keywords_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
+from myria.notes.subjects import subject_of
 
 NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
@@ -120,7 +121,8 @@ class Changes:
         if content != note.content:
             before, now = keywords_of(note.content), keywords_of(content)
             keywords = now if keywords is None and note.keywords == before else keywords
-            topic = topic_of(now) if topic is None and note.topic == topic_of(before) else topic
+            if topic is None and note.topic == subject_of(note.content):
+                topic = subject_of(content)
         return replace(
             note,
             content=content,

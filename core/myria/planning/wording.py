@@ -412,6 +412,11 @@ def language_of(tokens: Iterable[Token], likely: Language | None = None) -> Lang
     return best
 
 
+def is_function_word(term: str) -> bool:
+    """Tell whether a term is a function word of some language."""
+    return term in _speaking()
+
+
 def conjunction_of(name: str) -> str:
     """Return the word for "and" in a language by its name."""
     return _CONJUNCTIONS.get(name, "and")
