@@ -8,6 +8,7 @@ logs by whatever stands in between, which is why the transport is off; this proc
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -33,6 +34,7 @@ from myria.errors import (
     RateLimited,
     UnavailableError,
 )
+from myria.fairness import Caller
 from myria.jsonslices import Refused
 from myria_server.authentication import ACCESS_KEY, CREDENTIALS, Authentication, Headers
 from myria_server.bodies import Bodies
@@ -46,6 +48,9 @@ MESSAGE_PATH = "/message"
 
 MAX_STREAMS = 256
 """Streams that may be open at once in a process: each holds a task and a connection."""
+
+STREAMS_EACH = 32
+"""Streams that one credential may have open in a process: no one takes them all."""
 
 MAX_MESSAGE = 1024 * 1024
 """Largest message, in bytes."""
@@ -91,6 +96,7 @@ class LegacyTransport:
         self._body_timeout = body_timeout
         self._sse = SseServerTransport(MESSAGE_PATH, max_request_body_size=self._body_bytes)
         self._sessions: dict[str, Headers] = {}
+        self._open: Counter[Caller] = Counter()
 
     @property
     def sessions(self) -> int:
@@ -108,9 +114,8 @@ class LegacyTransport:
             headers = _headers(scope)
             self._check_host(headers)
             credential = _credential(headers, key)
-            await self._principal(scope, credential)
-            if len(self._sessions) >= MAX_STREAMS:
-                raise Overloaded(f"{MAX_STREAMS} streams are open; use POST /mcp/agent, which needs none")
+            principal = await self._principal(scope, credential)
+            self._admit(principal)
         except MyriaError as error:
             await self._refuse(send, error)
             return
@@ -133,8 +138,31 @@ class LegacyTransport:
             async with self._sse.connect_sse(inner, receive, naming) as (read, write):
                 await self._server.run(read, write, self._server.create_initialization_options())
         finally:
+            self._open[principal.caller] -= 1
+            self._open += Counter()  # without those that have none any more
             for session_id in opened:
                 self._sessions.pop(session_id, None)
+
+    def _admit(self, principal: Principal) -> None:
+        """Count a stream that is about to be opened: as a request of its credential, and while it is open.
+
+        Raises:
+            RateLimited: the credential asks too often, or has as many streams as it may.
+            Overloaded: there are too many streams.
+        """
+        if (usage := self._limits.of(principal)) is not None:
+            usage.begin()
+            usage.end()  # it does not count to requests at once: its messages are requests of their own
+            if self._open[principal.caller] >= STREAMS_EACH:
+                raise RateLimited(
+                    f"this credential has {STREAMS_EACH} streams open; close one, or use POST /mcp/agent",
+                    limit="streams",
+                    value=STREAMS_EACH,
+                    retry_after_s=1,
+                )
+        if self._open.total() >= MAX_STREAMS:
+            raise Overloaded(f"{MAX_STREAMS} streams are open; use POST /mcp/agent, which needs none")
+        self._open[principal.caller] += 1
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer POST /message: 202, and what comes of it on the stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -15,8 +16,10 @@ from mcp.client.sse import sse_client
 from myria.access.store import AccessStore
 from myria.memory import Memory
 from myria.settings import AuthSettings, McpSettings, Settings
+from myria_server import legacy
 from tests.server.wire import Served, serving
 from tests.support.keys import access_store, make_key
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 ON = McpSettings(legacy_sse=True)
@@ -131,6 +134,26 @@ async def test_a_revoked_key_ends_what_its_stream_can_do(old: Served, store: Acc
         while (answer := await message(old, named[0], ping)).status_code == 202:
             pass
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "credential_invalid")
+
+
+async def test_no_credential_takes_all_streams(
+    old: Served, store: AccessStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more than it may have is 429 with Retry-After; others open theirs, and it may again once one is closed."""
+    monkeypatch.setattr(legacy, "STREAMS_EACH", 1)
+    ana, eve = await make_key(store, "ana"), await make_key(store, "eve")
+
+    async def status(key: str) -> int:
+        async with old.client.stream("GET", "/sse", params={"accessKey": key}) as answer:
+            assert (answer.status_code == 429) == ("retry-after" in answer.headers)
+            return answer.status_code
+
+    async with old.client.stream("GET", "/sse", params={"accessKey": ana}) as open_one:
+        assert open_one.status_code == 200
+        assert (await status(ana), await status(eve)) == (429, 200)
+    async with asyncio.timeout(PATIENCE_S):
+        while await status(ana) != 200:
+            await asyncio.sleep(0.02)
 
 
 async def test_old_sessions_get_a_stream_and_an_end(old: Served, store: AccessStore) -> None:
