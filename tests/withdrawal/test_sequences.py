@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import re
 import time
@@ -153,6 +154,13 @@ class World:
         answer: Json = orjson.loads(result.body)
         return answer, f"{result.body.decode()}\n{result.text}"
 
+    async def do(self, name: str, **arguments: Any) -> Json:
+        """Return what a command of the agent's face answers, which shows nothing that was gone before."""
+        gone = self.gone
+        answer, text = await self.tell(name, **arguments)
+        self.refuse(text, gone)
+        return answer
+
     async def written(self, name: str, **arguments: Any) -> str:
         """Return the text and the structured content of a query that is asked for text, without the query itself."""
         result = await self.toolbox.call(
@@ -254,7 +262,7 @@ class World:
             more["linkedTo"] = [self.chance.choice(list(self.notes))]
         if self.chance.random() < 0.5:
             more["topic"] = self.chance.choice((*_WORDS, content.split()[0]))
-        answer, _ = await self.tell("remember", content=content, importance=self.chance.choice([0.2, 0.5, 0.9]), **more)
+        answer = await self.do("remember", content=content, importance=self.chance.choice([0.2, 0.5, 0.9]), **more)
         if not answer["success"]:
             assert replaced is not None or "linkedTo" in more, answer
             return
@@ -272,7 +280,7 @@ class World:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "time_ns", lambda: clock() - 2 * HOUR_NS)
             number, content = self.new_text()
-            answer, _ = await self.tell("remember", content=content, scope="session", sessionId=f"s{self.sessions}")
+            answer = await self.do("remember", content=content, scope="session", sessionId=f"s{self.sessions}")
         self.sessions += 1
         assert answer["success"], answer
         self.participants[number] = POOL
@@ -283,7 +291,7 @@ class World:
     async def remember_several(self) -> None:
         first, one = self.new_text()
         other = one.replace(f"zq{first:05}qz", f"zq{first + 1:05}qz")
-        answer, _ = await self.tell("batch_remember", items=[{"content": one}, {"content": other}])
+        answer = await self.do("batch_remember", items=[{"content": one}, {"content": other}])
         for number, kept in zip((first, first + 1), answer["results"], strict=True):
             await self.kept(kept["id"], number)
 
@@ -291,7 +299,7 @@ class World:
         """End the session; what it came to is notes, too."""
         first = len(self.ids)
         marks = [f"zq{first + at:05}qz" for at in range(3)]
-        answer, _ = await self.tell(
+        answer = await self.do(
             "reflect",
             summary=f"{marks[0]} {self.chance.choice(_WORDS)}",
             decisions=[f"{marks[1]} {self.chance.choice(_WORDS)}"],
@@ -309,7 +317,7 @@ class World:
         note_id = self.chance.choice(list(self.notes))
         number, content = self.new_text()
         was_live = self.current(note_id) == "live"
-        answer, _ = await self.tell("amend", id=note_id, content=content)
+        answer = await self.do("amend", id=note_id, content=content)
         assert answer["success"] == was_live, answer
         if was_live:
             before = self.notes[note_id][-1]
@@ -322,17 +330,16 @@ class World:
         if self.notes:
             note_id = self.chance.choice(list(self.notes))
             was_live = self.current(note_id) == "live"
-            await self.tell("forget", id=note_id, force=True, dryRun=False)
+            await self.do("forget", id=note_id, force=True, dryRun=False)
             await self.learn()
             if was_live:
                 assert {self.state[version] for version in self.notes[note_id]} == {"forgotten"}
 
     async def forget_by_topic(self) -> None:
         topic = self.chance.choice(_WORDS)
-        _, text = await self.tell("forget", topic=topic, dryRun=True)
-        self.refuse(text, self.gone)
+        await self.do("forget", topic=topic, dryRun=True)
         if self.chance.random() < 0.5:
-            await self.tell("forget", topic=topic, dryRun=False, force=True)
+            await self.do("forget", topic=topic, dryRun=False, force=True)
         await self.learn()
 
     async def restore_note(self) -> None:
@@ -348,7 +355,7 @@ class World:
         if len(self.notes) > 1:
             one, other = self.chance.sample(list(self.notes), 2)
             relation = self.chance.choice(("related", "caused_by", "resolved_by", "contradicts"))
-            await self.tell("link", fromId=one, toId=other, relationType=relation)
+            await self.do("link", fromId=one, toId=other, relationType=relation)
 
     async def consolidate(self) -> None:
         """Let maintenance withdraw what has ended."""
@@ -357,7 +364,7 @@ class World:
         assert "ended" not in self.state.values()
 
     async def give_feedback(self) -> None:
-        await self.tell("tool_feedback", tool_name="recall", relevant=True, sufficient=False, suggestion="more")
+        await self.do("tool_feedback", tool_name="recall", relevant=True, sufficient=False, suggestion="more")
 
     def new_text(self) -> tuple[int, str]:
         """Return the number of an event and a text that nothing else says; the number is taken by `learn`."""
@@ -650,6 +657,7 @@ async def test_withdrawn_is_in_no_byte(
 ) -> None:
     """Whatever is appended, kept, amended, replaced, forgotten, let expire, restored, built, rolled back or killed."""
     how = HOWS[batch % len(HOWS)]
+    caplog.set_level(logging.INFO)
     settings = replace(SETTINGS, auth=AuthSettings(mode="keys", failures_per_minute=None))
     if how == "packed":
         monkeypatch.setattr(gathering, "SHARED_FROM", 1)
