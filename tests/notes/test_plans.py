@@ -25,12 +25,16 @@ CASES = [
     ("links.fold", [SEQS]),
     ("links.notes", ["{note_1,note_2}"]),
     ("evaluations.fold", [SEQS]),
+    ("withdrawal.fold", [SEQS]),
+    ("feedback.fold", [SEQS]),
     ("sessions.fold", [SEQS]),
     ("sessions.look_at_ended", [SEQS]),
     ("events.by_seqs", [SEQS, "{1}"]),
     ("events.ids", [SEQS]),
 ]
 BY_ONE_EVENT = {"events_pkey", "events_tenant_id_event_id_key", "events_dedupe"}
+INTERNAL_ALONE = {"withdrawal.fold", "feedback.fold"}
+"""They may take the index of internal events, of which there are few: they look for nothing else."""
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
@@ -48,6 +52,8 @@ async def test_events_are_looked_up_by_number(database: Database, mode: str) -> 
             await connection.execute(f"PREPARE case_{number} AS {sql(name)}")
             (plan,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE case_{number}({values})"))
             ways = set(_ways(plan["Plan"])) - BY_ONE_EVENT
+            if name in INTERNAL_ALONE:
+                ways.discard("events_internal")
             if ways:
                 wrong[name] = ways
     finally:
