@@ -55,6 +55,9 @@ _log = logging.getLogger(__name__)
 
 Dropped = Literal["calls", "refusals"]
 
+_Call = tuple[float, Principal, Face, str, str | None, float, str]
+"""A call as it was noted: when, who, face, tool, context_id, seconds, outcome."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
@@ -91,7 +94,7 @@ class RefusedAttempt:
 
 @dataclass(slots=True)
 class _Repeats:
-    at: datetime
+    at: float
     times: int
 
 
@@ -110,7 +113,7 @@ class Journal:
         settings: which calls are recorded.
         dropped: told how many records found no room, and of which sort.
         ticks: a steady clock, in seconds.
-        now: the time of day.
+        now: seconds since 1970.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class Journal:
         *,
         dropped: Callable[[Dropped, int], None] = lambda _sort, _count: None,
         ticks: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._share = settings.calls
@@ -130,37 +133,35 @@ class Journal:
         rate = settings.calls_per_s
         self._room = TokenBucket(rate, max(1.0, rate * _CALL_BURST_S), ticks())
         self._refusal_room = TokenBucket(_REFUSALS_PER_S, MAX_KINDS, ticks())
-        self._calls: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self._allowed = 0
+        self._calls: deque[_Call] = deque()
         self._writing = asyncio.Lock()
         self._attempts: dict[RefusedAttempt, _Repeats] = {}
 
     def call(
         self, principal: Principal, *, face: Face, tool: str, arguments: Any, seconds: float, outcome: str
     ) -> None:
-        """Note one call, if it is one of those that are recorded. Of its arguments only context_id is kept."""
+        """Note one call, if it is one of those that are recorded. Of its arguments only context_id is kept.
+
+        The request waits for this, so it takes what is there; the writing makes the record of it (`_record`).
+        """
         share = self._share
         if share is None:
             if principal.credential is None:
                 return
         elif share < 1 and random.random() >= share:  # noqa: S311 - a sample
             return
-        if len(self._calls) >= MAX_WAITING or self._room.take(1, self._ticks()):
+        if not self._allowed:
+            self._allowed = self._room.left(self._ticks())
+            self._room.take(self._allowed, self._ticks())
+        if not self._allowed or len(self._calls) >= MAX_WAITING:
             self._dropped("calls", 1)
             return
+        self._allowed -= 1
         context = arguments.get("context_id") if type(arguments) is dict else None
-        if type(context) is not str or len(context) > _MAX_CONTEXT or not context.isprintable():
+        if context is not None and (type(context) is not str or len(context) > _MAX_CONTEXT):
             context = None
-        record = (
-            self._now(),
-            f"req_{random.getrandbits(128):032x}",
-            principal.actor,
-            face,
-            tool,
-            context,
-            seconds * 1000,
-            outcome,
-        )
-        self._calls.append((principal.tenant, record))
+        self._calls.append((self._now(), principal, face, tool, context, seconds, outcome))
 
     def refused(self, attempt: RefusedAttempt) -> None:
         """Note a refused attempt."""
@@ -211,7 +212,7 @@ class Journal:
                 attempt.face,
                 attempt.address,
                 seen.times,
-                seen.at,
+                datetime.fromtimestamp(seen.at, UTC),
             )
             refusals.setdefault(attempt.tenant, []).append(row)
         for tenant, rows in refusals.items():
@@ -219,8 +220,8 @@ class Journal:
         while self._calls:
             calls: dict[str, list[tuple[Any, ...]]] = {}
             for _ in range(min(_WRITTEN_AT_ONCE, len(self._calls))):
-                tenant, record = self._calls.popleft()
-                calls.setdefault(tenant, []).append(record)
+                call = self._calls.popleft()
+                calls.setdefault(call[1].tenant, []).append(_record(call))
             for tenant, rows in calls.items():
                 await self._write("audit.write_calls", tenant, rows, "calls")
 
@@ -234,6 +235,20 @@ class Journal:
         except Exception:  # noqa: BLE001 - a bug here must not end the writing of what comes later
             self._dropped(sort, len(rows))
             _log.exception("the journal of access was not written", extra={"action": "audit_failed"})
+
+
+def _record(call: _Call) -> tuple[Any, ...]:
+    at, principal, face, tool, context, seconds, outcome = call
+    return (
+        datetime.fromtimestamp(at, UTC),
+        f"req_{random.getrandbits(128):032x}",
+        principal.actor,
+        face,
+        tool,
+        context if context is None or context.isprintable() else None,
+        seconds * 1000,
+        outcome,
+    )
 
 
 async def entries(database: Database, tenant: str | None, limit: int) -> list[Json]:

@@ -257,9 +257,13 @@ class KeyRing:
             raise entry.refusal or CredentialInvalid("this key is not known")
         if entry.expires_at is not None and self._now() >= entry.expires_at:
             raise CredentialInvalid("this key has expired; make a new one", reason="expired")
-        if entry.principal.credential is not None:
-            self._used.setdefault(entry.principal.tenant, set()).add(entry.principal.credential)
-        return entry.principal
+        principal = entry.principal
+        if principal.credential is not None:
+            used = self._used.get(principal.tenant)
+            if used is None:
+                used = self._used[principal.tenant] = set()
+            used.add(principal.credential)
+        return principal
 
     def _judged(self, row: asyncpg.Record) -> _Known:
         epoch = row["epoch"]
