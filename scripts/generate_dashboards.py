@@ -449,6 +449,32 @@ def builds() -> Json:
             ),
         ),
         (
+            "What agents say of answers",
+            (
+                graph(
+                    "Feedback in an hour",
+                    "By tool, of tool_feedback. `myria feedback` shows the words.",
+                    (f"sum by (tool) (increase(myria_tool_feedback_total{{{HERE}}}[1h])) > 0", "{{tool}}"),
+                    stacked=True,
+                ),
+                graph(
+                    "Share that was relevant, and enough",
+                    "Of the feedback in a day.",
+                    (
+                        f'sum(increase(myria_tool_feedback_total{{{HERE}, relevant="true"}}[1d])) '
+                        f"/ sum(increase(myria_tool_feedback_total{{{HERE}}}[1d]))",
+                        "relevant",
+                    ),
+                    (
+                        f'sum(increase(myria_tool_feedback_total{{{HERE}, sufficient="true"}}[1d])) '
+                        f"/ sum(increase(myria_tool_feedback_total{{{HERE}}}[1d]))",
+                        "enough",
+                    ),
+                    unit="percentunit",
+                ),
+            ),
+        ),
+        (
             "Operator (Kubernetes)",
             (
                 graph(

@@ -183,6 +183,14 @@ METRICS: tuple[Described, ...] = (
         "Units of ended builds that had or should have had a model's plan; result is planned, reused or degraded",
         "result",
     ),
+    _counter(
+        "memory",
+        "myria_tool_feedback_total",
+        "What agents say of answers with tool_feedback: whether one was relevant, and whether it was enough",
+        "tool",
+        "relevant",
+        "sufficient",
+    ),
     _counter("memory", "myria_llm_plan_repairs_total", "Times a build told a model what was wrong with its plan"),
     _gauge("memory", "myria_snapshots", "Snapshots that are kept", "status"),
     _gauge(

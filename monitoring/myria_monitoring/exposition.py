@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from myria.building.model import Outcome
+from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
 from myria.planning.validation import RULE_NAMES
 from myria_monitoring.catalogue import BY_NAME
@@ -30,6 +31,8 @@ PHASES: Final = ("compile", "queue", "start")
 MOVES: Final = ("publish", "rollback")
 PAUSES: Final = ("held_snapshot", "other", "rollback")
 STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
+AGENT_TOOLS: Final = tuple(tool.name for tool in TOOLS if "agent" in tool.faces)
+FLAGS: Final = ("false", "true")
 WORKFLOWS: Final = ("build", "walk", "evaluate")
 OTHER: Final = "other"
 """The label of unforeseen values, which keeps the number of labels bounded."""
@@ -198,6 +201,16 @@ def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metri
     yield counter("myria_validation_failures_total", rules)
     yield counter("myria_pointer_moves_total", moves)
     yield from _llm_totals(totals)
+    yield from _feedback(totals)
+
+
+def _feedback(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
+    """Yield what agents say of answers."""
+    said: dict[tuple[str, ...], float] = dict.fromkeys(product((*AGENT_TOOLS, OTHER), FLAGS, FLAGS), 0)
+    for (family, labels), amount in totals.items():
+        if family == "tool_feedback":
+            said[_known(labels[0], AGENT_TOOLS), *labels[1:]] += amount
+    yield counter("myria_tool_feedback_total", said)
 
 
 def _llm_totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:

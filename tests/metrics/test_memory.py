@@ -15,13 +15,15 @@ import asyncpg
 import pytest
 
 from myria.building.collect import collect_garbage
+from myria.ingest import Ingest
+from myria.notes.feedback import Feedback
 from myria.registry import Registry
 from myria.settings import RetentionSettings, Settings
 from myria.store.database import ALL_TENANTS
 from myria.store.database import Database as Pool
 from myria_monitoring import figures as reading
 from myria_monitoring.catalogue import BY_NAME
-from myria_monitoring.exposition import BUILD_SECONDS, about_memory, text_of
+from myria_monitoring.exposition import AGENT_TOOLS, BUILD_SECONDS, about_memory, text_of
 from myria_monitoring.figures import FigureReader
 from myria_monitoring.statements import sql
 from tests.metrics.scraping import Samples, samples
@@ -340,3 +342,24 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
         yield from _nodes(child)
+
+
+async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> None:
+    """Each of the agent's tools has a label of its own, whatever else an agent names has one together."""
+    said = [(tool, relevant, False) for tool in (*AGENT_TOOLS, "my own tool", "x" * 90) for relevant in (True, False)]
+    async with Pool(database.server_dsn) as serving:
+        await Ingest(serving).append_events(
+            TENANT,
+            [
+                Feedback(tool=tool, relevant=relevant, sufficient=sufficient).event(
+                    ("ana",), timestamp=10**15 + at, speaker=None
+                )
+                for at, (tool, relevant, sufficient) in enumerate(said)
+            ],
+        )
+    seen = await told(pool)
+    for tool in (*AGENT_TOOLS, "other"):
+        for flag in ("true", "false"):
+            labels = (f"relevant={flag}", "sufficient=false", f"tool={tool}")
+            assert seen["myria_tool_feedback_total", *labels] == (2 if tool == "other" else 1), tool
+            assert seen["myria_tool_feedback_total", labels[0], "sufficient=true", labels[2]] == 0
