@@ -26,7 +26,9 @@ from myria import browse, errors, transfer
 from myria.access.principal import local_principal
 from myria.access.store import AccessStore, NewKey
 from myria.building.run import run_build
+from myria.llm.model import LanguageModel
 from myria.memory import Memory
+from myria.notes.evaluator import Evaluator
 from myria.notes.feedback import feedback_report
 from myria.retrieval import gathering, lanes
 from myria.settings import AuthSettings, LlmSettings, Settings
@@ -97,6 +99,9 @@ def echo(asked: Asked) -> Answer:
             repeated = [texts[name] for name in part["rests_on"]]
             part |= {"label": repeated[0][:60], "summary": " ".join(repeated)[:390]}
         return calling(asked, ("submit_plan", planned))
+    if "notes" in data:
+        rating = {"value": 0.5, "specificity": 0.5, "actionability": 0.5}
+        return calling(asked, ("rate", {"ratings": [rating | {"id": note["id"]} for note in data["notes"]]}))
     if "leaves" in data:
         leaf = data["leaves"][0]
         said = f"{leaf.get('label')} {leaf.get('summary')}"
@@ -115,6 +120,7 @@ class Installation:
     metrics: ServerMetrics
     served: Served
     control: Pool
+    evaluator: Evaluator | None
     differences: str
 
 
@@ -363,6 +369,15 @@ class World:
         await self.learn()
         assert "ended" not in self.state.values()
 
+    async def rate(self) -> None:
+        """Let the model rate notes, where there is one: its audit holds what they say."""
+        if self.installation.evaluator is not None:
+            async with self.installation.control.write(self.tenant) as connection:
+                await connection.execute(sql("evaluations.enqueue"), self.tenant, list(self.notes))
+            await self.installation.evaluator.run(self.tenant)
+            async with self.installation.control.read(self.tenant) as connection:
+                assert await connection.fetchval("SELECT count(*) FROM myria.note_evaluations_due") == 0
+
     async def give_feedback(self) -> None:
         await self.do("tool_feedback", tool_name="recall", relevant=True, sufficient=False, suggestion="more")
 
@@ -587,7 +602,7 @@ class World:
             assert await builds.roots(self.database, tenant=self.tenant) == planned
 
 
-PROJECTIONS = ("withdrawn", "notes", "sessions", "note_links", "tool_feedback")
+PROJECTIONS = ("withdrawn", "notes", "sessions", "note_links", "tool_feedback", "note_evaluations")
 
 
 async def differences(memory: Memory) -> str:
@@ -618,7 +633,7 @@ async def run(world: World) -> None:
         world.rollback, world.publish, world.begin_pages, world.begin_recall, world.remember, world.remember,
         world.remember_for_a_session, world.remember_for_a_session, world.remember_for_an_idle_session,
         world.remember_several, world.reflect, world.reflect, world.amend, world.amend, world.forget,
-        world.forget_by_topic, world.restore_note, world.link, world.consolidate, world.give_feedback,
+        world.forget_by_topic, world.restore_note, world.link, world.consolidate, world.give_feedback, world.rate,
     ]  # fmt: skip
     done: list[str] = []
     try:
@@ -667,15 +682,20 @@ async def test_withdrawn_is_in_no_byte(
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(Memory(database.server_dsn, settings))
         metrics = ServerMetrics()
+        control = await stack.enter_async_context(Pool(database.operator_dsn))
+        asked = LanguageModel.configured(settings.llm) if how == "model" else None
         installation = Installation(
             database=database,
             memory=memory,
             settings=settings,
             metrics=metrics,
             served=await stack.enter_async_context(serving(memory, settings, metrics=metrics)),
-            control=await stack.enter_async_context(Pool(database.operator_dsn)),
+            control=control,
+            evaluator=None if asked is None else Evaluator(control, memory.append_events, asked, most=100),
             differences=await differences(memory),
         )
+        if installation.evaluator is not None:
+            stack.push_async_callback(installation.evaluator.close)
         keys = AccessStore(installation.control)
         for seed in range(batch * BATCH, (batch + 1) * BATCH):
             tenant = f"t{seed}"
