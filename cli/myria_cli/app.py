@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Any
 
+import typer
+from typer.core import TyperGroup
+
+from myria.errors import InvalidArgument
+from myria_cli import console
 from myria_cli.commands import (
     access,
     auditing,
@@ -18,8 +23,28 @@ from myria_cli.commands import (
     snapshots,
 )
 
+_UsageError: Any = typer.BadParameter.__base__  # typer brings a click of its own, or uses the other one
+"""Arguments that no command takes: unknown, missing, of a wrong form."""
+
+
+class CodedUsage(TyperGroup):
+    """Refuses arguments that its commands do not take as every other error, where the answer is to be JSON."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except _UsageError as error:
+            if not as_json:
+                raise
+            console.report(InvalidArgument(" ".join(error.format_message().split())), as_json=True)
+            raise typer.Exit(InvalidArgument.exit_status) from error
+
+
 app = typer.Typer(
     name="myria",
+    cls=CodedUsage,
     help="Long-term memory for conversational agents: an append-only event log, compiled into versioned topic trees, "
     "read over MCP.\n\nStart with `myria demo` (a sample conversation, three questions, their answer trees) or "
     "`myria up` (the same without the sample).",

@@ -43,6 +43,25 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     assert "query" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("key", "create", "n", "--rolee", "read"), "--role"),
+        (("key", "create"), "NAME"),
+        (("key", "create", "n", "--rate", "-1"), "--rate"),
+        (("tenant", "creat", "n"), "create"),
+        (("quer",), "query"),
+    ],
+)
+def test_arguments_that_no_command_takes_are_coded_too(arguments: tuple[str, ...], told: str) -> None:
+    """With --json the refusal is one object on standard error, and standard output stays empty."""
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    error = json.loads(result.stderr)["error"]
+    assert error["code"] == "invalid_argument"
+    assert told in error["message"]
+
+
 def test_import_rebuild_and_query_show_the_answer_as_a_tree(myria: Call, sample_file: Path) -> None:
     """From a file to a drawn answer, with scores only when asked, and only what the asker may see is there."""
     imported = myria("import", sample_file)
