@@ -238,6 +238,12 @@ class EventNotFound(NotFoundError):
     code = "event_not_found"
 
 
+class ErasureNotFound(NotFoundError):
+    """There is no such erasure, or it has no receipt yet."""
+
+    code = "erasure_not_found"
+
+
 class NoteNotFound(NotFoundError):
     """No such note, or none that you may see, or it was withdrawn."""
 
@@ -321,6 +327,12 @@ class EventIdConflict(ConflictError):
     """An imported event_id exists already with other content."""
 
     code = "event_id_conflict"
+
+
+class EventErased(ConflictError):
+    """An event with this channel and source_event_key was erased, and stays so; nothing was stored."""
+
+    code = "event_erased"
 
 
 class SourceEventKeyTaken(ConflictError):

@@ -155,6 +155,7 @@ class Ingest:
         Raises:
             Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
                 events without a key may have been stored when the deadline passed during the commit.
+            EventErased: an event with this channel and source key was erased; nothing was stored.
             SourceEventKeyTaken: an event that the participants of a new one may not see has its key already (the
                 detail `index` names the first of several); nothing was stored.
         """
@@ -343,7 +344,9 @@ class Ingest:
             ]
             if skipped:
                 known = await _find_duplicates(connection, tenant, rows, skipped, importing=importing)
-                if any(rows[position].event_id not in inserted and position not in known for position in skipped):
+                lost = [at for at in skipped if rows[at].event_id not in inserted and at not in known]
+                if lost:
+                    await _refuse_erased(connection, tenant, rows, lost)
                     raise _ScopesGoneError
             results = [
                 _existing(row, known[position], importing=importing, index=position if len(rows) > 1 else None)
@@ -432,6 +435,22 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict
             column.append(value)
     inserted = await connection.fetch(sql("events.insert"), tenant, *columns)
     return {record["event_id"]: record["event_seq"] for record in inserted}
+
+
+async def _refuse_erased(connection: Connection, tenant: str, rows: list[_Row], lost: list[int]) -> None:
+    """Refuse rows that were not inserted because their events were erased.
+
+    Raises:
+        EventErased: one was; nothing of the commit is stored.
+    """
+    keys = [rows[position].dedupe_key for position in lost]
+    refused = {row["dedupe_key"] for row in await connection.fetch(sql("erasure.refused"), tenant, keys)}
+    for position, key in zip(lost, keys, strict=True):
+        if key in refused:
+            raise errors.EventErased(
+                "an event with this channel and source_event_key was erased; nothing was stored",
+                **({"index": position} if len(rows) > 1 else {}),
+            )
 
 
 async def _find_duplicates(

@@ -45,6 +45,9 @@ GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
 -- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
 REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
+-- Erasures are asked for and carried out by the owner of the schema: the log is changed in no other way.
+REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder, myria_operator;
+GRANT SELECT (tenant_id, erasure_id, number, receipt, mac) ON myria.erasures TO myria_server, myria_operator;
 -- Grants and tokens likewise: serving reaches them by functions that want a secret shown.
 REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria_builder;
 

@@ -9,6 +9,8 @@ import asyncpg
 import pytest
 
 from myria.building.run import run_build
+from myria.erasure.commands import Erasures
+from myria.erasure.model import Selection
 from myria.ingest import Ingest
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -95,6 +97,9 @@ def built(databases: Databases) -> Iterator[str]:
             session = Session(own=("bot",), participants=("ana", "bot"), project="p", session_id="s")
             mark = mark_event(session, "t", [], [], previous=None, at=10**15)
             await Ingest(pool).append_events(TENANT, (mark,))
+            erasures = Erasures(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="test")
+            erasure = await erasures.start(Selection(events=(results[5].event_id,)), reason="asked")
+            await erasures.run(erasure)
         await build(database.dsn, hold=True)
 
     databases.loop.run(fill())

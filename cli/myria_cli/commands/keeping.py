@@ -7,20 +7,26 @@ import platform
 import time
 from collections.abc import Awaitable, Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import orjson
 import typer
 from rich.text import Text
 
+from myria.erasure.commands import verify_receipt
+from myria.erasure.model import Receipt
 from myria.errors import (
     ConfigurationError,
     DatabaseUnavailable,
     DeadlineExceeded,
+    InvalidArgument,
     MyriaError,
     SchemaOutdated,
 )
 from myria.index import SEARCH_VERSION
 from myria.planning.settings import PLANNER_VERSION
+from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -104,6 +110,8 @@ myria verify
 
 myria verify --deep --tenant team_a
 
+myria verify --receipt receipt.json
+
 myria verify --json | jq '.checks[] | select(.failed > 0)'
 """,
     )
@@ -117,12 +125,18 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
         all_snapshots: Annotated[
             bool, typer.Option("--all-snapshots", help="The trees of archived snapshots too.")
         ] = False,
+        receipt: Annotated[
+            Path | None,
+            typer.Option("--receipt", metavar="FILE", help="Only prove that what this receipt names is gone."),
+        ] = None,
     ) -> int:
         """Prove the invariants: everything stored is recomputed from the log and compared. Nothing is written.
 
         One state of the database is examined, whatever goes on meanwhile. Exit 1 when a check fails.
         """
         settings = options.settings()
+        if receipt is not None:
+            return await _prove(options, settings, receipt)
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
             with console.meter("verifying", quiet=options.json) as progress:
@@ -159,6 +173,25 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
                 f"Python {versions['python']}",
                 "dim",
             )
+
+
+async def _prove(options: Options, settings: Settings, file: Path) -> int:
+    """Prove a receipt, say what was found, and return the exit status."""
+    try:
+        receipt = Receipt.of(orjson.loads(await asyncio.to_thread(file.read_bytes)))
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise InvalidArgument(f"{file} cannot be read as a receipt: {error}", field="receipt") from error
+    async with opened(options, settings) as place, Database(place.owner, pool_options(settings, size=1)) as database:
+        await schema.check(database)
+        proof = await verify_receipt(database, options.tenant, receipt)
+    if options.json:
+        console.write_json(proof.to_json())
+    for problem in proof.problems:
+        console.say(problem, "red")
+    if not proof.problems:
+        places = ", ".join(f"{count:,} {place}" for place, count in sorted(proof.examined.items()))
+        console.say(f"the receipt holds: nothing of it is left ({places} examined)")
+    return CHECK_FAILED if proof.problems else 0
 
 
 async def _current(place: Place, *, check: bool, grant: bool) -> tuple[list[str], int | None]:

@@ -227,6 +227,9 @@ class _Work:
         if sum(row["is_new"] for row in rows) != self._task.eligible:
             # The bound on transaction ids holds within one database cluster; this log was restored into another.
             return None
+        if any(row["was_there"] and row["is_erased"] for row in rows):
+            # Where units of the old tree begin depends on words that are gone.
+            return None
         positions = [(to_microseconds(row["occurred_at"]), row["event_seq"]) for row in rows]
         changes = _Changes(
             coming=[

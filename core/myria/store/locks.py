@@ -6,7 +6,7 @@ import hashlib
 from functools import lru_cache
 from typing import Literal
 
-Purpose = Literal["append", "publish", "build"]
+Purpose = Literal["append", "publish", "build", "erase"]
 ScopePurpose = Literal["withdraw"]
 
 

@@ -224,3 +224,13 @@ async def _missing(connection: Connection) -> list[Migration]:
             )
     done = {row["version"] for row in applied}
     return [step for version, step in sorted(known.items()) if version not in done]
+
+
+async def vacuum_erased(dsn: str) -> None:
+    """Let PostgreSQL remove the dead rows of every table that an erasure changes, as the database's owner."""
+    connection = await connect(dsn, pgbouncer=True)
+    try:
+        with translated():
+            await connection.execute(sql("schema.vacuum_erased"))
+    finally:
+        await connection.close()

@@ -10,7 +10,7 @@ from myria import errors
 from myria.index import SEARCH_VERSION, BlockNode, BlockView, build, decode
 from myria.searchable import document
 from myria.store.queries import sql
-from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, Seqs, TreeShape, set_problems
+from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, Seqs, TreeShape, erased_seqs, set_problems
 from myria.verify.report import Check
 
 
@@ -45,7 +45,8 @@ async def search_blocks(
                 readable.append((rendering, view))
         all_held = np.concatenate(held) if held else np.zeros(0, np.int64)
         wanted = eligible if complete else np.intersect1d(eligible, all_held)
-        for problem in set_problems(all_held, wanted, "search block"):
+        erased = np.setdiff1d(await erased_seqs(exam, scope.scope_id), all_held)
+        for problem in set_problems(all_held, np.setdiff1d(wanted, erased), "search block"):
             check.fail(f"{name}: {problem}")
         return readable
 

@@ -113,6 +113,12 @@ class TreeShape:
     level_of: dict[bytes, int] = field(default_factory=dict)
 
 
+async def erased_seqs(exam: Examination, scope_id: int) -> Seqs:
+    """Return the numbers of a scope's erased events."""
+    rows = await exam.connection.fetch(sql("verify.erased_seqs"), exam.tenant, scope_id)
+    return np.array([row["event_seq"] for row in rows], dtype=np.int64)
+
+
 def set_problems(held: Seqs, wanted: Seqs, what: str) -> Iterator[str]:
     """Yield how two lists differ that must hold the same numbers, each once."""
     values, counts = np.unique(held, return_counts=True)

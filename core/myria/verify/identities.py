@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from myria.erasure.model import ERASED_LABEL, ERASED_SUMMARY
 from myria.planning.identity import leaf_node_id, rendering_id, topic_id
 from myria.planning.model import LEAF
 from myria.planning.settings import PlannerSettings
@@ -65,7 +66,10 @@ def _rendering_problems(row: Any, settings: PlannerSettings) -> Iterator[str]:
         metadata=orjson.loads(row["metadata"]),
         children=list(row["children"]),
     )
-    if computed != row["rendering_id"]:
+    if row["is_erased"]:
+        if (row["label"], row["summary"]) != (ERASED_LABEL, ERASED_SUMMARY):
+            yield "it was erased, and says something"
+    elif computed != row["rendering_id"]:
         yield "rendering_id is not the hash of its content"
     if row["identity_type"] != row["node_type"] or row["identity_scope"] != row["scope_id"]:
         yield "its node is missing, or of another kind or scope"

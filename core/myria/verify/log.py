@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from myria import errors
+from myria.erasure.receipts import chain_problems
 from myria.events import dedupe_key
 from myria.scopes import canonical_participants, scope_key
 from myria.store.queries import sql
@@ -112,3 +113,10 @@ async def turns(exam: Examination, check: Check) -> None:
     for row in await exam.connection.fetch(sql("verify.turn_sessions_differ"), exam.tenant):
         where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
         check.fail(f"the state of the turns of {row['context_id']} up to event {row['last_seq']} {where}")
+
+
+async def receipts(exam: Examination, check: Check) -> None:
+    """The receipts of erasures follow from each other, and name what is kept for them."""
+    check.examined, problems = await chain_problems(exam.connection, exam.tenant)
+    for problem in problems:
+        check.fail(problem)

@@ -20,6 +20,7 @@ from myria.verify.examination import (
     Seqs,
     StoredSnapshot,
     TreeShape,
+    erased_seqs,
     set_problems,
 )
 from myria.verify.replan import replanned
@@ -85,7 +86,9 @@ async def _scope_tree(exam: Examination, snapshot: StoredSnapshot, row: Any, exa
     if exam.deep:
         with exam.timed("block_content") as content:
             await block_content(exam, content, views, name)
-        if plans_alike(snapshot.planner_settings, exam.settings):
+        # What held erased events cannot be planned anew: their words are gone.
+        is_whole = not np.isin(np.array(shape.seqs, dtype=np.int64), await erased_seqs(exam, scope.scope_id)).any()
+        if is_whole and plans_alike(snapshot.planner_settings, exam.settings):
             with exam.timed("replan") as replan:
                 await replanned(exam, replan, scope, shape, name)
 

@@ -110,6 +110,9 @@ class Withdrawals:
     ) -> WithdrawalResult:
         """Bring withdrawn events back into every answer, all or none; see `withdraw`."""
         rows = await self._named(tenant, event_ids, may_see, may_append)
+        erased = next((row for row in rows if row["is_erased"]), None)
+        if erased is not None:
+            raise _absent(erased["event_id"])
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
         return await self._append(tenant, rows, changed, Withdrawal(reason="restored", events=()), dry_run=dry_run)
 

@@ -1,7 +1,7 @@
 -- name: insert
 -- Numbers are allocated first and in input order (`place`); the append lock is held since the statement before.
 -- Rows arrive in dedupe-key order, so that two batches never deadlock. Their scopes are not looked up: the trigger
--- refuses them all when they are another tenant's by now (`myria.tenant_since`).
+-- refuses them all when they are another tenant's by now (`myria.tenant_since`). What was erased stays out.
 WITH allocated AS MATERIALIZED (
     SELECT place, nextval('myria.event_seq') AS event_seq
     FROM generate_series(1, cardinality($2::bigint[])) AS place
@@ -15,6 +15,9 @@ FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[
      WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
                            source_event_key, dedupe_key, internal, payload, topic_hints, position)
 JOIN allocated a ON a.place = i.place
+WHERE (SELECT s.secret FROM myria.erasure_secrets s WHERE s.tenant_id = $1) IS NULL OR i.dedupe_key IS NULL
+   OR NOT EXISTS (SELECT FROM myria.refused_keys r WHERE r.tenant_id = $1 AND r.key = sha256(
+          (SELECT s.secret FROM myria.erasure_secrets s WHERE s.tenant_id = $1) || i.dedupe_key))
 ORDER BY i.position
 ON CONFLICT DO NOTHING
 RETURNING event_id, event_seq;

@@ -92,10 +92,11 @@ ORDER BY t.depth, t.rendering_id;
 
 -- name: changes
 -- What may have changed of a scope between the parent's cutoff and the build's: its new events that count, and older
--- ones of which a withdrawal in between says something; whether each belongs into the old tree, and into the new one.
+-- ones of which a withdrawal in between says something; whether each belongs into the old tree, and into the new one,
+-- and whether it is erased.
 -- The bound on xid only keeps the index scan short: every event past the parent's cutoff was appended by that
 -- transaction or a later one.
-SELECT e.event_seq, e.occurred_at, true AS is_new, false AS was_there,
+SELECT e.event_seq, e.occurred_at, true AS is_new, false AS was_there, false AS is_erased,
        NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
                      ORDER BY w.by_event_seq DESC LIMIT 1), false) AS is_there
@@ -107,6 +108,7 @@ SELECT e.event_seq, e.occurred_at, false,
        NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $4
                      ORDER BY w.by_event_seq DESC LIMIT 1), false),
+       EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq),
        NOT coalesce((SELECT w.reason <> 'restored' FROM myria.withdrawn w
                      WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq AND w.by_event_seq <= $5
                      ORDER BY w.by_event_seq DESC LIMIT 1), false)

@@ -60,6 +60,8 @@ SELECT r.rendering_id, r.scope_id, r.node_id, r.node_type, r.level, r.topic_id, 
        (SELECT count(*) FROM unnest(r.children) AS child
         WHERE EXISTS (SELECT FROM myria.renderings x WHERE x.tenant_id = $1 AND x.rendering_id = child)) AS children_found,
        EXISTS (SELECT FROM myria.topics t WHERE t.tenant_id = $1 AND t.topic_id = r.topic_id) AS has_topic,
+       EXISTS (SELECT FROM myria.erased_renderings x
+               WHERE x.tenant_id = $1 AND x.rendering_id = r.rendering_id AND x.erased_at IS NOT NULL) AS is_erased,
        a.event_id AS anchor_found, a.scope_id AS anchor_scope,
        f.event_id AS first_event_id, f.occurred_at AS first_occurred, l.occurred_at AS last_occurred
 FROM myria.renderings r
@@ -303,3 +305,7 @@ WITH given AS (SELECT * FROM myria.turn_sessions_of_log g WHERE g.tenant_id = $1
 UNION ALL
 (SELECT x.context_id, x.last_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
 ORDER BY last_seq, is_kept;
+
+-- name: erased_seqs
+-- Events of a scope that were erased, or are being erased: search blocks may lack them.
+SELECT x.event_seq FROM myria.erased x WHERE x.tenant_id = $1 AND x.scope_id = $2 ORDER BY x.event_seq;

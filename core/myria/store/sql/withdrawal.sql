@@ -6,7 +6,8 @@ SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
 -- Events that a caller names, whose they are, and what withdrawals say of them.
 SELECT e.event_id, e.event_seq, e.scope_id, e.occurred_at, e.channel, e.type, e.internal, s.participants,
        newest.reason, successor.event_id AS successor_id, encode(successor.dedupe_key, 'hex') AS successor_key,
-       successor_scope.participants AS successor_participants
+       successor_scope.participants AS successor_participants,
+       EXISTS (SELECT FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq) AS is_erased
 FROM unnest($2::text[]) AS named
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_id = named
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = e.scope_id

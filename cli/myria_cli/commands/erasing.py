@@ -1,0 +1,182 @@
+"""`myria erase`: events and everything made of them, gone for good, with a receipt."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, cast
+
+import orjson
+import typer
+
+from myria.erasure.commands import Erasures
+from myria.erasure.model import SHARED_POLICIES, ErasurePlan, Selection, SharedPolicy
+from myria.errors import InvalidArgument
+from myria.ingest import Ingest
+from myria.registry import Registry
+from myria.store import schema
+from myria.store.database import Database
+from myria.store.options import pool_options
+from myria_cli import console
+from myria_cli.options import Options, command
+from myria_cli.place import opened
+
+PANEL = "Keep it well"
+
+Names = list[str] | None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+
+    @command(
+        app,
+        "erase",
+        panel=PANEL,
+        examples="""
+myria erase --participant eva --policy keep
+
+myria erase --participant eva --policy keep --reason 'request 17' --yes --receipt receipt.json
+
+myria erase --query '+351 912 345 678' --json
+
+myria erase --resume era_0193 --receipt receipt.json
+""",
+    )
+    async def erase(
+        options: Options,
+        *,
+        event: Annotated[Names, typer.Option("--event", metavar="ID", help="An event. Repeatable.")] = None,
+        note: Annotated[
+            Names, typer.Option("--note", metavar="ID", help="Every version of a note, and its links. Repeatable.")
+        ] = None,
+        participant: Annotated[
+            Names, typer.Option("--participant", metavar="NAME", help="What a participant was told alone. Repeatable.")
+        ] = None,
+        context: Annotated[
+            Names, typer.Option("--context", metavar="ID", help="All of a context, or session. Repeatable.")
+        ] = None,
+        source: Annotated[
+            Names, typer.Option("--source", metavar="CHANNEL=KEY", help="An event by its source key. Repeatable.")
+        ] = None,
+        query: Annotated[
+            str, typer.Option("--query", metavar="WORDS", help="Events that say these words in this order.")
+        ] = "",
+        policy: Annotated[
+            str, typer.Option("--policy", metavar="|".join(SHARED_POLICIES), help="Events a participant shares.")
+        ] = "keep",
+        after: Annotated[int, typer.Option("--after", metavar="N", help="Next page of the dry run.")] = 0,
+        reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="Why, for the receipt; no names.")] = "",
+        yes: Annotated[bool, typer.Option("--yes", help="Erase; without it this only says what would go.")] = False,
+        resume: Annotated[
+            str | None, typer.Option("--resume", metavar="ID", help="Go on with an erasure, or fetch its receipt.")
+        ] = None,
+        admit: Annotated[
+            bool, typer.Option("--admit", help="Erase nothing: let the events of --source be appended again.")
+        ] = False,
+        receipt: Annotated[
+            Path | None, typer.Option("--receipt", metavar="FILE", help="Where the receipt goes; else standard output.")
+        ] = None,
+        vacuum: Annotated[
+            bool, typer.Option("--vacuum", help="Afterwards let PostgreSQL remove the dead rows (VACUUM).")
+        ] = False,
+    ) -> None:
+        """Erase events and all that was made of them, in every snapshot; without --yes only say what would go.
+
+        It cannot be undone. From the first moment on nothing of it is read. Killed, `--resume` goes on with it. The
+        receipt holds a key that nobody else has: keep the file.
+        """
+        if receipt is not None and receipt.exists():
+            raise InvalidArgument(f"{receipt} exists already; name a new file", field="receipt")
+        settings = options.settings()
+        sources = tuple(_source(text) for text in source or ())
+        async with (
+            opened(options, settings) as place,
+            Database(place.owner, pool_options(settings, size=4)) as database,
+        ):
+            await schema.check(database)
+            erasures = Erasures(
+                database,
+                Registry(database, settings),
+                Ingest(database).append_events,
+                options.tenant,
+                actor=_whoami(),
+            )
+            if admit:
+                await erasures.admit(list(sources))
+                console.say(f"{len(sources)} source keys are accepted again")
+                return
+            if resume is None:
+                selection = Selection(
+                    events=tuple(event or ()),
+                    notes=tuple(note or ()),
+                    participants=tuple(participant or ()),
+                    contexts=tuple(context or ()),
+                    query=query,
+                    sources=sources,
+                    shared=cast("SharedPolicy", policy),
+                )
+                if not yes:
+                    _show_plan(options, await erasures.plan(selection, after=after))
+                    return
+                if not reason.strip():
+                    raise InvalidArgument("say why with --reason: it stands in the receipt", field="reason")
+                resume = await erasures.start(selection, reason=reason)
+                console.say(f"erasure {resume} has begun; if it is killed: myria erase --resume {resume}")
+            with console.meter("rows erased", quiet=options.json) as progress:
+                await erasures.run(resume, progress=lambda counts: progress.advance(_total(counts)))
+            await _hand_over(erasures, resume, receipt)
+            if vacuum:
+                await schema.vacuum_erased(place.owner)
+                console.say("dead rows are removed; WAL, archives and backups keep older pages (docs/erasure.md)")
+
+
+async def _hand_over(erasures: Erasures, erasure_id: str, file: Path | None) -> None:
+    """Write the receipt, and forget its key once it is on the disk."""
+    made = await erasures.receipt(erasure_id)
+    text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
+    if file is None:
+        console.write(text.decode())
+    else:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as opened_file:
+            opened_file.write(text + b"\n")
+            opened_file.flush()
+            os.fsync(opened_file.fileno())
+        console.say(f"the receipt is in {file}: `myria verify --receipt {file}` proves it")
+    await erasures.handed_over(erasure_id)
+
+
+def _show_plan(options: Options, plan: ErasurePlan) -> None:
+    if options.json:
+        console.write_json(plan.to_json())
+        return
+    console.say(f"a dry run: nothing was changed; --yes erases {plan.counts['events']:,} events", "yellow")
+    for place, count in plan.counts.items():
+        console.say(f"{place}: {count:,}")
+    if plan.shared_events:
+        console.say(f"shared with others: {plan.shared_events:,} events; --policy says what becomes of them")
+    rows = [(event["event_id"], event["timestamp"], ", ".join(event["participants"])) for event in plan.events]
+    console.write(console.table(("event", "when", "participants"), rows))
+    if plan.next_after is not None:
+        console.say(f"there are more: --after {plan.next_after}")
+
+
+def _total(counts: Mapping[str, int]) -> int:
+    return sum(counts.values())
+
+
+def _source(text: str) -> tuple[str, str]:
+    channel, is_pair, key = text.partition("=")
+    if not is_pair:
+        raise InvalidArgument("--source wants CHANNEL=KEY", field="source")
+    return channel, key
+
+
+def _whoami() -> str:
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "cli"

@@ -1,0 +1,323 @@
+"""Erasing: planned, withdrawn, erasing, done. Each state is kept, so whoever is killed anywhere can be gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import time
+from collections import Counter
+from typing import Any
+
+import orjson
+
+from myria import errors
+from myria.access.journal import Act, write_act
+from myria.canonical import canonical_json
+from myria.contract.limits import MAX_WITHDRAWN
+from myria.erasure.model import ErasurePlan, Json, Receipt, ReceiptProof, Selection
+from myria.erasure.receipts import chained, named, prove, remaining
+from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
+from myria.events import dedupe_key
+from myria.ids import new_id
+from myria.registry import Registry
+from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.database import Connection, Database, TransactionBounds, checked_tenant
+from myria.store.locks import lock_key
+from myria.store.queries import sql
+from myria.withdrawal.commands import Append, Withdrawals
+
+PAGE_EVENTS = 100
+"""Events that one page of a dry run lists."""
+
+_KEY_BYTES = 32
+_WORKERS_END_WITHIN_S = 4000.0
+_LOOK_EVERY_S = 0.2
+_PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
+
+
+class _DryRunError(Exception):
+    """Ends the transaction of a dry run without anything of it."""
+
+
+class Erasures:
+    """Erases events of one tenant, for a caller who may.
+
+    Args:
+        database: connects as the owner of the schema: no plane's role may change the log.
+        registry: of the same database; ends builds that began before the events were withdrawn.
+        append: how withdrawals reach the log.
+        tenant: whose events; nothing of another is read or changed.
+        actor: who erases, for the record and the receipt.
+    """
+
+    def __init__(self, database: Database, registry: Registry, append: Append, tenant: str, *, actor: str) -> None:
+        self._database = database
+        self._registry = registry
+        self._withdrawals = Withdrawals(database, append)
+        self._tenant = checked_tenant(tenant)
+        self._actor = actor
+
+    async def plan(self, selection: Selection, *, after: int = 0, limit: int = PAGE_EVENTS) -> ErasurePlan:
+        """Return what an erasure would take; nothing is changed.
+
+        Args:
+            after: `next_after` of the page before.
+            limit: events of a page.
+        """
+        plan: ErasurePlan | None = None
+        try:
+            async with self._database.write(self._tenant) as connection:
+                erasure_id = new_id("era")
+                shared = await self._list(connection, erasure_id, selection)
+                arguments = (self._tenant, erasure_id)
+                rows = await connection.fetch(sql("erasure.listed"), *arguments, after, limit + 1)
+                counts = await connection.fetchrow(sql("erasure.count"), *arguments)
+                plan = ErasurePlan(
+                    counts=dict(counts or {}),
+                    events=tuple(
+                        {
+                            "event_id": row["event_id"],
+                            "timestamp": to_rfc3339(to_microseconds(row["occurred_at"])),
+                            "participants": list(row["participants"]),
+                        }
+                        for row in rows[:limit]
+                    ),
+                    next_after=rows[limit - 1]["event_seq"] if len(rows) > limit else None,
+                    shared_events=shared,
+                )
+                raise _DryRunError
+        except _DryRunError:
+            pass
+        async with self._database.write(self._tenant) as connection:
+            await write_act(connection, self._act("erase.plan", **selection.summary()))
+        if plan is None:
+            raise errors.InternalError("a dry run gave no plan")
+        return plan
+
+    async def start(self, selection: Selection, *, reason: str) -> str:
+        """Note down what is to be erased, and return the erasure's id. Events that come later are not part of it.
+
+        Raises:
+            EventNotFound: nothing is chosen that is not erased already.
+        """
+        erasure_id = new_id("era")
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.ensure_secret"), self._tenant, os.urandom(_KEY_BYTES))
+            shared = await self._list(connection, erasure_id, selection)
+            counts = await connection.fetchrow(sql("erasure.count"), self._tenant, erasure_id)
+            if counts is None or not counts["events"]:
+                raise errors.EventNotFound("nothing that is not erased already was chosen; nothing was changed")
+            chosen = selection.summary()
+            if selection.participants:
+                chosen["shared_events"] = {"removed" if selection.shared == "remove" else "kept": shared}
+            await connection.execute(
+                sql("erasure.create"),
+                self._tenant,
+                erasure_id,
+                orjson.dumps(chosen).decode(),
+                self._actor,
+                reason,
+                os.urandom(_KEY_BYTES),
+            )
+            await write_act(connection, self._act("erase.start", erasure_id=erasure_id, events=counts["events"]))
+        return erasure_id
+
+    async def run(self, erasure_id: str, *, at_once: int = ROWS_AT_ONCE, progress: Progress = lambda _: None) -> None:
+        """Erase, or go on with it; return when it is done.
+
+        Args:
+            at_once: the most rows that one transaction changes.
+            progress: told how many rows went where so far, after each transaction.
+
+        Raises:
+            ErasureNotFound: there is none of this id.
+            LogBusy: a build that began before did not end; ask again.
+        """
+        row = await self._row(erasure_id)
+        if row["state"] == "done":
+            return
+        counts: Counter[str] = Counter(orjson.loads(row["counts"]))
+        while True:
+            await self._withdraw(erasure_id)
+            async with self._database.write(self._tenant) as connection:
+                status = await connection.execute(sql("erasure.expand"), self._tenant, erasure_id)
+            if status.endswith(" 0"):
+                break
+        if row["state"] == "planned":
+            await self._reach(erasure_id, "withdrawn")
+        await self._end_older_build(erasure_id)
+        await self._reach(erasure_id, "erasing")
+        removal = Removal(
+            self._database,
+            self._tenant,
+            erasure_id,
+            key=row["receipt_key"],
+            counts=counts,
+            at_once=at_once,
+            progress=progress,
+        )
+        await removal.run()
+        await self._drop_words_of_others(erasure_id, row["receipt_key"])
+        await self._finish(erasure_id, removal.counts)
+
+    async def receipt(self, erasure_id: str) -> Receipt:
+        """Return the receipt of an erasure that is done; with its key until `handed_over`.
+
+        Raises:
+            ErasureNotFound: there is none of this id, or it is not done.
+        """
+        row = await self._row(erasure_id)
+        if row["receipt"] is None:
+            raise errors.ErasureNotFound(f"erasure {erasure_id} is not done; go on with it first", id=erasure_id)
+        key = row["receipt_key"]
+        return Receipt(
+            content=orjson.loads(row["receipt"]),
+            mac=row["mac"].hex(),
+            key=None if key is None else base64.b64encode(key).decode(),
+        )
+
+    async def handed_over(self, erasure_id: str) -> None:
+        """Forget the key of a receipt: from now on only its caller can look for erased words."""
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.handed_over"), self._tenant, erasure_id)
+
+    async def verify(self, receipt: Receipt) -> ReceiptProof:
+        """Prove that a receipt was issued here, and that what it names is gone; nothing is written."""
+        return await verify_receipt(self._database, self._tenant, receipt)
+
+    async def admit(self, sources: list[tuple[str, str]]) -> None:
+        """Let events of these (channel, source_event_key) be appended again although they were erased."""
+        keys = [dedupe_key(channel, key) for channel, key in sources]
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.admit"), self._tenant, keys)
+            await write_act(connection, self._act("erase.admit", keys=len(keys)))
+
+    async def _list(self, connection: Connection, erasure_id: str, selection: Selection) -> int:
+        """List the events of a selection for an erasure; return how many of them are shared with others."""
+        listing = (self._tenant, erasure_id)
+        keys = [dedupe_key(channel, key) for channel, key in selection.sources]
+        if selection.events or keys:
+            await connection.execute(sql("erasure.list_named"), *listing, list(selection.events), keys)
+        shared = 0
+        if selection.participants:
+            names = list(selection.participants)
+            await connection.execute(sql("erasure.list_of_scopes"), *listing, names, selection.shared == "remove")
+            shared = await connection.fetchval(sql("erasure.count_shared"), self._tenant, names)
+        if selection.notes or selection.contexts or selection.query.strip():
+            await connection.execute(
+                sql("erasure.list_matching"),
+                *listing,
+                list(selection.notes),
+                list(selection.contexts),
+                selection.query.strip(),
+            )
+        await connection.execute(sql("erasure.expand"), *listing)
+        return shared
+
+    async def _row(self, erasure_id: str) -> Any:
+        async with self._database.read(self._tenant) as connection:
+            row = await connection.fetchrow(sql("erasure.get"), self._tenant, erasure_id)
+        if row is None:
+            raise errors.ErasureNotFound(f"there is no erasure {erasure_id}", id=erasure_id)
+        return row
+
+    async def _reach(self, erasure_id: str, state: str) -> None:
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.reach"), self._tenant, erasure_id, state, None)
+
+    async def _withdraw(self, erasure_id: str) -> None:
+        """Take the events out of every answer."""
+        while True:
+            async with self._database.read(self._tenant) as connection:
+                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, MAX_WITHDRAWN)
+            if not rows:
+                return
+            named_ids = [row["event_id"] for row in rows]
+            await self._withdrawals.withdraw(self._tenant, named_ids, "forgotten", may_see=lambda _: True)
+
+    async def _end_older_build(self, erasure_id: str) -> None:
+        """End the build that was captured before the withdrawal, and wait until its workers have noticed.
+
+        A worker that has read the events could write words of them after they are gone.
+        """
+        async with self._database.read(self._tenant) as connection:
+            newest = await connection.fetchval(sql("erasure.newest_withdrawal"), self._tenant, erasure_id)
+        give_up = time.monotonic() + _WORKERS_END_WITHIN_S
+        while True:
+            async with self._database.read(self._tenant) as connection:
+                row = await connection.fetchrow(sql("erasure.older_build"), self._tenant, newest)
+            if row is None:
+                return
+            if row["is_open"]:
+                await self._registry.abort(self._tenant, row["build_id"])
+            elif time.monotonic() > give_up:
+                raise errors.LogBusy(f"workers of build {row['build_id']} are still at work; ask again")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _drop_words_of_others(self, erasure_id: str, key: bytes) -> None:
+        """Forget the digests of what other events say as well: a receipt promises the absence of the rest."""
+        async with self._database.read(self._tenant, _PROOF) as connection:
+            rows = await connection.fetch(sql("erasure.words"), self._tenant, erasure_id)
+            hits = await remaining(connection, self._tenant, key, {row["digest"] for row in rows}, Counter())
+        said = sorted(hits)
+        for at in range(0, len(said), 10 * ROWS_AT_ONCE):
+            async with self._database.write(self._tenant) as connection:
+                await connection.execute(
+                    sql("erasure.drop_words"), self._tenant, erasure_id, said[at : at + 10 * ROWS_AT_ONCE]
+                )
+
+    async def _finish(self, erasure_id: str, counts: Counter[str]) -> None:
+        """Write the receipt behind the one before it."""
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.lock"), lock_key("erase", self._tenant))
+            row = await connection.fetchrow(sql("erasure.get"), self._tenant, erasure_id)
+            if row is None or row["state"] == "done":
+                return
+            last = await connection.fetchrow(sql("erasure.last_receipt"), self._tenant)
+            secret = await connection.fetchval(sql("erasure.secret"), self._tenant)
+            at = await connection.fetchval(sql("erasure.now"))
+            content: Json = {
+                "version": 1,
+                "tenant": self._tenant,
+                "erasure_id": erasure_id,
+                "number": 1 if last is None else last["number"] + 1,
+                "previous": None if last is None else last["mac"].hex(),
+                "asked_at": to_rfc3339(to_microseconds(row["created_at"])),
+                "done_at": to_rfc3339(to_microseconds(at)),
+                "by": row["actor"],
+                "reason": row["reason"],
+                "selected": orjson.loads(row["selected"]),
+                "rows": dict(+counts),
+                "lists": await named(connection, self._tenant, erasure_id),
+            }
+            text = canonical_json(content)
+            await connection.execute(
+                sql("erasure.finish"),
+                self._tenant,
+                erasure_id,
+                content["number"],
+                text.decode(),
+                chained(secret, None if last is None else last["mac"], text),
+                orjson.dumps(dict(+counts)).decode(),
+            )
+            await write_act(connection, self._act("erase.done", erasure_id=erasure_id, **counts))
+
+    def _act(self, action: str, **details: Any) -> Act:
+        return Act(
+            tenant=self._tenant,
+            actor=self._actor,
+            action=action,
+            target=details.get("erasure_id"),
+            details={name: value for name, value in details.items() if name != "erasure_id"},
+        )
+
+
+async def verify_receipt(database: Database, tenant: str, receipt: Receipt) -> ReceiptProof:
+    """Prove that a receipt was issued in a database, or the one of which it is a copy, and that nothing is left.
+
+    Raises:
+        InvalidArgument: its key is none.
+    """
+    async with database.read(tenant, _PROOF) as connection:
+        return await prove(connection, tenant, receipt)

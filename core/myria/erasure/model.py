@@ -1,0 +1,124 @@
+"""What an erasure is asked for, what a dry run answers, and the receipt that a caller takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from myria import errors
+
+Json = dict[str, Any]
+
+SharedPolicy = Literal["keep", "remove"]
+SHARED_POLICIES: tuple[SharedPolicy, ...] = get_args(SharedPolicy)
+
+ERASED_LABEL = "Topic with erased events"
+ERASED_SUMMARY = "Some events of this topic were erased."
+"""What stands for good in place of the words of a topic that covered erased events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What is to be erased of one tenant: the union of what is named.
+
+    Args:
+        events: event ids.
+        notes: note ids: every version of each, and the links between it and others.
+        participants: events of scopes in which nobody else is; `shared` says what becomes of those with others.
+        contexts: context ids.
+        query: words in this order, whatever their case, in a payload, hint, source key or context id.
+        sources: pairs (channel, source_event_key).
+    """
+
+    events: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    participants: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()
+    query: str = ""
+    sources: tuple[tuple[str, str], ...] = ()
+    shared: SharedPolicy = "keep"
+
+    def __post_init__(self) -> None:
+        """Refuse a selection of nothing.
+
+        Raises:
+            InvalidArgument: nothing is named, or the policy is none.
+        """
+        if not (self.events or self.notes or self.participants or self.contexts or self.query.strip() or self.sources):
+            raise errors.InvalidArgument(
+                "name what to erase: an event, a note, a participant, a context, a source key or a query",
+                field="selection",
+            )
+        if self.shared not in SHARED_POLICIES:
+            raise errors.InvalidArgument(f"policy must be one of {', '.join(SHARED_POLICIES)}", field="policy")
+
+    def summary(self) -> Json:
+        """Return by what events were chosen, without a word of it: it stays, and what was chosen must not."""
+        counts = {
+            "events": len(self.events),
+            "notes": len(self.notes),
+            "participants": len(self.participants),
+            "contexts": len(self.contexts),
+            "queries": int(bool(self.query.strip())),
+            "sources": len(self.sources),
+        }
+        chosen: Json = {name: count for name, count in counts.items() if count}
+        return chosen | ({"shared": self.shared} if self.participants else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasurePlan:
+    """What an erasure would take: counts by place, and the first events by id, time and scope."""
+
+    counts: Mapping[str, int]
+    events: tuple[Json, ...]
+    next_after: int | None
+    shared_events: int
+
+    def to_json(self) -> Json:
+        """Return the answer of a dry run."""
+        return {
+            "dry_run": True,
+            "counts": dict(self.counts),
+            "shared_events": self.shared_events,
+            "events": list(self.events),
+            "next_after": self.next_after,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """A receipt as the caller keeps it. Without `key`, which nobody else has, the absence of words cannot be proved."""
+
+    content: Json
+    mac: str
+    key: str | None = None
+
+    def to_json(self) -> Json:
+        """Return the content of a receipt file."""
+        return {"receipt": self.content, "mac": self.mac} | ({"key": self.key} if self.key is not None else {})
+
+    @classmethod
+    def of(cls, value: Any) -> Receipt:
+        """Return the receipt of a file's content.
+
+        Raises:
+            InvalidArgument: it is none.
+        """
+        is_receipt = isinstance(value, dict) and isinstance(value.get("receipt"), dict)
+        if not is_receipt or not isinstance(value.get("mac"), str) or not isinstance(value.get("key"), str | None):
+            raise errors.InvalidArgument("this is no receipt of an erasure", field="receipt")
+        return cls(content=value["receipt"], mac=value["mac"], key=value.get("key"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptProof:
+    """What was found when a receipt was checked; it holds where `problems` is empty."""
+
+    problems: tuple[str, ...]
+    examined: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        """Return the answer of `myria verify --receipt`."""
+        return {"ok": not self.problems, "problems": list(self.problems), "examined": dict(self.examined)}

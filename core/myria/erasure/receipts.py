@@ -1,0 +1,147 @@
+"""Receipts: made at the end of an erasure, chained per tenant, and proved later in a database or a restored dump."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from myria import errors
+from myria.canonical import canonical_json
+from myria.erasure.model import Receipt, ReceiptProof
+from myria.erasure.words import candidates, digests, strings
+from myria.index import decode
+from myria.store.database import Connection
+from myria.store.queries import sql
+
+_STREAM_ROWS = 500
+_SHOWN = 20
+_PLACES = (
+    ("events", "erasure.words_of_events"),
+    ("renderings", "erasure.words_of_renderings"),
+    ("models", "erasure.words_of_models"),
+    ("notes", "erasure.words_of_notes"),
+)
+
+
+def chained(secret: bytes, previous: bytes | None, content: bytes) -> bytes:
+    """Return the MAC of a receipt: an HMAC over the MAC before it and its own canonical JSON."""
+    return hmac.digest(secret, (previous or bytes(32)) + content, "sha256")
+
+
+async def remaining(
+    connection: Connection, tenant: str, key: bytes, wanted: set[bytes], examined: Counter[str]
+) -> dict[bytes, str]:
+    """Return where digests of erased words still are the digests of words in the database, each with one place."""
+    hits: dict[bytes, str] = {}
+    async for place, where, text in _texts(connection, tenant):
+        examined[place] += 1
+        if wanted.isdisjoint(found := digests(key, candidates(text))):
+            continue
+        for digest in wanted & found:
+            hits.setdefault(digest, f"{place} {where}")
+    return hits
+
+
+async def named(connection: Connection, tenant: str, erasure_id: str) -> dict[str, Any]:
+    """Return hashes of what an erasure lists: events, renderings, digests of words. A receipt fixes them."""
+    lists = {}
+    for name, statement in (
+        ("events", "erasure.numbers"),
+        ("renderings", "erasure.renderings"),
+        ("words", "erasure.words"),
+    ):
+        whole, count = hashlib.sha256(), 0
+        async for row in connection.cursor(sql(statement), tenant, erasure_id, prefetch=10 * _STREAM_ROWS):
+            whole.update(row[0].to_bytes(8, "big") if isinstance(row[0], int) else row[0])
+            count += 1
+        lists[name] = {"count": count, "sha256": whole.hexdigest()}
+    return lists
+
+
+async def chain_problems(connection: Connection, tenant: str) -> tuple[int, list[str]]:
+    """Return how many receipts a tenant has, and what is wrong with their chain."""
+    secret = await connection.fetchval(sql("erasure.secret"), tenant)
+    rows = await connection.fetch(sql("erasure.receipts"), tenant)
+    problems: list[str] = []
+    previous: bytes | None = None
+    for position, row in enumerate(rows, 1):
+        where = f"receipt {row['number']} of erasure {row['erasure_id']}"
+        if row["number"] != position:
+            problems.append(f"{where} stands in place {position}: one before it is missing")
+        if secret is None or not hmac.compare_digest(chained(secret, previous, row["receipt"].encode()), row["mac"]):
+            problems.append(f"{where} does not follow from the one before it: it was changed, moved or forged")
+        content = orjson.loads(row["receipt"])
+        lists = await named(connection, tenant, row["erasure_id"])
+        problems += [
+            f"{where} names other {name} than those kept for it"
+            for name, given in lists.items()
+            if content["lists"].get(name) != given
+        ]
+        previous = row["mac"]
+    return len(rows), problems
+
+
+async def prove(connection: Connection, tenant: str, receipt: Receipt) -> ReceiptProof:
+    """Check a receipt against a database: it is the one that was issued there, and what it says is gone is gone.
+
+    Raises:
+        InvalidArgument: its key is none.
+    """
+    problems: list[str] = []
+    examined: Counter[str] = Counter()
+    content = receipt.content
+    erasure_id = str(content.get("erasure_id"))
+    if content.get("tenant") != tenant:
+        return ReceiptProof(problems=(f"the receipt is of another tenant than {tenant}",))
+    row = await connection.fetchrow(sql("erasure.get"), tenant, erasure_id)
+    if row is None or row["receipt"] is None:
+        return ReceiptProof(problems=(f"this database knows no receipt of erasure {erasure_id}",))
+    if row["receipt"].encode() != canonical_json(content) or row["mac"].hex() != receipt.mac:
+        problems.append("the receipt is not the one that was issued for this erasure")
+    examined["receipts"], chain = await chain_problems(connection, tenant)
+    problems += chain
+    words_left = await connection.fetch(sql("erasure.words_left"), tenant, erasure_id)
+    problems += [f"event {left['event_id']} is in the log with its words" for left in words_left]
+    numbers = {seq["event_seq"] for seq in await connection.fetch(sql("erasure.numbers"), tenant, erasure_id)}
+    async for block in connection.cursor(sql("erasure.words_of_blocks"), tenant, prefetch=20):
+        examined["search_blocks"] += 1
+        if not numbers.isdisjoint(decode(block["block"]).seq.tolist()):
+            problems.append(f"search block {block['key']} has words of an erased event")
+    if receipt.key is not None:
+        wanted = {found["digest"] for found in await connection.fetch(sql("erasure.words"), tenant, erasure_id)}
+        hits = await remaining(connection, tenant, _key(receipt.key), wanted, examined)
+        places = sorted(set(hits.values()))
+        problems += [f"erased words are in {place}" for place in places[:_SHOWN]]
+        if len(places) > _SHOWN:
+            problems.append(f"and in {len(places) - _SHOWN} more places")
+    return ReceiptProof(problems=tuple(problems), examined=dict(examined))
+
+
+def _key(text: str) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise errors.InvalidArgument("the receipt's key is none", field="key") from error
+    if len(key) != 32:
+        raise errors.InvalidArgument("the receipt's key is none", field="key")
+    return key
+
+
+async def _texts(connection: Connection, tenant: str) -> AsyncIterator[tuple[str, str, str]]:
+    """Yield every text that is kept for a tenant: its place, its key there, and itself."""
+    for place, statement in _PLACES:
+        async for row in connection.cursor(sql(statement), tenant, prefetch=_STREAM_ROWS):
+            yield place, str(row["key"]), row["text"] or ""
+    async for row in connection.cursor(sql("erasure.remarks"), tenant, prefetch=_STREAM_ROWS):
+        yield row["place"], row["key"], row["text"] or ""
+    async for row in connection.cursor(sql("erasure.words_of_blocks"), tenant, prefetch=20):
+        view = decode(row["block"])
+        names = (*view.speakers, *view.channels, *view.types, *view.contexts)
+        yield "search_blocks", row["key"], " \n".join(strings(list(names)))

@@ -1,0 +1,264 @@
+"""Emptying the places where words of erased events are, in bounded transactions that may each be repeated.
+
+The order matters where a process may be killed between any two of them: what is found through the words of the log
+(remarks that quote, digests for the receipt) comes before the log rows; renderings and search blocks are found by the
+numbers of events, which stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+import numpy as np
+import orjson
+
+from myria import errors
+from myria.erasure.model import ERASED_LABEL, ERASED_SUMMARY
+from myria.erasure.words import digests, phrases, strings, telling
+from myria.index import SEARCH_VERSION, BlockNode, Piece, decode, splice
+from myria.store.database import Connection, Database
+from myria.store.locks import session_lock_key, turns_lock_key
+from myria.store.queries import sql
+
+ROWS_AT_ONCE = 500
+"""Rows that one transaction empties."""
+
+_GATHERED_EVENTS = 10_000
+_SCOPES_AT_ONCE = 100
+_BLOCKS_AT_ONCE = 20
+
+_REMARKS = {
+    "builds": "erasure.erase_remarks_builds",
+    "build_tasks": "erasure.erase_remarks_build_tasks",
+    "build_units": "erasure.erase_remarks_build_units",
+    "snapshots": "erasure.erase_remarks_snapshots",
+    "rebuild_requests": "erasure.erase_remarks_rebuild_requests",
+    "pointer_moves": "erasure.erase_remarks_pointer_moves",
+    "tenants": "erasure.erase_remarks_tenants",
+    "access_log": "erasure.erase_remarks_access_log",
+    "call_log": "erasure.erase_remarks_call_log",
+    "erasures": "erasure.erase_remarks_erasures",
+}
+"""The statement that empties remarks, by the place that `erasure.remarks` names."""
+
+Progress = Callable[[Mapping[str, int]], None]
+"""Told how many rows went where so far, after each transaction."""
+
+
+class Removal:
+    """One erasure's work on the database. `counts` says how many rows were emptied or removed, by place."""
+
+    def __init__(
+        self,
+        database: Database,
+        tenant: str,
+        erasure_id: str,
+        *,
+        key: bytes,
+        counts: Counter[str],
+        at_once: int = ROWS_AT_ONCE,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._erasure_id = erasure_id
+        self._key = key
+        self.counts = counts
+        self._at_once = at_once
+        self._progress = progress
+
+    async def run(self) -> None:
+        """Empty every place. A repeat goes on where the last one was."""
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("erasure.scopes"), self._tenant, self._erasure_id)
+        scopes = [row["scope_id"] for row in rows]
+        for at in range(0, len(scopes), _SCOPES_AT_ONCE):
+            await self._models(scopes[at : at + _SCOPES_AT_ONCE])
+        while await self._events():
+            pass
+        for at in range(0, len(scopes), _SCOPES_AT_ONCE):
+            async with self._database.write(self._tenant) as connection:
+                await connection.execute(
+                    sql("erasure.list_renderings"),
+                    self._tenant,
+                    self._erasure_id,
+                    scopes[at : at + _SCOPES_AT_ONCE],
+                )
+        while await self._renderings():
+            pass
+
+    async def _models(self, scopes: Sequence[int]) -> None:
+        """Empty the audit of calls of models that could see these scopes, and their plans that name the events."""
+        async with self._database.write(self._tenant) as connection:
+            status = await connection.execute(sql("erasure.erase_plans"), self._tenant, self._erasure_id, scopes)
+            gone = Counter({"unit_plans": _rows(status)})
+            await self._note(connection, gone)
+        self._done(gone)
+        while True:
+            async with self._database.write(self._tenant) as connection:
+                status = await connection.execute(sql("erasure.erase_calls"), self._tenant, scopes, self._at_once)
+                gone = Counter({"llm_calls": _rows(status)})
+                await self._note(connection, gone)
+            self._done(gone)
+            if gone["llm_calls"] < self._at_once:
+                return
+
+    async def _events(self) -> bool:
+        """Erase the next events of the log, and what quotes them; tell whether there were any."""
+        after, found, quoted, keys, pages = 0, set[str](), set[str](), list[bytes](), list[list[int]]()
+        while sum(map(len, pages)) < _GATHERED_EVENTS:
+            async with self._database.read(self._tenant) as connection:
+                rows = await connection.fetch(
+                    sql("erasure.open_page"), self._tenant, self._erasure_id, after, self._at_once
+                )
+            if not rows:
+                break
+            pages.append([row["event_seq"] for row in rows])
+            after = rows[-1]["event_seq"]
+            keys += [row["dedupe_key"] for row in rows if row["dedupe_key"] is not None]
+            for row in rows:
+                for text in _texts(row):
+                    found.update(phrases(text))
+                    quoted.update(telling(text))
+        if not pages:
+            return False
+        # Before the rows go, so that no append finds neither them nor this.
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.refuse_keys"), self._tenant, keys)
+        hidden = sorted(digests(self._key, found))
+        for at in range(0, len(hidden), 10 * self._at_once):
+            async with self._database.write(self._tenant) as connection:
+                await connection.execute(
+                    sql("erasure.keep_words"), self._tenant, self._erasure_id, hidden[at : at + 10 * self._at_once]
+                )
+        await self._remarks(quoted)
+        for numbers in pages:
+            await self._rows_of_the_log(numbers)
+        return True
+
+    async def _remarks(self, quoted: set[str]) -> None:
+        """Empty what people and programs wrote beside the log, where it quotes."""
+        hits: dict[str, list[str]] = {}
+        async with self._database.read(self._tenant) as connection:
+            async for row in connection.cursor(sql("erasure.remarks"), self._tenant, prefetch=self._at_once):
+                if not quoted.isdisjoint(telling(row["text"] or "")):
+                    hits.setdefault(row["place"], []).append(row["key"])
+        for place, keys in hits.items():
+            for at in range(0, len(keys), self._at_once):
+                async with self._database.write(self._tenant) as connection:
+                    status = await connection.execute(sql(_REMARKS[place]), self._tenant, keys[at : at + self._at_once])
+                    gone = Counter({place: _rows(status)})
+                    await self._note(connection, gone)
+                self._done(gone)
+
+    async def _rows_of_the_log(self, numbers: Sequence[int]) -> None:
+        """Erase some rows of the log with what was folded from them, in one transaction."""
+        gone: Counter[str] = Counter()
+        async with self._database.write(self._tenant) as connection:
+            sessions = await connection.fetch(sql("erasure.sessions_of"), self._tenant, numbers)
+            locks = {session_lock_key(self._tenant, row["scope_id"], row["context_id"]) for row in sessions}
+            await connection.execute(sql("sessions.lock"), sorted(locks))
+            turns = await connection.fetch(sql("erasure.turns_of"), self._tenant, numbers)
+            locks = {turns_lock_key(self._tenant, row["owner"], row["context_id"]) for row in turns}
+            await connection.execute(sql("turns.lock"), sorted(locks))
+            status = await connection.execute(sql("erasure.forget_successors"), self._tenant, numbers)
+            gone["withdrawals"] = _rows(status)
+            gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, numbers)
+            for place, statement in (
+                ("note_links", "erasure.erase_links"),
+                ("tool_feedback", "erasure.erase_feedback"),
+                ("turns", "erasure.erase_turns"),
+                ("events", "erasure.erase_events"),
+            ):
+                gone[place] = _rows(await connection.execute(sql(statement), self._tenant, numbers))
+            for row in sessions:
+                await connection.execute(sql("erasure.drop_session"), self._tenant, row["scope_id"], row["context_id"])
+                await connection.execute(sql("erasure.fold_session"), self._tenant, row["scope_id"], row["context_id"])
+            gone["sessions"] = len(sessions)
+            for row in turns:
+                session = (self._tenant, row["owner"], row["context_id"], row["scope_id"])
+                await connection.execute(sql("erasure.drop_turn_session"), *session)
+                await connection.execute(sql("erasure.fold_turn_session"), *session)
+            await connection.execute(sql("erasure.note_erased"), self._tenant, numbers)
+            await self._note(connection, gone)
+        self._done(gone)
+
+    async def _renderings(self) -> bool:
+        """Empty the next renderings, and take the events out of their search blocks; tell whether there were any."""
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("erasure.open_renderings"), self._tenant, self._erasure_id, self._at_once)
+        ids = [row["rendering_id"] for row in rows]
+        for at in range(0, len(ids), _BLOCKS_AT_ONCE):
+            await self._blocks(ids[at : at + _BLOCKS_AT_ONCE])
+        if not ids:
+            return False
+        async with self._database.write(self._tenant) as connection:
+            status = await connection.execute(
+                sql("erasure.erase_renderings"), self._tenant, ids, ERASED_LABEL, ERASED_SUMMARY
+            )
+            await connection.execute(sql("erasure.note_renderings"), self._tenant, ids)
+            gone = Counter({"renderings": _rows(status)})
+            await self._note(connection, gone)
+        self._done(gone)
+        return True
+
+    async def _blocks(self, renderings: Sequence[bytes]) -> None:
+        gone: Counter[str] = Counter()
+        async with self._database.write(self._tenant) as connection:
+            for row in await connection.fetch(sql("erasure.blocks"), self._tenant, renderings):
+                place = (self._tenant, row["rendering_id"], row["analyzer_version"])
+                if row["analyzer_version"] != SEARCH_VERSION:
+                    # Of another version: readers make their own, and the next build writes it.
+                    await connection.execute(sql("erasure.drop_block"), *place)
+                    gone["search_blocks"] += 1
+                    continue
+                rewritten = await self._without_erased(connection, row["block"])
+                if rewritten is not None:
+                    await connection.execute(sql("erasure.rewrite_block"), *place, rewritten)
+                    gone["search_blocks"] += 1
+            await self._note(connection, gone)
+        self._done(gone)
+
+    async def _without_erased(self, connection: Connection, block: bytes) -> bytes | None:
+        """Return a search block without its erased events, every other byte of it as before; None if it has none."""
+        view = decode(block)
+        rows = await connection.fetch(sql("erasure.erased_among"), self._tenant, view.seq.tolist())
+        erased = np.array([row["event_seq"] for row in rows], dtype=np.int64)
+        kept = ~np.isin(view.seq, erased)
+        if bool(kept.all()):
+            return None
+        nodes = [
+            BlockNode(rendering_id=view.rendering(at), parent=parent, level=level)
+            for at, (parent, level) in enumerate(zip(view.node_parent.tolist(), view.node_level.tolist(), strict=True))
+        ]
+        leaf_of = dict(zip(view.seq.tolist(), view.leaf.tolist(), strict=True))
+        return splice([Piece(view=view, docs=np.flatnonzero(kept))], nodes=nodes, leaf_of=leaf_of)
+
+    async def _note(self, connection: Connection, gone: Counter[str]) -> None:
+        """Write the counts down in the transaction that they count."""
+        if +gone:
+            counts = orjson.dumps(dict(self.counts + gone)).decode()
+            await connection.execute(sql("erasure.reach"), self._tenant, self._erasure_id, "erasing", counts)
+
+    def _done(self, gone: Counter[str]) -> None:
+        self.counts += gone
+        self._progress(self.counts)
+
+
+def _texts(row: asyncpg.Record) -> list[str]:
+    """Return every text of a row of `erasure.open_page`."""
+    parts: list[Any] = [orjson.loads(row["payload"]), orjson.loads(row["topic_hints"])]
+    texts = [text for part in parts for text in strings(part)]
+    # Names of fields and of our own types are no words of people; what a client called its context may be.
+    return [*texts, *(row[name] for name in ("context_id", "source_event_key") if row[name] is not None)]
+
+
+def _rows(status: str) -> int:
+    """Return how many rows a statement changed, of its status such as `UPDATE 3`."""
+    try:
+        return int(status.rpartition(" ")[2])
+    except ValueError as error:
+        raise errors.InternalError(f"a statement answered {status!r}") from error

@@ -1,0 +1,337 @@
+"""Erasure: what was erased is nowhere in the database, what stays is sound, and a receipt proves both."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import orjson
+import pytest
+
+from myria import errors
+from myria.canonical import canonical_json
+from myria.contract.event import NewEvent
+from myria.erasure.commands import Erasures
+from myria.erasure.model import Receipt, Selection
+from myria.index import decode
+from myria.ingest import Ingest
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
+from myria.notes.links import NoteLinks
+from myria.redaction.redactor import PayloadRedactor
+from myria.registry import Registry
+from myria.settings import Settings
+from myria.store.database import Database
+from myria.verify import verify
+from myria.withdrawal.commands import Withdrawals
+from myria_embedded.account import server_account
+from myria_embedded.find import find_binaries
+from tests.support import builds, postgres
+from tests.support.events import TENANT, append, conversation, event
+
+SETTINGS = Settings()
+PHRASE = "quokka 77810 zanzibar"
+"""What no other event says."""
+WORDS = ("quokka", "77810", "zanzibar")
+
+
+def erasures(database: Database, *, tenant: str = TENANT) -> Erasures:
+    return Erasures(database, Registry(database, SETTINGS), Ingest(database).append_events, tenant, actor="officer")
+
+
+async def erase(dsn: str, selection: Selection, *, reason: str = "asked by the person") -> Receipt:
+    """Erase in small transactions; return the receipt with its key."""
+    async with Database(dsn) as database:
+        erasing = erasures(database)
+        erasure_id = await erasing.start(selection, reason=reason)
+        await erasing.run(erasure_id, at_once=3)
+        receipt = await erasing.receipt(erasure_id)
+        await erasing.handed_over(erasure_id)
+        return receipt
+
+
+async def traces(dsn: str) -> list[str]:
+    """Return the columns in which a word of the phrase is: every column of every table, search blocks decoded."""
+    found = []
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("SELECT set_config('myria.tenant', '*', false)")
+        columns = await connection.fetch(
+            "SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c "
+            "JOIN information_schema.tables t USING (table_schema, table_name) "
+            "WHERE c.table_schema = 'myria' AND t.table_type = 'BASE TABLE'"
+        )
+        for column in columns:
+            table, name = column["table_name"], column["column_name"]
+            for row in await connection.fetch(f'SELECT "{name}" AS raw, "{name}"::text AS text FROM myria."{table}"'):
+                kept = (row["text"] or "").lower()
+                if isinstance(row["raw"], bytes):
+                    kept += row["raw"].decode("latin-1").lower()
+                if any(word in kept for word in WORDS):
+                    found.append(f"{table}.{name}")
+    finally:
+        await connection.close()
+    return sorted(set(found))
+
+
+async def held_by_blocks(dsn: str) -> set[int]:
+    """Return the numbers of all events whose words are in search blocks."""
+    rows = await _rows(dsn, "SELECT block FROM myria.search_blocks")
+    return {seq for row in rows for seq in decode(row["block"]).seq.tolist()}
+
+
+async def _rows(dsn: str, query: str, *arguments: Any) -> list[Any]:
+    async with Database(dsn) as database, database.read(TENANT) as connection:
+        return list(await connection.fetch(query, *arguments))
+
+
+async def _write(dsn: str, query: str, *arguments: Any) -> None:
+    async with Database(dsn) as database, database.write(TENANT) as connection:
+        await connection.execute(query, *arguments)
+
+
+async def failed(dsn: str) -> dict[str, list[str]]:
+    async with Database(dsn) as database:
+        report = await verify(database, TENANT, SETTINGS.planner.for_planner(), deep=True, all_snapshots=True)
+    return {check.name: check.failures for check in report.checks if check.failed}
+
+
+def said(number: int, text: str = PHRASE, **fields: Any) -> NewEvent:
+    return event(1_000 * number, f"I think that {text} it was {number}", **fields)
+
+
+async def seeded(dsns: postgres.Database) -> list[str]:
+    """Put the phrase everywhere it can get, and return the ids of the events that say it."""
+    await append(dsns.dsn, [*conversation(40), *conversation(20, seed=2, participants=("carla",))])
+    secret = [said(number, key=f"key {PHRASE} {number}", context_id=PHRASE) for number in range(4)]
+    results = await append(dsns.dsn, [replace(one, channel="mail") for one in secret])
+    await builds.build(dsns)
+    ids = [result.event_id for result in results]
+    async with Database(dsns.dsn) as database:
+        ingest = Ingest(database)
+        notes = Notes(database, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
+        draft = Draft(content=f"Note {PHRASE}", session_id=PHRASE, topic="t", anchor=True)
+        first = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
+        draft = Draft(content="Another thing", session_id="s2", anchor=True)
+        second = await notes.remember(TENANT, ("ana",), draft, contract="004", now=10**15)
+        links = NoteLinks(database, ingest.append_events)
+        await links.link(TENANT, second.note_id, [first.note_id], "caused_by", may_see=lambda _: True)
+        late = said(9, key="late", participants=("ana", "ben"))
+        replaced = await Withdrawals(database, ingest.append_events).append(
+            TENANT, late, supersedes=ids[:1], may_see=lambda _: True
+        )
+    await builds.build(dsns)
+    await builds.build(dsns, full=True, hold=True)
+    number = (await _rows(dsns.dsn, "SELECT min(scope_id) AS id FROM myria.scopes"))[0]["id"]
+    await _write(
+        dsns.dsn,
+        "INSERT INTO myria.llm_calls (tenant_id, call_id, workflow, round, attempt, mask, mask_scopes, model, "
+        "structure, prompt, prompt_bytes, reply, reply_bytes, tools, input_tokens, output_tokens, cost_microusd, "
+        "latency_ms, outcome) "
+        "SELECT $1, 'c' || n, 'walk', 1, 1, '{ana}', ARRAY[$3::bigint], 'm', 'tools', $2, 1, $2, 1, "
+        "jsonb_build_array($2::text), 1, 1, 1, 1, 'ok' FROM generate_series(1, 5) AS n",
+        TENANT, PHRASE, number,
+    )  # fmt: skip
+    for statement in (
+        "UPDATE myria.builds SET reason = 'because of ' || $1::text",
+        "UPDATE myria.tenants SET auto_paused_reason = $1::text",
+        "UPDATE myria.pointer_moves SET reason = 'before ' || $1::text",
+        "INSERT INTO myria.rebuild_requests (tenant_id, request_id, cause_key, trigger, reason, actor, closed_at) "
+        "VALUES ('default', 'r', 'cause ' || $1::text, 'manual', $1::text, 'x', now())",
+        "INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, details) "
+        "VALUES ('default', 'act', 'x', 'y', $1::text, 'ok', jsonb_build_object('said', $1::text))",
+        "INSERT INTO myria.call_log (tenant_id, at, request_id, principal, face, tool, context_id, latency_ms, "
+        "outcome) "
+        "VALUES ('default', now(), 'r', 'p', 'core', 'append_event', $1::text, 1, 'ok')",
+    ):
+        await _write(dsns.dsn, statement, PHRASE)
+    return [*ids, replaced[0].event_id]
+
+
+async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(database: postgres.Database) -> None:
+    """After erasing, no column of any table and no dump has a word of it; verify finds nothing wrong, also after the
+    next build, whose trees are those of a full one; the receipt holds."""
+    await seeded(database)
+    before = await traces(database.dsn)
+    assert {
+        "events.payload",
+        "renderings.summary",
+        "search_blocks.block",
+        "llm_calls.prompt",
+        "sessions.context_id",
+    } <= {*before}
+    receipt = await erase(database.dsn, Selection(query=PHRASE))
+
+    assert await traces(database.dsn) == []
+    dump = await asyncio.to_thread(dumped, database.dsn)
+    assert [word for word in WORDS if word in dump] == []
+    erased = {row["event_seq"] for row in await _rows(database.dsn, "SELECT event_seq FROM myria.erased")}
+    assert receipt.content["rows"]["events"] == len(erased) == 7
+    assert not erased & await held_by_blocks(database.dsn)
+    assert await failed(database.dsn) == {}
+    async with Database(database.dsn) as pool:
+        assert (await erasures(pool).verify(receipt)).problems == ()
+
+    await builds.build(database)
+    incremental = await builds.roots(database)
+    await builds.build(database, full=True)
+    assert await builds.roots(database) == incremental
+    assert await traces(database.dsn) == []
+    assert await failed(database.dsn) == {}
+
+
+async def test_a_dry_run_lists_pages_and_changes_nothing(database: postgres.Database) -> None:
+    """A plan counts everything and lists a page at a time; afterwards the database is as before."""
+    ids = await seeded(database)
+    async with Database(database.dsn) as pool:
+        first = await erasures(pool).plan(Selection(events=tuple(ids)), limit=3)
+        assert first.next_after is not None
+        second = await erasures(pool).plan(Selection(events=tuple(ids)), after=first.next_after, limit=3)
+    assert [one["event_id"] for one in (*first.events, *second.events)] == ids
+    assert first.counts["events"] == len(ids)
+    assert second.next_after is None
+    assert await _rows(database.dsn, "SELECT FROM myria.erased") == []
+    assert await _rows(database.dsn, "SELECT FROM myria.withdrawn WHERE reason = 'forgotten'") == []
+
+
+def dumped(dsn: str) -> str:
+    """Return a dump of the whole database as text."""
+    done = subprocess.run(
+        [
+            find_binaries(server_account(Path("/nonexistent")))["pg_dump"],
+            "--enable-row-security",
+            f"--dbname={dsn}",
+        ],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PGOPTIONS": "-c myria.tenant=*"},
+    )
+    return done.stdout.decode().lower()
+
+
+class _KilledError(Exception):
+    """Stands for a kill: nothing after it is done."""
+
+
+async def test_killed_after_every_transaction_it_is_gone_on_with(database: postgres.Database) -> None:
+    """Ended after each of its transactions and run again, an erasure ends like one that was not; from the first moment
+    on none of its events stands."""
+    ids = await seeded(database)
+    kills = 0
+
+    def kill(_: Any) -> None:
+        raise _KilledError
+
+    async with Database(database.dsn) as pool:
+        erasing = erasures(pool)
+        erasure_id = await erasing.start(Selection(query=PHRASE), reason="asked")
+        while True:
+            try:
+                await erasing.run(erasure_id, at_once=2, progress=kill if kills < 20 else lambda _: None)
+                break
+            except _KilledError:
+                kills += 1
+            standing = await _rows(
+                database.dsn,
+                "SELECT FROM myria.events e WHERE event_id = ANY ($1) AND NOT EXISTS (SELECT FROM myria.withdrawn w "
+                "WHERE w.event_seq = e.event_seq AND w.reason = 'forgotten')",
+                ids,
+            )
+            assert standing == []
+        receipt = await erasing.receipt(erasure_id)
+        await erasing.handed_over(erasure_id)
+        assert (await erasing.verify(receipt)).problems == ()
+    assert kills
+    assert receipt.content["rows"]["events"] == 7
+    assert await traces(database.dsn) == []
+    assert await failed(database.dsn) == {}
+
+
+async def test_an_erased_event_is_not_appended_again_unless_admitted(database: postgres.Database) -> None:
+    """Its channel and source key are refused, by an append and an import; others of the commit are stored."""
+    again = said(1, key="k1")
+    await append(database.dsn, [again, said(2, key="k2")])
+    await erase(database.dsn, Selection(sources=(("test", "k1"),)))
+    async with Database(database.server_dsn) as pool:
+        ingest = Ingest(pool)
+        for attempt in (ingest.append_events, ingest.import_events):
+            with pytest.raises(errors.EventErased):
+                await attempt(TENANT, [again])
+        assert not (await ingest.append_events(TENANT, [said(3, key="k3")]))[0].deduplicated
+    async with Database(database.dsn) as pool:
+        await erasures(pool).admit([("test", "k1")])
+    async with Database(database.server_dsn) as pool:
+        assert not (await Ingest(pool).append_events(TENANT, [again]))[0].deduplicated
+
+
+async def test_of_a_participant_shared_events_are_kept_or_removed_as_asked(database: postgres.Database) -> None:
+    """Own events go; those with others stay by default, and the receipt says how many."""
+    await append(
+        database.dsn,
+        [said(1, participants=("eva",)), said(2, participants=("eva", "ana")), said(3, participants=("ana",))],
+    )
+    kept = await erase(database.dsn, Selection(participants=("eva",)))
+    assert (kept.content["rows"]["events"], kept.content["selected"]["shared_events"]) == (1, {"kept": 1})
+    gone = await erase(database.dsn, Selection(participants=("eva",), shared="remove"))
+    assert (gone.content["rows"]["events"], gone.content["selected"]["shared_events"]) == (1, {"removed": 1})
+    left = await _rows(database.dsn, "SELECT FROM myria.events WHERE payload <> '{}' AND type IS NULL")
+    assert len(left) == 1
+
+
+async def test_an_erased_event_cannot_be_restored(database: postgres.Database) -> None:
+    """Restoring it is answered as if it were not there."""
+    (result,) = await append(database.dsn, [said(1)])
+    await erase(database.dsn, Selection(events=(result.event_id,)))
+    async with Database(database.server_dsn) as pool:
+        withdrawals = Withdrawals(pool, Ingest(pool).append_events)
+        with pytest.raises(errors.EventNotFound):
+            await withdrawals.restore(TENANT, [result.event_id], may_see=lambda _: True)
+
+
+async def test_receipts_are_a_chain_that_shows_forgery(database: postgres.Database) -> None:
+    """A changed file, a changed row, two exchanged rows and a word that came back are each found."""
+    ids = [result.event_id for result in await append(database.dsn, [said(1), said(2, "something else 4711")])]
+    first = await erase(database.dsn, Selection(events=(ids[0],)))
+    second = await erase(database.dsn, Selection(events=(ids[1],)))
+    assert second.content["previous"] == first.mac
+
+    async def problems(receipt: Receipt) -> str:
+        async with Database(database.dsn) as pool:
+            return "; ".join((await erasures(pool).verify(receipt)).problems)
+
+    assert await problems(first) == await problems(second) == ""
+    assert "not the one that was issued" in await problems(replace(first, content={**first.content, "by": "nobody"}))
+    await append(database.dsn, [said(7)])
+    assert "erased words are in events" in await problems(first)
+    assert await problems(second) == ""
+    await _write(
+        database.dsn,
+        "UPDATE myria.erasures SET number = 3 WHERE number = 1",
+    )
+    assert "is missing" in await problems(second)
+    await _write(database.dsn, "UPDATE myria.erasures SET number = 1 WHERE number = 3")
+    forged = canonical_json({**first.content, "by": "nobody"}).decode()
+    await _write(database.dsn, "UPDATE myria.erasures SET receipt = $1 WHERE number = 1", forged)
+    assert "receipts" in await failed(database.dsn)
+
+
+async def test_nothing_chosen_is_an_error(database: postgres.Database) -> None:
+    """An erasure of nothing is refused, and leaves nothing behind."""
+    with pytest.raises(errors.InvalidArgument):
+        Selection(query="  ")
+    async with Database(database.dsn) as pool:
+        with pytest.raises(errors.EventNotFound):
+            await erasures(pool).start(Selection(events=("evt_none",)), reason="asked")
+
+
+def test_a_receipt_reads_back_from_its_file() -> None:
+    """What is written is what is read; anything else is refused."""
+    receipt = Receipt(content={"number": 1}, mac="00", key="AA==")
+    assert Receipt.of(orjson.loads(orjson.dumps(receipt.to_json()))) == receipt
+    with pytest.raises(errors.InvalidArgument):
+        Receipt.of({"receipt": 1})
