@@ -197,6 +197,15 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "a rating that was not folded": ("DELETE FROM myria.note_evaluations", "evaluations"),
     "a turn that was not folded": ("DELETE FROM myria.turns", "turns"),
     "a session of turns that is ahead": ("UPDATE myria.turn_sessions SET turns = turns + 1", "turns"),
+    "a receipt of another officer": (
+        """UPDATE myria.erasures SET receipt = replace(receipt, '"by":"test"', '"by":"nobody"')""",
+        "receipts",
+    ),
+    "a list of erased events with one more": (
+        """INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
+           SELECT 'default', 1, 1, erasure_id FROM myria.erasures""",
+        "receipts",
+    ),
     "a forged reason": ("UPDATE myria.withdrawn SET reason = 'restored'", "withdrawals"),
     "a transaction of another server": ("UPDATE myria.events SET xid = '9999999' WHERE event_seq = 7", "log"),
     "a lost event": (
