@@ -374,6 +374,22 @@ async def test_a_long_memory_is_shortened_in_both_forms(recaller: Recaller) -> N
     assert recaller.recall.as_text(fragments, 200).shown == 1
 
 
+async def test_a_small_budget_holds_bare_words_rather_than_nothing(recaller: Recaller) -> None:
+    """What else is known of a memory gives way to its words."""
+    await recaller.keep(
+        f"The kiln cracked again, and nobody has ordered {', '.join(['bricks', 'mortar', 'clay'] * 6)}."
+    )
+    fragments = await recaller.find(text="kiln")
+    (whole,), most = recaller.recall.as_json(fragments, 800)
+    (lean,), tokens = recaller.recall.as_json(fragments, most - 1)
+    assert "keywords" in whole
+    assert lean == {name: whole[name] for name in ("id", "content", "type")}
+    assert tokens < most - 1
+    (cut,), less = recaller.recall.as_json(fragments, tokens - 1)
+    assert cut["truncated"]
+    assert less < tokens
+
+
 async def nobody_reads(tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
     """Find nothing: what is recalled is given."""
     raise AssertionError(f"{work} of {masks} reads {tenant}")

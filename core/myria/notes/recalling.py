@@ -216,6 +216,11 @@ class Fragment:
             shown["contradicted_by"] = list(self.contradicted_by)
         return shown
 
+    def to_lean_json(self) -> Json:
+        """Return as little of it as an answer can do with: which memory, of which kind, and its words."""
+        shown = self.to_json()
+        return {name: shown[name] for name in ("id", "content", "type", "relation_type", "superseded") if name in shown}
+
     @property
     def line(self) -> MemoryLine:
         """It as a line of text."""
@@ -506,8 +511,8 @@ class Recall:
     ) -> tuple[list[Json], int]:
         """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
 
-        The first that does not fit is shortened where enough of it stays, and says so (`truncated`). Where nothing
-        fits, there is none, for 0.
+        Of the first that does not fit the bare words are given where they do (`to_lean_json`), else their beginning,
+        which says so (`truncated`). Where nothing fits, there is none, for 0.
         """
         shown: list[Json] = []
         parts: dict[str, Json] = {}
@@ -518,12 +523,15 @@ class Recall:
             return f'{_json(shown[place])[2:]},{{"'
 
         def part(place: int, room: int) -> str | None:
-            item = fragments[place].to_json() | {"content": "", "truncated": True}
-            room -= self._counter.count(f'{_json(item)[2:]},{{"')
-            if room < LEAST_WORTH:
-                return None
-            item["content"] = self._counter.shortened(fragments[place].text, room)
+            item = fragments[place].to_lean_json()
             text = f'{_json(item)[2:]},{{"'
+            if self._counter.count(text) > room:
+                item |= {"content": "", "truncated": True}
+                room -= self._counter.count(f'{_json(item)[2:]},{{"')
+                if room < LEAST_WORTH:
+                    return None
+                item["content"] = self._counter.shortened(fragments[place].text, room)
+                text = f'{_json(item)[2:]},{{"'
             parts[text] = item
             return text
 
