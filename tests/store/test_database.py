@@ -9,6 +9,7 @@ from myria.errors import DeadlineExceeded, InvalidArgument
 from myria.store.database import Database as Pool
 from myria.store.database import PoolOptions, TransactionBounds
 from myria.store.locks import lock_key
+from myria_migrations import migrations
 from tests.support.events import TENANT
 from tests.support.postgres import Database
 
@@ -79,3 +80,9 @@ async def test_a_transaction_that_could_not_begin_leaves_a_sound_connection(data
             assert await connection.fetchval("SELECT current_setting('myria.tenant')") == TENANT
         async with pool.connection() as connection:
             assert await connection.fetchval("SELECT coalesce(current_setting('myria.tenant', true), '')") == ""
+
+
+def test_every_migration_has_a_number_of_its_own() -> None:
+    """Of two with one number, a database that is upgraded would get one alone; none is left out."""
+    versions = [migration.version for migration in migrations()]
+    assert versions == list(range(1, len(versions) + 1))
