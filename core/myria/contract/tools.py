@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -71,6 +71,8 @@ class Tool:
 
 
 _PARTICIPANTS_RULE = "You see only what you and all the participants you name may see."
+
+_agent_tool = partial(Tool, profile="core", refusal=AgentRefusal, faces=("agent",))
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
@@ -176,157 +178,115 @@ TOOLS: tuple[Tool, ...] = (
         arguments=inputs.NothingInput,
         answer=answers.Status,
     ),
-    Tool(
+    _agent_tool(
         name="remember",
         title="Remember",
         description="Keep a fact, decision, preference, procedure or error for later conversations. Only content is "
         "needed. scope session: forgotten when sessionId ends. isAnchor: never fades. supersedes: ids it replaces.",
-        profile="core",
         arguments=agent_notes.RememberInput,
         answer=agent_notes.RememberAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="batch_remember",
         title="Remember several",
         description="Keep up to 200 notes at once; each is kept or refused by itself.",
-        profile="core",
         arguments=agent_notes.BatchRememberInput,
         answer=agent_notes.BatchRememberAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="recall",
         title="Recall",
         description="Find what is remembered, before you answer. Lines end in ids. topic, type and minImportance leave "
         "only notes.",
-        profile="core",
         arguments=agent_notes.RecallInput,
         answer=agent_notes.RecallAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
     ),
-    Tool(
+    _agent_tool(
         name="forget",
         title="Forget",
         description="Take notes out of memory by id, or all of a topic, or what a text finds (list them by dryRun "
         "first). restore undoes it.",
-        profile="core",
         arguments=agent_notes.ForgetInput,
         answer=agent_notes.ForgetAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
         replaces=True,
     ),
-    Tool(
+    _agent_tool(
         name="restore",
         title="Restore",
         description="Bring a forgotten note back.",
-        profile="core",
         arguments=agent_notes.RestoreNoteInput,
         answer=agent_notes.RestoreAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="amend",
         title="Amend",
         description="Correct a note: a new version under the same id.",
-        profile="core",
         arguments=agent_notes.AmendInput,
         answer=agent_notes.AmendAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="context",
         title="Begin a session",
         description="What to know when a session begins: core memory, this session's notes, open questions.",
-        profile="core",
         arguments=agent_sessions.ContextInput,
         answer=agent_sessions.ContextAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
     ),
-    Tool(
+    _agent_tool(
         name="reflect",
         title="End a session",
         description="Keep what a session came to, for later ones, and end it.",
-        profile="core",
         arguments=agent_sessions.ReflectInput,
         answer=agent_sessions.ReflectAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="memory_consolidate",
         title="Consolidate",
         description="Let expired notes go, merge those that say the same, list stale ones: of what you see.",
-        profile="core",
         arguments=agent_sessions.ConsolidateInput,
         answer=agent_sessions.ConsolidateAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="link",
         title="Link",
         description="Link two notes.",
-        profile="core",
         arguments=agent_links.LinkInput,
         answer=agent_links.LinkAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
     ),
-    Tool(
+    _agent_tool(
         name="graph_explore",
         title="Explore causes",
         description="Follow caused_by and resolved_by links from a note.",
-        profile="core",
         arguments=agent_links.GraphExploreInput,
         answer=agent_links.GraphExploreAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
     ),
-    Tool(
+    _agent_tool(
         name="fragment_history",
         title="Show a note's history",
         description="Earlier versions of a note, and what replaced it.",
-        profile="core",
         arguments=agent_insight.HistoryInput,
         answer=agent_insight.HistoryAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
     ),
-    Tool(
+    _agent_tool(
         name="memory_stats",
         title="Count notes",
         description="How many notes of each type and tier are kept.",
-        profile="core",
         arguments=agent_insight.StatsInput,
         answer=agent_insight.StatsAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
     ),
-    Tool(
+    _agent_tool(
         name="tool_feedback",
         title="Say how an answer was",
         description="Say whether an answer of a tool was relevant and sufficient.",
-        profile="core",
         arguments=agent_insight.FeedbackInput,
         answer=agent_insight.FeedbackAnswer,
-        refusal=AgentRefusal,
-        faces=("agent",),
         changes=True,
         repeatable=False,
     ),
