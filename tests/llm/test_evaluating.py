@@ -17,7 +17,7 @@ from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.evaluator import MOST_ATTEMPTS
 from myria.notes.model import Changes
-from myria.notes.recalling import RecallQuery
+from myria.notes.questions import RecallQuery
 from myria.notes.statistics import statistics
 from myria.settings import LlmSettings, NotesSettings, Settings
 from myria.store.database import Database as Pool

@@ -16,8 +16,10 @@ from myria.masks import Mask, Masks
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
+from myria.notes.fragments import Fragment
 from myria.notes.model import Changes
-from myria.notes.recalling import Fragment, Recall, Recalled, RecallQuery
+from myria.notes.questions import RecallQuery
+from myria.notes.recalling import Recall, Recalled
 from myria.redaction.redactor import PayloadRedactor
 from myria.retrieval.found import EventFinder
 from myria.settings import Settings

@@ -17,7 +17,7 @@ from myria.notes.drafting import Draft
 from myria.notes.expiry import EXPIRY_IMPORTANCE, Lasting
 from myria.notes.kinds import importance_now, kinds_of
 from myria.notes.model import Changes
-from myria.notes.recalling import RecallQuery
+from myria.notes.questions import RecallQuery
 from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
 from myria.sessions.model import session_end

@@ -14,29 +14,27 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import asyncpg
-import orjson
 
 from myria.analysis import is_stopword, terms
-from myria.contract.queries import EventNodesQuery
 from myria.errors import CursorInvalid
-from myria.events import TopicHint, searchable_text, speaker_of
+from myria.events import searchable_text, speaker_of
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
-from myria.notes.kinds import Tier, importance_now, policies, tier
-from myria.notes.lines import LEAST_WORTH, MemoryLine, MemoryText, memory_text
-from myria.notes.links import LinkedNote
+from myria.notes.fragments import Fragment, Json, Key, json_within
+from myria.notes.kinds import importance_now, policies, tier
+from myria.notes.lines import MemoryText, memory_text
 from myria.notes.model import NOTE_TYPE, note_of
-from myria.retrieval.cursors import Cursor, query_digest
+from myria.notes.questions import RecallQuery
+from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, Found, FoundEvent
 from myria.settings import RecallSettings
-from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
+from myria.store.clock import to_datetime, to_microseconds
 from myria.store.queries import sql
-from myria.tokens import TokenCounter, fitted
+from myria.tokens import TokenCounter
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -45,9 +43,6 @@ class Reads(Protocol):
 
     def __call__(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> Awaitable[T]: ...
 
-
-PAGE = 32
-"""Memories of a page whose size nobody names: more than a usual budget holds."""
 
 _BATCH = 32
 """Hits that are ranked together; a cursor's pages rely on it."""
@@ -73,175 +68,6 @@ _TOPIC_HITS = 2
 
 _BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
 """A place before every memory of a batch."""
-
-Key = tuple[int, int, int, int]
-"""Where a memory stands in its batch: by score or time falling, then time and number; topics after events."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallQuery:
-    """What is to be recalled, and by whom (`masks`).
-
-    `text`, `keywords` and `topic` are looked for; without any of them the most recent comes first. `topic`, `kind` and
-    `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
-    UTC, as is `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
-
-    `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
-    they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
-    `include_superseded` finds what was superseded too, and says so. `cursor` continues a page of the same query; pages
-    of all sizes may follow each other.
-    """
-
-    masks: Masks
-    now: int
-    text: str | None = None
-    keywords: tuple[str, ...] = ()
-    topic: str | None = None
-    kind: str | None = None
-    min_importance: float | None = None
-    since: int | None = None
-    until: int | None = None
-    as_of: int | None = None
-    include_superseded: bool = False
-    session_id: str | None = None
-    page_size: int = PAGE
-    cursor: str | None = None
-
-    @property
-    def words(self) -> str | None:
-        """What is looked for in texts; None where only keywords or a topic are looked for, or nothing is."""
-        return None if self.text is None else " ".join((self.text, *self.keywords))
-
-    @property
-    def hints(self) -> tuple[str, ...]:
-        """What is looked for in topics and keywords of notes, and in texts."""
-        return self.keywords if self.topic is None else (*self.keywords, self.topic)
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether anything is looked for; else the most recent comes first."""
-        return self.text is not None or bool(self.hints)
-
-    @property
-    def wants_notes(self) -> bool:
-        """Whether only notes can match."""
-        return self.kind is not None or self.topic is not None or self.min_importance is not None
-
-    def digest(self, tenant: str) -> str:
-        """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
-        asked = {
-            name: getattr(self, name)
-            for name in ("text", "topic", "kind", "since", "until", "as_of", "include_superseded", "session_id")
-        }
-        asked |= {"keywords": list(self.keywords), "masks": self.masks.to_json()}
-        asked["min_importance"] = None if self.min_importance is None else round(self.min_importance * 10**6)
-        return query_digest(tenant, "recall", asked)
-
-    def question(self, batch: int) -> EventNodesQuery:
-        """Return it as it is asked of the masked retrieval, without what only notes have."""
-        until = self.until
-        if self.as_of is not None:
-            until = self.as_of + 1 if until is None else min(until, self.as_of + 1)
-        return EventNodesQuery(
-            masks=self.masks,
-            query=self.words,
-            topic_hints=tuple(TopicHint(hint=hint, confidence=1.0) for hint in self.hints),
-            types=(NOTE_TYPE,) if self.wants_notes else (),
-            since=self.since,
-            until=until,
-            include_superseded=self.include_superseded or self.as_of is not None,
-            order="relevance" if self.is_ranked else "newest",
-            limit=batch,
-            now=self.as_of,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fragment:
-    """One memory that was recalled: a note, a raw event, or a topic of events.
-
-    Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
-    microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
-    `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
-    kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
-    links say contradict it; `resolved` that one of the same people says that another note resolves this error.
-    """
-
-    note_id: str | None
-    event_id: str | None
-    handle: str
-    text: str
-    speaker: str | None
-    at: int
-    score: int
-    key: Key
-    lane: str
-    topic_id: str | None = None
-    kind: str | None = None
-    topic: str | None = None
-    keywords: tuple[str, ...] = ()
-    importance: float | None = None
-    tier: Tier | None = None
-    stale_days: int | None = None
-    superseded: bool = False
-    superseded_by: str | None = None
-    relation: str | None = None
-    contradicted_by: tuple[str, ...] = ()
-    resolved: bool = False
-
-    def to_json(self) -> Json:
-        """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
-        shown: Json = {"id": self.note_id or self.handle, "content": self.text}
-        if self.note_id is not None:
-            shown["handle"] = self.handle
-        if self.speaker is not None:
-            shown["speaker"] = self.speaker
-        shown["created_at"] = to_rfc3339(self.at)
-        if self.topic_id is not None:
-            shown["type"] = "topic"
-        if self.kind is not None:
-            shown |= {"type": self.kind, "topic": self.topic, "keywords": list(self.keywords)}
-            shown |= {"importance": self.importance, "ttl_tier": self.tier}
-        if self.stale_days is not None:
-            shown["stale_days"] = self.stale_days
-        if self.relation is not None:
-            shown["relation_type"] = self.relation
-        if self.superseded:
-            shown["superseded"] = True
-            if self.superseded_by is not None:
-                shown["superseded_by"] = self.superseded_by
-        if self.resolved:
-            shown["resolved"] = True
-        if self.contradicted_by:
-            shown["contradicted_by"] = list(self.contradicted_by)
-        return shown
-
-    def to_lean_json(self) -> Json:
-        """Return as little of it as an answer can do with: which memory, of which kind, and its words."""
-        shown = self.to_json()
-        return {name: shown[name] for name in ("id", "content", "type", "relation_type", "superseded") if name in shown}
-
-    @property
-    def line(self) -> MemoryLine:
-        """It as a line of text."""
-        marks = []
-        if self.superseded:
-            marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
-        if self.resolved:
-            marks.append("resolved")
-        if self.relation is not None:
-            marks.append(f"linked: {self.relation}")
-        if self.stale_days is not None:
-            marks.append(f"old: {self.stale_days} days")
-        if self.contradicted_by:
-            marks.append(f"contradicted by {', '.join(self.contradicted_by)}")
-        return MemoryLine(
-            date=to_rfc3339(self.at)[:10],
-            speaker=self.speaker,
-            text=self.text,
-            handle=self.handle,
-            marks=tuple(marks),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -509,49 +335,8 @@ class Recall:
     def as_json(
         self, fragments: Sequence[Fragment], budget: int, around: Callable[[list[Json]], Any] = lambda shown: shown
     ) -> tuple[list[Json], int]:
-        """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
-
-        Of the first that does not fit the bare words are given where they do (`to_lean_json`), else their beginning,
-        which says so (`truncated`). Where nothing fits, there is none, for 0.
-        """
-        shown: list[Json] = []
-        parts: dict[str, Json] = {}
-        head, _, tail = _json(around([{"id": None}])).partition('id":null}')
-
-        def piece(place: int) -> str:
-            shown.extend(fragment.to_json() for fragment in fragments[len(shown) : place + 1])
-            return f'{_json(shown[place])[2:]},{{"'
-
-        def part(place: int, room: int) -> str | None:
-            item = fragments[place].to_lean_json()
-            text = f'{_json(item)[2:]},{{"'
-            if self._counter.count(text) > room:
-                item |= {"content": "", "truncated": True}
-                room -= self._counter.count(f'{_json(item)[2:]},{{"')
-                if room < LEAST_WORTH:
-                    return None
-                item["content"] = self._counter.shortened(fragments[place].text, room)
-                text = f'{_json(item)[2:]},{{"'
-            parts[text] = item
-            return text
-
-        fitting = fitted(
-            len(fragments),
-            head=head,
-            piece=piece,
-            part=part,
-            finish=lambda last: last[:-3] + tail,
-            counter=self._counter,
-            budget=budget,
-        )
-        chosen = shown[: fitting.whole]
-        if fitting.part is not None:
-            chosen.append(parts[fitting.part])
-        return chosen, fitting.tokens
-
-
-def _json(value: Any) -> str:
-    return orjson.dumps(value).decode()
+        """Return the first memories as JSON, and what they cost with what is made `around` them; see `json_within`."""
+        return json_within(fragments, self._counter, budget, around)
 
 
 def _terms_of_question(query: RecallQuery) -> set[str]:
@@ -626,24 +411,3 @@ def _hints(query: RecallQuery, fragments: Sequence[Fragment]) -> list[Mapping[st
     if not query.is_ranked:
         hints.append({"signal": "consider_context", "suggestion": "nothing was asked for: these are the most recent"})
     return hints
-
-
-def linked_fragment(note: LinkedNote, relation: str, handle: str) -> Fragment:
-    """Return a note that a link leads to as a memory, behind all that were found."""
-    return Fragment(
-        note_id=note.note_id,
-        event_id=None,
-        handle=handle,
-        text=note.text,
-        speaker=note.speaker,
-        at=note.at,
-        score=0,
-        key=(0, 0, 0, 0),
-        lane="links",
-        kind=note.kind,
-        topic=note.topic,
-        keywords=note.keywords,
-        importance=note.importance,
-        tier=tier(note.kind, note.importance, anchor=False, age_days=0, idle_days=0),
-        relation=relation,
-    )

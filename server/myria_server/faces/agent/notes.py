@@ -26,10 +26,12 @@ from myria.errors import EventNotFound, InvalidArgument, MyriaError, NoteNotFoun
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.notes.commands import Notes, Remembered, note_absent
 from myria.notes.drafting import Draft, NoteText
+from myria.notes.fragments import Fragment, linked_fragment
 from myria.notes.kinds import Tier, tier
 from myria.notes.links import link_event
 from myria.notes.model import Changes
-from myria.notes.recalling import PAGE, Fragment, Recalled, RecallQuery, linked_fragment
+from myria.notes.questions import PAGE, RecallQuery
+from myria.notes.recalling import Recalled
 from myria.notes.similar import Alike
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 from myria_server.results import REPORT

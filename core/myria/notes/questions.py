@@ -1,0 +1,92 @@
+"""What is asked of recall, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from myria.contract.queries import EventNodesQuery
+from myria.events import TopicHint
+from myria.masks import Masks
+from myria.notes.model import NOTE_TYPE
+from myria.retrieval.cursors import query_digest
+
+PAGE = 32
+"""Memories of a page whose size nobody names: more than a usual budget holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallQuery:
+    """What is to be recalled, and by whom (`masks`).
+
+    `text`, `keywords` and `topic` are looked for; without any of them the most recent comes first. `topic`, `kind` and
+    `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
+    UTC, as is `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
+
+    `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
+    they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
+    `include_superseded` finds what was superseded too, and says so. `cursor` continues a page of the same query; pages
+    of all sizes may follow each other.
+    """
+
+    masks: Masks
+    now: int
+    text: str | None = None
+    keywords: tuple[str, ...] = ()
+    topic: str | None = None
+    kind: str | None = None
+    min_importance: float | None = None
+    since: int | None = None
+    until: int | None = None
+    as_of: int | None = None
+    include_superseded: bool = False
+    session_id: str | None = None
+    page_size: int = PAGE
+    cursor: str | None = None
+
+    @property
+    def words(self) -> str | None:
+        """What is looked for in texts; None where only keywords or a topic are looked for, or nothing is."""
+        return None if self.text is None else " ".join((self.text, *self.keywords))
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What is looked for in topics and keywords of notes, and in texts."""
+        return self.keywords if self.topic is None else (*self.keywords, self.topic)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether anything is looked for; else the most recent comes first."""
+        return self.text is not None or bool(self.hints)
+
+    @property
+    def wants_notes(self) -> bool:
+        """Whether only notes can match."""
+        return self.kind is not None or self.topic is not None or self.min_importance is not None
+
+    def digest(self, tenant: str) -> str:
+        """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
+        asked = {
+            name: getattr(self, name)
+            for name in ("text", "topic", "kind", "since", "until", "as_of", "include_superseded", "session_id")
+        }
+        asked |= {"keywords": list(self.keywords), "masks": self.masks.to_json()}
+        asked["min_importance"] = None if self.min_importance is None else round(self.min_importance * 10**6)
+        return query_digest(tenant, "recall", asked)
+
+    def question(self, batch: int) -> EventNodesQuery:
+        """Return it as it is asked of the masked retrieval, without what only notes have."""
+        until = self.until
+        if self.as_of is not None:
+            until = self.as_of + 1 if until is None else min(until, self.as_of + 1)
+        return EventNodesQuery(
+            masks=self.masks,
+            query=self.words,
+            topic_hints=tuple(TopicHint(hint=hint, confidence=1.0) for hint in self.hints),
+            types=(NOTE_TYPE,) if self.wants_notes else (),
+            since=self.since,
+            until=until,
+            include_superseded=self.include_superseded or self.as_of is not None,
+            order="relevance" if self.is_ranked else "newest",
+            limit=batch,
+            now=self.as_of,
+        )
