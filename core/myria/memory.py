@@ -37,6 +37,7 @@ from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.queries import sql
 from myria.tokens import token_counter
+from myria.turns.directory import Directories
 from myria.turns.preparing import Preparing
 from myria.turns.storing import TurnStore
 from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
@@ -95,6 +96,7 @@ class Memory:
             on_redacted=self._on_redacted,
         )
         self.before_turns = Preparing(self._read, settings.turns)
+        self.directories = Directories(self._read)
         self.usage = NoteUsage(self.database)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self._schema_checked = False

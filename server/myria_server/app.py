@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -26,7 +27,7 @@ from myria.access.journal import Journal
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
 from myria.access.ring import KeyRing
-from myria.contract.tools import PATH_OF
+from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
 from myria.settings import Settings
@@ -132,7 +133,8 @@ def build_app(
     settings = settings or Settings()
     auth = settings.auth
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
-    served = tuple(face for face in PATH_OF if face != "agent" or settings.agent.enabled)
+    switches: Mapping[Face, bool] = {"agent": settings.agent.enabled, "turns": settings.turns.enabled}
+    served = tuple(face for face in PATH_OF if switches.get(face, True))
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
@@ -170,6 +172,9 @@ def build_app(
         faces[path] = FaceParts(
             toolbox=toolbox, fast_path=fast_path if fast else None, render=fast_path, sdk=manager.handle_request
         )
+        if face == "turns":
+            for plain_path, tool in TURNS_OVER_HTTP.items():
+                faces[plain_path] = replace(faces[path], tool=tool)
     origins = CrossOrigins(settings.mcp.cors_origins)
     hosts = HostList(settings.mcp.allowed_hosts, origins)
     bodies = Bodies(values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout)

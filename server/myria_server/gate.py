@@ -69,12 +69,16 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaceParts:
-    """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK."""
+    """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK.
+
+    `tool` is the one that a plain POST of its arguments calls there, without MCP; None where MCP is spoken.
+    """
 
     toolbox: Toolbox
     fast_path: FastPath | None
     render: FastPath
     sdk: ASGIApp
+    tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +224,16 @@ class Gate:
 
     async def _admitted(self, request: _Request, send: Send, *, plain: bool) -> None:
         """Answer a request whose caller may make it."""
-        if self._streams is not None and request.scope["method"] == "GET" and _wants_stream(request.headers):
+        is_mcp = request.face.tool is None
+        if self._streams is not None and is_mcp and request.scope["method"] == "GET" and _wants_stream(request.headers):
             await self._streams(request.scope, request.receive, send)
             return
-        if self._streams is not None and request.scope["method"] == "DELETE":
+        if self._streams is not None and is_mcp and request.scope["method"] == "DELETE":
             await _respond(send, 200, b"{}")  # there is no session to end
             return
         if request.scope["method"] != "POST":
             wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
-            text = rpc_error(None, mcp_types.INVALID_REQUEST, wrong.message, wrong.to_json())
+            text = _error_body(request.face, None, mcp_types.INVALID_REQUEST, wrong)
             await _respond(send, wrong.http_status, text, extra=((b"allow", b"POST"),))
             return
         taken: list[int] = []
@@ -243,7 +248,8 @@ class Gate:
             # the answer.
             late = isinstance(error, DeadlineExceeded)
             status = 408 if late else error.http_status
-            await self._refuse(send, None, error, status=status, code=mcp_types.INVALID_REQUEST, close=late)
+            code = mcp_types.INVALID_REQUEST
+            await self._refuse(send, None, error, status=status, code=code, close=late, face=request.face)
         finally:
             self._held_bytes -= sum(taken)
 
@@ -254,6 +260,10 @@ class Gate:
             message = await self._bodies.decode(body)
         except Refused as refused:
             await self._refuse_text(send, request, refused)
+            return
+        if request.face.tool is not None:
+            outcome = await request.face.toolbox.call(request.face.tool, message, request.principal, request.address)
+            await _respond(send, outcome.status, outcome.body)
             return
         version = headers.get(b"mcp-protocol-version")
         if type(message) is list and version != _MODERN:
@@ -343,7 +353,7 @@ class Gate:
         """
         self._metrics.refused(error.code)
         await self._door.linger(error)
-        body = rpc_error(request_id, mcp_types.INVALID_REQUEST, error.message, error.to_json())
+        body = _error_body(face, request_id, mcp_types.INVALID_REQUEST, error)
         extra = self._authentication.challenge(error, face.toolbox.face) if isinstance(error, AccessError) else ()
         if isinstance(error, RateLimited):
             extra += retry_headers(error)
@@ -370,7 +380,7 @@ class Gate:
         self._metrics.refused(error.code)
         is_large = isinstance(error, BodyTooLarge)
         code = mcp_types.INVALID_REQUEST if is_large else mcp_types.PARSE_ERROR
-        await self._refuse(send, id_of(refused.outline), error, status=error.http_status, code=code)
+        await self._refuse(send, id_of(refused.outline), error, status=error.http_status, code=code, face=face)
 
     async def _refuse(
         self,
@@ -381,9 +391,10 @@ class Gate:
         status: int,
         code: int,
         close: bool = False,
+        face: FaceParts | None = None,
     ) -> None:
-        """Answer with a JSON-RPC error whose data is the coded error."""
-        body = rpc_error(request_id, code, error.message, error.to_json())
+        """Answer with a JSON-RPC error whose data is the coded error; without MCP, with the contract's refusal."""
+        body = _error_body(face, request_id, code, error)
         await _respond(send, status, body, extra=((b"connection", b"close"),) if close else ())
 
     async def _batch(self, request: _Request, messages: list[Any], send: Send) -> None:
@@ -496,6 +507,12 @@ class Gate:
                 await self._refuse(send, id_of(message), error, status=refused_with, code=mcp_types.INVALID_REQUEST)
 
         await request.face.sdk(inner, replay, send_coded)
+
+
+def _error_body(face: FaceParts | None, request_id: int | str | None, code: int, error: MyriaError) -> bytes:
+    if face is not None and face.tool is not None:
+        return face.toolbox.refusal(error).body
+    return rpc_error(request_id, code, error.message, error.to_json())
 
 
 def _forbidden(request: _Request, message: Any) -> AccessError | None:

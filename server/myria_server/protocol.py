@@ -6,6 +6,7 @@ It serves stdio, and over HTTP everything the fast path does not: handshakes, li
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 import myria
-from myria.access.principal import Principal
+from myria.access.principal import Face, Principal
 from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import Tool, description, input_schema, output_schema
 from myria.settings import NameStyle, Settings
@@ -38,6 +39,13 @@ INSTRUCTIONS = (
     "participants. Before answering, ask query_references for topics and summaries, or query_event_nodes for the "
     "events themselves; both show only what you and all the participants you name may see."
 )
+
+TURNS_INSTRUCTIONS = (
+    "This is a host's memory of turns: call memory_before_turn with what is said now and put input_items into the "
+    "prompt; after the model answered, call memory_after_turn with the same turn_id."
+)
+
+_INSTRUCTIONS_OF: Mapping[Face, str] = {"agent": AGENT_INSTRUCTIONS, "turns": TURNS_INSTRUCTIONS}
 
 PRINCIPAL_KEY = "myria.principal"
 """Where the ASGI scope holds the `Principal`."""
@@ -144,7 +152,7 @@ def build_server(toolbox: Toolbox, settings: Settings, local: Principal) -> Serv
         version=myria.__version__,
         title="Myria",
         description="Long-term memory for conversational agents",
-        instructions=AGENT_INSTRUCTIONS if toolbox.face == "agent" else INSTRUCTIONS,
+        instructions=_INSTRUCTIONS_OF.get(toolbox.face, INSTRUCTIONS),
         cache_hints=dict.fromkeys(_LISTINGS, _LISTING_HINT),
         get_tool_input_schema=input_schema_of,
         on_list_tools=list_tools,

@@ -17,7 +17,8 @@ REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 class CallResult:
     """What a call answered: the structured content as JSON text in UTF-8, and the text where that is another.
 
-    `code` is the outcome's: `ok`, or that of an error. `text_for_all`: see `ShownAnswer`.
+    `code` is the outcome's: `ok`, or that of an error. `text_for_all`: see `ShownAnswer`. `status` is that of a
+    plain HTTP answer.
     """
 
     body: bytes
@@ -25,6 +26,7 @@ class CallResult:
     code: str = "ok"
     text: str | None = None
     text_for_all: bool = True
+    status: int = 200
 
     def text_for(self, *, structured: bool) -> str:
         """Return the text of the answer, for a client that reads structured content or one that knows only text."""

@@ -37,7 +37,7 @@ from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import in_steps
-from myria_server.faces import agent
+from myria_server.faces import agent, turns
 from myria_server.metrics import ServerMetrics
 from myria_server.results import CallResult
 
@@ -127,7 +127,7 @@ class Toolbox:
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
         offered = {tool.name for tool in self.offered}
-        handlers = {**self._handlers(), **agent.handlers(memory, settings)}
+        handlers = {**self._handlers(), **agent.handlers(memory, settings), **turns.handlers(memory, settings)}
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
@@ -137,8 +137,13 @@ class Toolbox:
 
     def refusal(self, error: MyriaError) -> CallResult:
         """Return the outcome of a refused call, in the form of this face's contract."""
-        content = agent.refused(error) if self.face == "agent" else {"error": error.to_json()}
-        return CallResult(orjson.dumps(content, default=str), is_error=True, code=error.code)
+        content: Json = {"error": error.to_json()}
+        if self.face == "agent":
+            content = agent.refused(error)
+        elif self.face == "turns":
+            content = turns.refused(error)
+        body = orjson.dumps(content, default=str)
+        return CallResult(body, is_error=True, code=error.code, status=error.http_status)
 
     def knows(self, name: str) -> bool:
         """Tell whether a tool has this name, in any of its styles, offered here or not."""

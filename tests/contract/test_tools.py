@@ -12,7 +12,7 @@ from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import TOOLS, Tool, description, input_schema, output_schema
 from myria.errors import Overloaded
 from myria.settings import Settings
-from myria_server.faces import agent
+from myria_server.faces import agent, turns
 
 LIMITS = limits_of(Settings())
 
@@ -56,7 +56,7 @@ def keys(value: Any) -> set[str]:
 
 def test_the_tools_are_those_of_the_design() -> None:
     """Those of the design in three profiles (§20), two for pauses and held snapshots, two for withdrawals."""
-    assert {(tool.profile, tool.name) for tool in TOOLS if "agent" not in tool.faces} == {
+    assert {(tool.profile, tool.name) for tool in TOOLS if not tool.has_own_name} == {
         ("core", "append_event"),
         ("core", "append_events"),
         ("core", "withdraw_events"),
@@ -80,7 +80,7 @@ def test_the_tools_are_those_of_the_design() -> None:
 def test_plain_names_suit_every_host(tool: Tool) -> None:
     """Hosts that refuse dots get names of 1..64 letters, digits, _ and -."""
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.plain())
-    assert tool.dotted() == (tool.name if "agent" in tool.faces else f"myria.{tool.name}")
+    assert tool.dotted() == (tool.name if tool.has_own_name else f"myria.{tool.name}")
 
 
 @tools
@@ -107,6 +107,8 @@ def test_output_schemas_allow_refusals(tool: Tool) -> None:
     refused: dict[str, Any] = {"error": Overloaded("later").to_json()}
     if "agent" in tool.faces:
         refused = agent.refused(Overloaded("later"))
+    if "turns" in tool.faces:
+        refused = turns.refused(Overloaded("later"))
     validator.validate(refused)
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**refused, "more": 1})
@@ -117,7 +119,7 @@ def test_output_schemas_allow_refusals(tool: Tool) -> None:
 @tools
 def test_every_argument_is_explained(tool: Tool) -> None:
     """A model that reads the schema is told what each field means; on the agent's face names say it, to save tokens."""
-    if "agent" in tool.faces:
+    if tool.has_own_name:
         return
     for name, field in input_schema(tool, LIMITS)["properties"].items():
         assert field.get("description"), name

@@ -19,11 +19,11 @@ from myria.access.principal import ROLES
 from myria.access.secrets import make_key
 from myria.access.store import AccessStore, NewKey
 from myria.contract.limits import Limits
-from myria.contract.tools import PATH_OF, TOOLS, Tool, input_schema, path_of
+from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
 from myria.deletion import TenantDeletion
 from myria.memory import Memory
 from myria.registry import Registry
-from myria.settings import AuthSettings, McpSettings, Settings
+from myria.settings import AuthSettings, McpSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from myria_server.faces.agent.prompts import listed_prompts
 from myria_server.faces.agent.resources import listed_resources
@@ -65,6 +65,8 @@ ARGUMENTS: dict[str, Any] = {
     "graph_explore": {"startId": "note_" + "0" * 32},
     "fragment_history": {"id": "note_" + "0" * 32},
     "reflect": {"summary": "A quiet day"},
+    "memory_before_turn": {"current_input": "What do we design?"},
+    "memory_run_turn": {"current_input": "What do we design?"},
     "tool_feedback": {"tool_name": "recall", "relevant": True, "sufficient": True},
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
@@ -75,7 +77,14 @@ APPENDING = ("append_event", "append_events")
 ASKING = tuple(name for name, fields in PROPERTIES.items() if "participants" in fields and name not in APPENDING)
 MASKED = tuple(name for name, fields in PROPERTIES.items() if "masks" in fields)
 ACTING = tuple(name for name, fields in PROPERTIES.items() if "agentId" in fields)
-"""Tools whose calls name participants of a question or an append, masks, or an agent."""
+SPEAKING = tuple(name for name, fields in PROPERTIES.items() if "user_id" in fields)
+"""Tools whose calls name participants of a question or an append, masks, an agent, or a user."""
+
+OWN_SESSION = {"memory_run_maintenance", "memory_list_dir_with_abstract"}
+"""Tools about a session of the key's own participants: their calls name nobody."""
+
+DENIED = "PERMISSION_DENIED"
+"""What the contract of turns calls every refusal for want of a right."""
 
 NAMELESS = {
     "get_active_snapshot",
@@ -276,10 +285,16 @@ def acting_as(agent: str | None) -> dict[str, tuple[Any, ...]]:
     return {tool: ({**ARGUMENTS.get(tool, {}), **named},) for tool in ACTING}
 
 
+def speaking_as(user: str | None) -> dict[str, tuple[Any, ...]]:
+    """Return the arguments of every tool of turns that takes a user, as one, or as none."""
+    named = {} if user is None else {"user_id": user}
+    return {tool: ({**ARGUMENTS.get(tool, {}), **named},) for tool in SPEAKING}
+
+
 def naming_nobody() -> dict[str, tuple[Any, ...]]:
     """Return the arguments of every tool with participants, without any."""
     new = {name: value for name, value in event().items() if name != "participants"}
-    return {tool: (ARGUMENTS.get(tool, {}),) for tool in ASKING} | {
+    return {tool: (ARGUMENTS.get(tool, {}),) for tool in (*ASKING, *SPEAKING, *OWN_SESSION)} | {
         "append_event": (new,),
         "append_events": ({"events": [new]},),
     }
@@ -313,6 +328,10 @@ FORBIDDEN: dict[str, Forbidden] = {
     "a key of many that names itself": Forbidden(
         code="participants_not_allowed", key=HOST, refused={**asking_for("host"), **appending_for("host")}
     ),
+    "a user outside": Forbidden(code="participants_not_allowed", key={}, refused=speaking_as("carl")),
+    "a user that matches no pattern": Forbidden(
+        code="participants_not_allowed", key=HOST, refused=speaking_as("users:1")
+    ),
     "an agent outside": Forbidden(code="participants_not_allowed", key={}, refused=acting_as("carl")),
     "an agent that matches no pattern": Forbidden(
         code="participants_not_allowed", key=HOST, refused=acting_as("users:1")
@@ -329,7 +348,7 @@ FORBIDDEN: dict[str, Forbidden] = {
             **{
                 tool.name: (ARGUMENTS.get(tool.name, {}),)
                 for tool in TOOLS
-                if tool.roles == ("append",) and tool.name in ACTING
+                if tool.roles == ("append",) and tool.name in {*ACTING, *SPEAKING, *OWN_SESSION}
             },
         },
     ),
@@ -373,7 +392,11 @@ async def guarded(memory: Memory, issuer: RunningIssuer, tmp_path: Path) -> Asyn
     auth = AuthSettings(
         mode="keys", failures_per_minute=None, public_url="https://memory.example.com", issuers_file=str(path)
     )
-    async with serving(memory, Settings(auth=auth, mcp=McpSettings(legacy_sse=True)), now=lambda: NOW) as served:
+    async with serving(
+        memory,
+        Settings(auth=auth, mcp=McpSettings(legacy_sse=True), turns=TurnsSettings(enabled=True)),
+        now=lambda: NOW,
+    ) as served:
         yield served
 
 
@@ -488,7 +511,7 @@ async def check_role(served: Served, credential: Headers, tool: Tool, path: str,
             continue
         assert response.status_code == 200, response.text
         code = code_of(response.json()["result"]["structuredContent"])
-        assert (code == "tool_not_enabled") == (not offers), (tool.name, path, code)
+        assert (code in {"tool_not_enabled", DENIED}) == (not offers), (tool.name, path, code)
         assert code not in {"role_required", "participants_not_allowed", "channel_not_allowed"}
     batch = [call(tool.plain(), arguments, version=None)]
     response = await ask(served, ("POST", path, batch, headers(version=None)), credential)
@@ -536,7 +559,8 @@ async def test_what_a_good_key_may_not_name(name: str, guarded: Served, keys: Ke
             for answer_body in answers:
                 result = answer_body["result"]
                 assert result["isError"], (name, tool)
-                assert code_of(result["structuredContent"]) == row.code, (name, tool)
+                expected = DENIED if path == PATH_OF["turns"] else row.code
+                assert code_of(result["structuredContent"]) == expected, (name, tool)
     assert await stored(database) == (0, 0)
 
 
@@ -559,7 +583,7 @@ def test_every_tool_takes_part_in_the_tables() -> None:
     for tool in TOOLS:
         needed = set(input_schema(tool, Limits()).get("required", ()))
         assert needed <= ARGUMENTS.get(tool.name, {}).keys(), tool.name
-    naming = {*ASKING, *APPENDING, *ACTING}
+    naming = {*ASKING, *APPENDING, *ACTING, *SPEAKING, *OWN_SESSION}
     assert naming.isdisjoint(NAMELESS)
     assert naming | NAMELESS == {tool.name for tool in TOOLS}
     assert {tool for row in FORBIDDEN.values() for tool in row.refused} == naming
@@ -584,7 +608,7 @@ async def test_what_a_good_key_may_name(guarded: Served, keys: Keys) -> None:
     }
     for credential, calls in (
         (own, {**inside, "recall": (ARGUMENTS["recall"],)}),
-        (host, {**asking_for("user:1"), **appending_for_host(), **acting_as("user:1")}),
+        (host, {**asking_for("user:1"), **appending_for_host(), **acting_as("user:1"), **speaking_as("user:1")}),
         (host, acting_as(None)),
     ):
         for tool, each in calls.items():
@@ -606,7 +630,7 @@ def appending_for_host() -> dict[str, tuple[Any, ...]]:
 async def test_no_route_lies_outside_the_table(guarded: Served) -> None:
     """The application serves the faces' paths through the gate, and beside them the open routes alone."""
     app = guarded.server.app
-    assert {path.rstrip("/") for path in app._paths} == set(PATH_OF.values())
+    assert {path.rstrip("/") for path in app._paths} == {*PATH_OF.values(), *TURNS_OVER_HTTP}
     assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN | OLD.keys()
     for path in sorted(OPEN):
         assert (await guarded.client.get(path)).status_code == 200

@@ -46,6 +46,7 @@ MAX_CLIENT_NAME = 100
 SCOPES: Mapping[Face, tuple[Role, ...]] = {
     "core": ("append", "read"),
     "agent": ("append", "read"),
+    "turns": ("append", "read"),
     "admin": ("read", "admin"),
 }
 """What may be granted at each face."""

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.access.principal import Face, Role
-from myria.contract import agent_insight, agent_links, agent_notes, agent_sessions, answers, inputs
+from myria.contract import agent_insight, agent_links, agent_notes, agent_sessions, answers, inputs, turns
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
@@ -20,8 +20,19 @@ Json = dict[str, Any]
 
 PREFIX = "myria"
 
-PATH_OF: Mapping[Face, str] = {"core": "/mcp", "agent": "/mcp/agent", "admin": "/mcp/admin"}
+PATH_OF: Mapping[Face, str] = {
+    "core": "/mcp",
+    "agent": "/mcp/agent",
+    "turns": "/mcp/turns",
+    "admin": "/mcp/admin",
+}
 """Where each face is served over HTTP."""
+
+TURNS_OVER_HTTP: Mapping[str, str] = {
+    "/v1/turns:before": "memory_before_turn",
+    "/v1/turns:after": "memory_after_turn",
+}
+"""Tools of turns that hosts without an MCP client call by a plain POST, and where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +68,18 @@ class Tool:
             return ("read", "admin")
         return ("append",) if self.changes else ("read",)
 
+    @property
+    def has_own_name(self) -> bool:
+        """Whether it is called as another system's contract calls it, without prefix."""
+        return not {"agent", "turns"}.isdisjoint(self.faces)
+
     def dotted(self) -> str:
         """Return the name as the design writes it, `myria.append_event`."""
-        return self.name if "agent" in self.faces else f"{PREFIX}.{self.name}"
+        return self.name if self.has_own_name else f"{PREFIX}.{self.name}"
 
     def plain(self) -> str:
         """Return the name that every host takes, `myria_append_event`."""
-        return self.name if "agent" in self.faces else f"{PREFIX}_{self.name}"
+        return self.name if self.has_own_name else f"{PREFIX}_{self.name}"
 
     def named(self, style: NameStyle) -> str:
         """Return the name in one of both styles."""
@@ -289,6 +305,60 @@ TOOLS: tuple[Tool, ...] = (
         answer=agent_insight.FeedbackAnswer,
         changes=True,
         repeatable=False,
+    ),
+    Tool(
+        name="memory_before_turn",
+        title="Prepare a turn",
+        description="What to put into the prompt before a turn: recalled memory, earlier items, what is said now.",
+        profile="core",
+        arguments=turns.BeforeTurnInput,
+        answer=turns.PreparedAnswer,
+        refusal=turns.TurnRefusal,
+        faces=("turns",),
+    ),
+    Tool(
+        name="memory_after_turn",
+        title="Keep a turn",
+        description="Keep what went in and came out of a turn, once: a repeat of its turn_id changes nothing.",
+        profile="core",
+        arguments=turns.AfterTurnInput,
+        answer=turns.DoneAnswer,
+        refusal=turns.TurnRefusal,
+        faces=("turns",),
+        changes=True,
+    ),
+    Tool(
+        name="memory_run_turn",
+        title="Run a turn",
+        description="Both in one tool: first it prepares a turn and gives an operation_token; called again with that "
+        "and output_items, it keeps the turn.",
+        profile="core",
+        arguments=turns.RunTurnInput,
+        answer=turns.RunTurnAnswer,
+        refusal=turns.TurnRefusal,
+        faces=("turns",),
+        changes=True,
+    ),
+    Tool(
+        name="memory_run_maintenance",
+        title="Maintain a session",
+        description="Let what has expired go. It happens by itself too.",
+        profile="core",
+        arguments=turns.MaintenanceInput,
+        answer=turns.DoneAnswer,
+        refusal=turns.TurnRefusal,
+        faces=("turns",),
+        changes=True,
+    ),
+    Tool(
+        name="memory_list_dir_with_abstract",
+        title="Show what a session holds",
+        description="The session's memory as directories, each with what is in it.",
+        profile="core",
+        arguments=turns.ListDirInput,
+        answer=turns.ListDirAnswer,
+        refusal=turns.TurnRefusal,
+        faces=("turns",),
     ),
     Tool(
         name="trigger_build",

@@ -131,6 +131,17 @@ class TurnStore:
         finally:
             self._under_way.discard(name)
 
+    @asynccontextmanager
+    async def alone(self, tenant: str, session: Session) -> AsyncIterator[None]:
+        """Let no turn of a session be stored by this process meanwhile.
+
+        Raises:
+            TurnBusy: too many turns of it wait; retry.
+        """
+        deadline = time.monotonic() + self._settings.session_lock_timeout_ms / 1000
+        async with self._in_order((tenant, session.owner, session.context_id), deadline):
+            yield
+
     async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
         redactor = await self._redactor_of(tenant)
         while True:

@@ -99,3 +99,15 @@ JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.event_seq
 CROSS JOIN LATERAL jsonb_array_elements_text(e.payload->'turn'->'facts') AS f (note_id)
 WHERE f.note_id = ANY ($5::text[])
 GROUP BY f.note_id;
+
+-- name: days
+-- How many turns and items of the last turns ($5) of a session came on each day in UTC.
+SELECT to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY/MM/DD') AS day, count(*) AS turns,
+       sum(cardinality(newest.items))::bigint AS items, max(e.occurred_at) AS last_at
+FROM (
+    SELECT t.event_seq, t.items FROM myria.turns t
+    WHERE t.tenant_id = $1 AND t.owner = $2 AND t.context_id = $3 AND t.scope_id = ANY ($4::bigint[])
+    ORDER BY t.event_seq DESC LIMIT $5
+) newest
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.event_seq
+GROUP BY 1 ORDER BY 1;

@@ -1,0 +1,261 @@
+"""The face of turns (contract 002): what a host calls before and after each turn."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from myria.access.principal import Principal
+from myria.contract import inputs
+from myria.contract.turns import (
+    AfterTurnInput,
+    BeforeTurnInput,
+    ListDirInput,
+    MaintenanceInput,
+    RunTurnInput,
+    SessionInput,
+    TurnInput,
+    refused,
+)
+from myria.errors import InvalidArgument, PayloadTooLarge
+from myria.masks import Masks
+from myria.memory import Memory
+from myria.scopes import canonical_participants
+from myria.settings import Settings
+from myria.turns.model import Session
+from myria.turns.preparing import Before, Prepared
+from myria.turns.storing import FinishedTurn
+
+__all__ = ["handlers", "refused"]
+
+Json = dict[str, Any]
+Handler = Callable[[Principal, Any], Awaitable[Json]]
+
+_MOST_TOKEN_BYTES = 4 * 1024 * 1024
+
+
+def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
+    """Return what runs each tool of the face, by its name."""
+    tools = _TurnTools(memory, settings)
+    return {
+        "memory_before_turn": tools.before,
+        "memory_after_turn": tools.after,
+        "memory_run_turn": tools.run,
+        "memory_run_maintenance": tools.maintain,
+        "memory_list_dir_with_abstract": tools.list_directories,
+    }
+
+
+class _TurnTools:
+    def __init__(self, memory: Memory, settings: Settings) -> None:
+        self._memory = memory
+        self._settings = settings.turns
+
+    async def before(self, principal: Principal, arguments: Any) -> Json:
+        """Prepare a turn."""
+        request = inputs.read(BeforeTurnInput, arguments)
+        return _prepared_json(await self._prepare(principal, request))
+
+    async def after(self, principal: Principal, arguments: Any) -> Json:
+        """Keep a turn."""
+        request = inputs.read(AfterTurnInput, arguments)
+        self._check(request.conversation_items, request.input_items, request.output_items)
+        given: Sequence[Json] = request.input_items
+        if request.conversation_items:
+            _, given = request.split()
+        await self._store(
+            principal,
+            request,
+            turn_id=request.turn_id or new_turn_id(),
+            given=given,
+            came_out=request.output_items,
+            is_current=bool(request.conversation_items),
+        )
+        return {"ok": True}
+
+    async def run(self, principal: Principal, arguments: Any) -> Json:
+        """Prepare a turn, or keep it: the second call names it by what the first one gave."""
+        request = inputs.read(RunTurnInput, arguments)
+        if request.operation_token is None:
+            turn_id = request.turn_id or new_turn_id()
+            principal.need_channel(self._session(principal, request, request.user_id).channel)
+            prepared = await self._prepare(principal, request)
+            _, current = self._split(request)
+            token = _token(self._session(principal, request, request.user_id), turn_id, request.user_id, current)
+            return {**_prepared_json(prepared), "operation_token": token, "turn_id": turn_id}
+        begun = _begun(request.operation_token)
+        named = TurnInput(
+            project=begun["project"], session_id=begun["session_id"], turn_id=begun["turn_id"], user_id=begun["user_id"]
+        )
+        session = self._session(principal, named, named.user_id)
+        if session.owner.hex() != begun["owner"]:
+            raise _no_token()
+        said = AfterTurnInput(input_items=begun["current"]).input_items
+        self._check(said, request.output_items)
+        await self._store(
+            principal,
+            named,
+            turn_id=begun["turn_id"],
+            given=said,
+            came_out=request.output_items,
+            is_current=True,
+        )
+        return {"ok": True, "turn_id": begun["turn_id"]}
+
+    async def maintain(self, principal: Principal, arguments: Any) -> Json:
+        """Let what has expired go."""
+        request = inputs.read(MaintenanceInput, arguments)
+        session = self._session(principal, request, None)
+        principal.need_channel(session.channel)
+        async with self._memory.turns.alone(principal.tenant, session):
+            await self._memory.consolidation.run(principal.tenant, masks=Masks.containing(session.participants))
+        return {"ok": True}
+
+    async def list_directories(self, principal: Principal, arguments: Any) -> Json:
+        """Show what a session holds as directories."""
+        request = inputs.read(ListDirInput, arguments)
+        found = await self._memory.directories.below(
+            principal.tenant,
+            self._session(principal, request, None),
+            request.path or "",
+            depth=request.depth,
+            limit=request.limit,
+            now=_now(),
+        )
+        return {"summaries": [summary.to_json() for summary in found]}
+
+    async def _prepare(self, principal: Principal, request: BeforeTurnInput) -> Prepared:
+        self._check(request.conversation_items, request.current_input)
+        history, current = self._split(request)
+        before = Before(
+            session=self._session(principal, request, request.user_id),
+            history=history,
+            current=current,
+            max_input_tok=request.max_input_tok,
+        )
+        return await self._memory.before_turns.prepare(principal.tenant, before, now=_now())
+
+    def _split(self, request: BeforeTurnInput) -> tuple[list[Json], list[Json]]:
+        """Return what came before a turn, and what is said now."""
+        current = list(request.current_input)
+        if not current and request.current_input_text:
+            current = list(BeforeTurnInput(current_input=request.current_input_text).current_input)  # type: ignore[arg-type]
+        if not request.conversation_items:
+            if not current:
+                raise InvalidArgument(
+                    "current_input is required when conversation_items is empty", field="current_input"
+                )
+            return [], current
+        if current and request.current_input_start is None and request.current_input_count is None:
+            return list(request.conversation_items), current
+        history, of_conversation = request.split()
+        return history, current or of_conversation
+
+    async def _store(
+        self,
+        principal: Principal,
+        request: TurnInput,
+        *,
+        turn_id: str,
+        given: Sequence[Json],
+        came_out: Sequence[Json],
+        is_current: bool,
+    ) -> None:
+        session = self._session(principal, request, request.user_id)
+        principal.need_channel(session.channel)
+        turn = FinishedTurn(
+            session=session,
+            turn_id=turn_id,
+            given=given,
+            came_out=came_out,
+            user_id=request.user_id,
+            is_current=is_current,
+        )
+        await self._memory.turns.store(principal.tenant, turn)
+
+    def _session(self, principal: Principal, request: SessionInput, user_id: str | None) -> Session:
+        """Return the session of a call: of the principal's own participants, and the user where one is named.
+
+        Raises:
+            ParticipantsNotAllowed: the principal may not ask as this user.
+        """
+        own = principal.own or principal.fallback
+        named = None if user_id is None else canonical_participants([*own, user_id], field="user_id")
+        participants = principal.asking_as(named, field="user_id")
+        return Session(
+            own=own or participants,
+            participants=participants,
+            project=request.project,
+            session_id=request.session_id,
+        )
+
+    def _check(self, *lists: Sequence[Json]) -> None:
+        """Refuse what is more than the settings allow.
+
+        Raises:
+            InvalidArgument: too many items.
+            PayloadTooLarge: a text that is too long.
+        """
+        most, longest = self._settings.max_items, self._settings.part_bytes
+        for items in lists:
+            if len(items) > most:
+                raise InvalidArgument(f"a list holds {len(items)} items; at most {most} are taken", limit=most)
+            for item in items:
+                for text in (item.get("output", ""), *(part.get("text", "") for part in item.get("content", ()))):
+                    if len(text) * 4 > longest and len(text.encode()) > longest:
+                        raise PayloadTooLarge(
+                            f"a text is longer than {longest} bytes; shorten it, or send it in parts", limit=longest
+                        )
+
+
+def new_turn_id() -> str:
+    """Return a turn_id as the contract makes it for callers that name none."""
+    return f"turn-{time.time_ns() // 1_000_000}-{os.urandom(3).hex()}"
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _prepared_json(prepared: Prepared) -> Json:
+    return {
+        "input_items": list(prepared.items),
+        "recall_fact_ids": list(prepared.fact_ids),
+        "recall_insight_ids": list(prepared.insight_ids),
+        "context_token_count": prepared.tokens,
+    }
+
+
+def _token(session: Session, turn_id: str, user_id: str | None, current: Sequence[Json]) -> str:
+    """Return what names a turn that has begun, and what went into it. It permits nothing that its holder may not do."""
+    begun = {
+        "owner": session.owner.hex(),
+        "project": session.project,
+        "session_id": session.session_id,
+        "turn_id": turn_id,
+        "user_id": user_id,
+        "current": list(current),
+    }
+    return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(begun), 1)).decode()
+
+
+def _begun(token: str) -> Json:
+    try:
+        unpacking = zlib.decompressobj()
+        begun = orjson.loads(unpacking.decompress(base64.urlsafe_b64decode(token), _MOST_TOKEN_BYTES))
+        if not isinstance(begun, dict) or not isinstance(begun["turn_id"], str):
+            raise _no_token()
+        return {name: begun[name] for name in ("owner", "project", "session_id", "turn_id", "user_id", "current")}
+    except (ValueError, KeyError, zlib.error, binascii.Error) as error:
+        raise _no_token() from error
+
+
+def _no_token() -> InvalidArgument:
+    return InvalidArgument("operation_token is none that this server gave you", field="operation_token")
