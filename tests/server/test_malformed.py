@@ -20,7 +20,7 @@ from myria.access.store import AccessStore, NewKey
 from myria.contract.limits import Limits
 from myria.contract.tools import PATH_OF, TOOLS, input_schema
 from myria.memory import Memory
-from myria.settings import AuthSettings, Settings
+from myria.settings import AuthSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from tests.server.wire import META, MODERN, Served, call, event, headers, serving
 from tests.support.counts import CHECK, SOAK
@@ -96,7 +96,7 @@ async def texts(database: Database) -> list[str | None]:
 @pytest.fixture
 async def guarded(memory: Memory) -> AsyncIterator[Served]:
     """A server that asks for keys."""
-    settings = Settings(auth=AuthSettings(mode="keys", failures_per_minute=None))
+    settings = Settings(auth=AuthSettings(mode="keys", failures_per_minute=None), turns=TurnsSettings(enabled=True))
     async with serving(memory, settings) as served:
         yield served
 
@@ -131,8 +131,8 @@ def code_of(message: Any) -> str | None:
         return str(code)
     content = (message.get("result") or {}).get("structuredContent") or {}
     if message.get("result", {}).get("isError"):
-        code = content["code"] if "success" in content else content["error"]["code"]  # the agent's face, and others
-        assert code != "internal_error", message
+        code = content["error"]["code"] if isinstance(content.get("error"), dict) else content["code"]  # core, others
+        assert code not in ("internal_error", "INTERNAL_ERROR"), message
         return str(code)
     return None
 

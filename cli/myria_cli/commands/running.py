@@ -186,7 +186,7 @@ myria serve --stdio --face agent
         *,
         stdio: Annotated[bool, typer.Option("--stdio", help="Serve one client over stdin and stdout.")] = False,
         face: Annotated[
-            str, typer.Option(metavar="FACE", help="With --stdio: which tools, core, agent or admin.")
+            str, typer.Option(metavar="FACE", help="With --stdio: which tools, core, agent, turns or admin.")
         ] = "core",
         host: Host = None,
         port: Port = None,
