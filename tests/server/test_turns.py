@@ -57,7 +57,7 @@ async def post(served: Served, tool: str, arguments: Any, *, key: str | None = N
 @pytest.mark.parametrize("over", ["mcp", "http"])
 async def test_every_row_of_the_contract(served: Served, over: str) -> None:
     """Each default, order, limit and error; over plain HTTP those tools that are offered there."""
-    failed = {}
+    failed: dict[str, Any] = {}
     for number, row in enumerate(ROWS):
         if over == "http" and row.tool not in PLAIN:
             continue
