@@ -16,10 +16,12 @@ import pytest
 from myria import errors
 from myria.canonical import canonical_json
 from myria.contract.event import NewEvent
+from myria.contract.queries import EventNodesQuery
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Receipt, Selection
 from myria.index import decode
 from myria.ingest import Ingest
+from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.links import NoteLinks
@@ -185,6 +187,38 @@ async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(database: post
     assert await failed(database.dsn) == {}
 
 
+async def test_rolled_back_to_before_nothing_shows_and_others_answer_the_same(database: postgres.Database) -> None:
+    """A process that had read the words, with its caches warm, shows none after the erasure, nor after a rollback to a
+    snapshot from before, nor after the build on top of that; others answer byte for byte alike."""
+    await append(database.dsn, conversation(30, seed=2, participants=("carla",)))
+    await append(database.dsn, [said(number) for number in range(6)])
+    first = await builds.build(database)
+    await append(database.dsn, [said(20, "the harbour was quiet"), *conversation(5, seed=3, start=10**6)])
+    await builds.build(database)
+    async with Memory(database.server_dsn, SETTINGS) as memory:
+
+        async def asked(participant: str) -> bytes:
+            query = EventNodesQuery(participants=(participant,), query=f"{PHRASE} piano garden")
+            answer = await memory.query_event_nodes(TENANT, query)
+            answer.pop("snapshot_id", None)
+            return orjson.dumps(answer["root"])
+
+        others = await asked("carla")
+        assert b"quokka" in await asked("ana")
+        await erase(database.dsn, Selection(query=PHRASE))
+        assert b"quokka" not in await asked("ana")
+        assert await asked("carla") == others
+        async with Database(database.dsn) as pool:
+            await Registry(pool, SETTINGS).rollback(TENANT, first.snapshot_id)
+        assert b"quokka" not in await asked("ana")
+        await builds.build(database)
+        assert b"quokka" not in await asked("ana")
+    incremental = await builds.roots(database)
+    await builds.build(database, full=True)
+    assert await builds.roots(database) == incremental
+    assert await failed(database.dsn) == {}
+
+
 async def test_a_dry_run_lists_pages_and_changes_nothing(database: postgres.Database) -> None:
     """A plan counts everything and lists a page at a time; afterwards the database is as before."""
     ids = await seeded(database)
@@ -321,12 +355,15 @@ async def test_receipts_are_a_chain_that_shows_forgery(database: postgres.Databa
 
 
 async def test_nothing_chosen_is_an_error(database: postgres.Database) -> None:
-    """An erasure of nothing is refused, and leaves nothing behind."""
+    """An erasure of nothing is refused, and leaves nothing behind but the attempt in the audit."""
     with pytest.raises(errors.InvalidArgument):
         Selection(query="  ")
     async with Database(database.dsn) as pool:
         with pytest.raises(errors.EventNotFound):
             await erasures(pool).start(Selection(events=("evt_none",)), reason="asked")
+    (entry,) = await _rows(database.dsn, "SELECT action, outcome FROM myria.access_log")
+    assert tuple(entry) == ("erase.start", "event_not_found")
+    assert await _rows(database.dsn, "SELECT FROM myria.erasures UNION ALL SELECT FROM myria.erased") == []
 
 
 def test_a_receipt_reads_back_from_its_file() -> None:

@@ -7,6 +7,7 @@ import base64
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -101,6 +102,14 @@ class Erasures:
         Raises:
             EventNotFound: nothing is chosen that is not erased already.
         """
+        try:
+            return await self._start(selection, reason)
+        except errors.MyriaError as error:
+            async with self._database.write(self._tenant) as connection:
+                await write_act(connection, replace(self._act("erase.start"), outcome=error.code))
+            raise
+
+    async def _start(self, selection: Selection, reason: str) -> str:
         erasure_id = new_id("era")
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.ensure_secret"), self._tenant, os.urandom(_KEY_BYTES))
