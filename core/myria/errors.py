@@ -26,6 +26,7 @@
     │   ├── TenantNotFound            tenant_not_found
     │   ├── KeyNotFound               key_not_found
     │   ├── GrantNotFound             grant_not_found
+    │   ├── ErasureNotFound           erasure_not_found
     │   └── PathNotFound              path_not_found
     ├── ConflictError                 the state of the memory forbids it
     │   ├── StaleParent               stale_parent
@@ -34,6 +35,7 @@
     │   ├── NoPreviousSnapshot        no_previous_snapshot
     │   ├── EventIdConflict           event_id_conflict
     │   ├── SourceEventKeyTaken       source_event_key_taken
+    │   ├── EventErased               event_erased
     │   ├── AlreadySuperseded         already_superseded
     │   ├── NoteExists                note_exists
     │   ├── IdempotencyKeyReused      idempotency_key_reused
