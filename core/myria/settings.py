@@ -411,6 +411,13 @@ class TurnsSettings(Section):
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
     """Longest text of a content part or of a tool's output, in bytes of UTF-8."""
+    compaction_min_age_hours: Annotated[int, Field(ge=0)] = 24
+    """Without effect: the log keeps every item where it is, so nothing is archived. Taken so that settings of the
+    contract's own tools can stay."""
+    summary_refresh_interval_minutes: Annotated[int, Field(ge=0)] = 60
+    """Without effect: abstracts are computed when they are asked for."""
+    max_processed_turns: Annotated[int, Field(ge=0)] = 1_024
+    """Without effect: every turn is known for good, so a repeat is recognised however late it comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
