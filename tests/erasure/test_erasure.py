@@ -354,6 +354,27 @@ async def test_receipts_are_a_chain_that_shows_forgery(database: postgres.Databa
     assert "receipts" in await failed(database.dsn)
 
 
+@pytest.mark.parametrize("role", ["myria_server", "myria_builder", "myria_operator"])
+async def test_no_role_of_a_plane_can_erase(database: postgres.Database, role: str) -> None:
+    """PostgreSQL refuses each of them the list, the request and the rows of the log; the receipt's key is not shown."""
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.superuser_dsn)
+    try:
+        await connection.execute(f"SET ROLE {role}")
+        await connection.execute("SELECT set_config('myria.tenant', 'default', false)")
+        for statement in (
+            "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id) VALUES ('default', 1, 1, 'e')",
+            "INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason) "
+            "VALUES ('default', 'e', '{}', 'x', 'y')",
+            "UPDATE myria.events SET payload = '{}'",
+            "DELETE FROM myria.refused_keys",
+            "SELECT receipt_key FROM myria.erasures",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
 async def test_nothing_chosen_is_an_error(database: postgres.Database) -> None:
     """An erasure of nothing is refused, and leaves nothing behind but the attempt in the audit."""
     with pytest.raises(errors.InvalidArgument):
