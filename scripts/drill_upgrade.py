@@ -18,6 +18,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -56,6 +57,8 @@ WRITER = "drill-writer"
 """Who the client appends as: nobody else's answers hold its events."""
 WRITTEN = ("events", "scopes", "scope_members", "schema_migrations", "stored_sizes")
 """Tables that are written to meanwhile; events are checked by the answers and by the client's own record."""
+MIGRATIONS = ROOT / "migrations/myria_migrations"
+MIGRATION = re.compile(r"\d+_\w+\.sql")
 RECKONED = "attempted_cutoff"
 """The column of tenants from which triggers count: bookkeeping that a migration may compute again."""
 
@@ -81,11 +84,23 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def before_the_newest_migration() -> str | None:
-    """Return the last commit without the newest migration, None where the history does not say."""
-    newest = max((ROOT / "migrations/myria_migrations").glob("[0-9]*.sql")).relative_to(ROOT)
+    """Return the last commit whose migrations are all among ours, but not all of ours; None where no history says.
+
+    A migration that was renumbered before anybody had it is passed over.
+    """
+    ours = {(file.name, file.read_bytes()) for file in MIGRATIONS.glob("[0-9]*.sql")}
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        added = git("log", "--diff-filter=A", "--format=%H", "-1", "--", str(newest)).decode().strip()
-        return git("rev-parse", "--verify", "--quiet", f"{added}^").decode().strip() if added else "HEAD"
+        folder = str(MIGRATIONS.relative_to(ROOT))
+        changes = git("log", "--format=%H", "HEAD", "--", folder).decode().split()
+        for commit in ("HEAD", *(f"{change}^" for change in changes)):
+            with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", commit, folder))) as archive:
+                theirs = {
+                    (Path(member.name).name, file.read())
+                    for member in archive
+                    if MIGRATION.fullmatch(Path(member.name).name) and (file := archive.extractfile(member))
+                }
+            if theirs < ours:
+                return git("rev-parse", "--verify", commit).decode().strip()
     return None
 
 
