@@ -385,7 +385,7 @@ async def test_a_small_budget_holds_bare_words_rather_than_nothing(recaller: Rec
     (whole,), most = recaller.recall.as_json(fragments, 800)
     (lean,), tokens = recaller.recall.as_json(fragments, most - 1)
     assert "keywords" in whole
-    assert lean == {name: whole[name] for name in ("id", "content", "type")}
+    assert lean == {name: whole[name] for name in ("id", "content", "created_at", "type")}
     assert tokens < most - 1
     (cut,), less = recaller.recall.as_json(fragments, tokens - 1)
     assert cut["truncated"]
@@ -409,9 +409,9 @@ async def test_text_and_json_are_each_within_the_budget(recaller: Recaller) -> N
     counter = token_counter()
     for budget in (10, 100, 800):
         text = recaller.recall.as_text(fragments, budget)
-        shown = recaller.recall.as_json(fragments, budget)
+        shown, tokens = recaller.recall.as_json(fragments, budget)
         assert text.tokens == (counter.count(text.text) if text.text else 0) <= budget
-        assert counter.count(orjson.dumps(shown).decode()) <= budget
+        assert not shown or counter.count(orjson.dumps(shown).decode()) == tokens <= budget
         if budget == 800:
             assert text.shown >= len(shown) > 0
             said = sum(counter.count(fragment.text) for fragment in fragments[: text.shown - 1])

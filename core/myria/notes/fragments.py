@@ -20,6 +20,9 @@ Key = tuple[int, int, int, int]
 """Where a memory stands in its batch: by score or time falling, then time and number; topics after events."""
 
 
+_LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
     """One memory that was recalled: a note, a raw event, or a topic of events.
@@ -81,9 +84,9 @@ class Fragment:
         return shown
 
     def to_lean_json(self) -> Json:
-        """Return as little of it as an answer can do with: which memory, of which kind, and its words."""
+        """Return as little of it as an answer can do with: which memory, of when and which kind, and its words."""
         shown = self.to_json()
-        return {name: shown[name] for name in ("id", "content", "type", "relation_type", "superseded") if name in shown}
+        return {name: shown[name] for name in _LEAN if name in shown}
 
     @property
     def line(self) -> MemoryLine:
