@@ -508,6 +508,7 @@ class TurnBusy(UnavailableError):
     """The turn is being stored by another request, or too many turns of its session wait; retry."""
 
     code = "turn_busy"
+    http_status = 409
 
 
 class QuotaExceeded(UnavailableError):
