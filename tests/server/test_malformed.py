@@ -255,7 +255,10 @@ async def test_malformed_bodies_are_refused_with_a_code(guarded: Served, texts: 
         message = copy.deepcopy(message)
         sent = headers_for(message, rng, rng.choice(texts))
         body = spoiled(message, rng)
-        path = rng.choice((*PATH_OF.values(), "/mcp/", "/mcp//", "/metrics", "/livez", "/nowhere", "/%2e%2e/mcp"))
+        own = PATH_OF[rng.choice(tool.faces)]
+        path = rng.choice(
+            (*[own] * 4, *PATH_OF.values(), "/mcp/", "/mcp//", "/metrics", "/livez", "/nowhere", "/%2e%2e/mcp")
+        )
         verb = (
             "POST" if rng.random() < 0.95 else rng.choice(("GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"))
         )

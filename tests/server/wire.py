@@ -60,7 +60,7 @@ def headers(name: str | None = None, *, version: str | None = MODERN, method: st
     if version == MODERN:
         routing = {"mcp-protocol-version": MODERN, "mcp-method": method}
         return BASE_HEADERS | routing | ({} if name is None else {"mcp-name": name})
-    return BASE_HEADERS if version is None else BASE_HEADERS | {"mcp-protocol-version": version}
+    return dict(BASE_HEADERS) if version is None else BASE_HEADERS | {"mcp-protocol-version": version}
 
 
 @dataclass(frozen=True, slots=True)
