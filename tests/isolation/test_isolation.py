@@ -16,11 +16,11 @@ from myria.store.database import Database as Pool
 from myria.store.queries import sql
 from tests.isolation.world import SETTINGS, TENANTS, Statements, World, make_credentials, operate
 from tests.server.wire import serving
-from tests.support.counts import SOAK
+from tests.support.counts import CHECK, SOAK
 from tests.support.postgres import Database
 
-OPERATIONS = 50_000 if SOAK else 2_000
-ALONE = 10_000 if SOAK else 1_500
+OPERATIONS = 50_000 if SOAK else 700 if CHECK else 2_000
+ALONE = 10_000 if SOAK else 500 if CHECK else 1_500
 """Operations with row-level security alone."""
 
 BUILDS = 10
