@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from myria.settings import Settings
@@ -57,7 +58,10 @@ async def operator(
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait for a condition, looking at it in a thread: it may ask the API server."""
+    """Wait for a condition, looking at it in a thread: it may ask the API server, over a connection that breaks."""
     async with asyncio.timeout(PATIENCE_S):
-        while not await asyncio.to_thread(condition):
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                if await asyncio.to_thread(condition):
+                    return
             await asyncio.sleep(0.1)
