@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from myria import errors
+from myria.building import capture
 from myria.canonical import canonical_json
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery
@@ -184,6 +185,31 @@ async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(database: post
     await builds.build(database, full=True)
     assert await builds.roots(database) == incremental
     assert await traces(database.dsn) == []
+    assert await failed(database.dsn) == {}
+
+
+async def test_a_build_that_began_before_an_erasure_reads_the_end_of_the_log_anew(
+    database: postgres.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole erasure passes between its look at the end of the log and its capture: it publishes none of that."""
+    await append(database.dsn, [*conversation(30), *(said(number) for number in range(4))])
+    marks = []
+
+    async def and_then_erased(pool: Database, tenant: str) -> capture.HighWaterMark:
+        marks.append(await high_water_mark(pool, tenant))
+        if len(marks) == 1:
+            await erase(database.dsn, Selection(query=PHRASE))
+        return marks[-1]
+
+    high_water_mark = capture.high_water_mark
+    monkeypatch.setattr(capture, "high_water_mark", and_then_erased)
+    await builds.build(database)
+
+    members = await _rows(database.dsn, "SELECT unnest(event_seqs) AS seq FROM myria.nodes")
+    erased = await _rows(database.dsn, "SELECT event_seq FROM myria.erased")
+    assert len(erased) == 4
+    assert not {row["seq"] for row in members} & {row["event_seq"] for row in erased}
+    assert len(marks) == 2
     assert await failed(database.dsn) == {}
 
 

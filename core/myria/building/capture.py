@@ -114,6 +114,9 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build.build_id)
         if row is None or row["status"] != "queued" or row["snapshot_id"] is not None:
             return
+        if await connection.fetchval(sql("builds.any_erased_since"), tenant, mark.cutoff):
+            # The mark is older than an erasure, which did not see this build: another one is taken.
+            return
         by_itself = build.trigger != "manual" or await connection.fetchval(
             sql("builds.is_scheduled"), tenant, build.request_id
         )

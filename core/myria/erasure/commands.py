@@ -248,9 +248,11 @@ class Erasures:
     async def _end_older_build(self, erasure_id: str) -> None:
         """End the build that was captured before the withdrawal, and wait until its workers have noticed.
 
-        A worker that has read the events could write words of them after they are gone.
+        A worker that has read the events could write words of them after they are gone. The lock divides captures:
+        those before are seen from here on, and those after it see the withdrawal (`builds.any_erased_since`).
         """
-        async with self._database.read(self._tenant) as connection:
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("session.own_publish_lock"), lock_key("publish", self._tenant))
             newest = await connection.fetchval(sql("erasure.newest_withdrawal"), self._tenant, erasure_id)
         give_up = time.monotonic() + _WORKERS_END_WITHIN_S
         while True:

@@ -123,6 +123,12 @@ SELECT EXISTS (SELECT FROM myria.events e
 -- Whether anything was withdrawn up to a number: trees of a builder that knew no withdrawals may hold it.
 SELECT EXISTS (SELECT FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.by_event_seq <= $2);
 
+-- name: any_erased_since
+-- Whether an event that is being erased was withdrawn past a number.
+SELECT EXISTS (SELECT FROM myria.withdrawn w
+               JOIN myria.erased x ON x.tenant_id = $1 AND x.event_seq = w.event_seq
+               WHERE w.tenant_id = $1 AND w.by_event_seq > $2);
+
 -- name: changed_scopes
 SELECT coalesce(sum((t.counts->>'scopes_changed')::bigint), 0)::bigint
 FROM myria.build_tasks t WHERE t.tenant_id = $1 AND t.build_id = $2;
