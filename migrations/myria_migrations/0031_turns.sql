@@ -47,12 +47,13 @@ BEGIN
 END $$;
 
 -- The folds themselves, as functions of the log. What is no mark in full is none.
+-- `coalesce` keeps the planner from the index of internal events, which has one entry per turn and no number.
 CREATE VIEW myria.turn_marks WITH (security_invoker) AS
 SELECT e.tenant_id, decode(said.turn->>'owner', 'hex') AS owner, e.context_id, said.turn->>'id' AS turn_id, e.scope_id,
        e.event_seq, ARRAY(SELECT jsonb_array_elements_text(said.turn->'items')) COLLATE "C" AS items
 FROM myria.events e
 CROSS JOIN LATERAL (SELECT e.payload->'turn') AS said (turn)
-WHERE e.type = 'myria.turn' AND e.internal AND e.context_id IS NOT NULL AND e.channel = 'turn:' || e.context_id
+WHERE e.type = 'myria.turn' AND coalesce(e.internal, false) AND e.context_id IS NOT NULL AND e.channel = 'turn:' || e.context_id
   AND jsonb_typeof(said.turn->'id') = 'string' AND jsonb_typeof(said.turn->'items') = 'array'
   AND said.turn->>'owner' ~ '^[0-9a-f]{64}$';
 COMMENT ON VIEW myria.turn_marks IS 'Every mark of a turn, one row per event.';

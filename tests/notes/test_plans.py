@@ -1,4 +1,4 @@
-"""Statements that go from notes to the log look events up by number, also where PostgreSQL has no statistics yet."""
+"""Statements that go from notes and turns to the log look events up by number, also where PostgreSQL has no statistics yet."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ CASES = [
     ("feedback.fold", [SEQS]),
     ("sessions.fold", [SEQS]),
     ("sessions.look_at_ended", [SEQS]),
+    ("turns.fold", [SEQS]),
+    ("turns.standing", ["{\\\\x00}", "{c}", "{t}"]),
+    ("turns.facts_named", ["{note_1,note_2}"]),
+    ("turns.times_said", ["\\x00", "c", "200", "{note_1}"]),
+    ("turns.days", ["\\x00", "c", "{1}", "200"]),
+    ("turns.recent", ["\\x00", "c", "{1}", "20"]),
+    ("turns.facts", ["c", "{1}", "1000"]),
     ("events.by_seqs", [SEQS, "{1}"]),
     ("events.ids", [SEQS]),
 ]

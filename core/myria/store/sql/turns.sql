@@ -8,9 +8,12 @@ SELECT asked.position, stored.event_id AS stored_id, newest.event_id AS newest_i
 FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, turn_id, position)
 LEFT JOIN myria.turns t
     ON t.tenant_id = $1 AND t.owner = asked.owner AND t.context_id = asked.context_id AND t.turn_id = asked.turn_id
-LEFT JOIN myria.events stored ON stored.tenant_id = $1 AND stored.event_seq = t.event_seq
 LEFT JOIN LATERAL (
-    SELECT e.event_id FROM myria.turns n JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+    SELECT e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = t.event_seq OFFSET 0
+) stored ON true
+LEFT JOIN LATERAL (
+    SELECT (SELECT e.event_id FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS event_id
+    FROM myria.turns n
     WHERE n.tenant_id = $1 AND n.owner = asked.owner AND n.context_id = asked.context_id
     ORDER BY n.event_seq DESC LIMIT 1
 ) newest ON true
@@ -19,7 +22,11 @@ ORDER BY asked.position;
 -- name: fold
 -- The events were stored by the statement before.
 WITH marks AS (
-    SELECT t.* FROM myria.turn_marks t WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[])
+    SELECT t.*
+    FROM unnest($2::bigint[]) AS appended (event_seq)
+    CROSS JOIN LATERAL (
+        SELECT * FROM myria.turn_marks x WHERE x.tenant_id = $1 AND x.event_seq = appended.event_seq OFFSET 0
+    ) t
 ), stored AS (
     INSERT INTO myria.turns (tenant_id, owner, context_id, turn_id, scope_id, event_seq, items)
     SELECT m.tenant_id, m.owner, m.context_id, m.turn_id, m.scope_id, m.event_seq, m.items FROM marks m
@@ -58,8 +65,11 @@ WITH newest AS (
 )
 SELECT e.event_id, e.event_seq, e.payload
 FROM named m
-JOIN myria.events e ON e.tenant_id = $1 AND e.event_id = m.event_id AND e.scope_id = ANY ($4::bigint[])
-WHERE NOT EXISTS (
+CROSS JOIN LATERAL (
+    SELECT x.event_id, x.event_seq, x.payload, x.scope_id FROM myria.events x
+    WHERE x.tenant_id = $1 AND x.event_id = m.event_id OFFSET 0
+) e
+WHERE e.scope_id = ANY ($4::bigint[]) AND NOT EXISTS (
     SELECT FROM (SELECT w.reason FROM myria.withdrawn w
                  WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq ORDER BY w.by_event_seq DESC LIMIT 1) last
     WHERE last.reason <> 'restored')
