@@ -1,4 +1,4 @@
-"""Statements that go from notes and turns to the log look events up by number, also where PostgreSQL has no statistics yet."""
+"""Statements on notes and turns look events up by number, also where PostgreSQL has no statistics yet."""
 
 from __future__ import annotations
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import random
+import zlib
 from typing import Any
 
 import jsonschema
@@ -107,6 +109,30 @@ async def test_a_turn_in_two_calls_of_one_tool(served: Served) -> None:
         assert await ask(served, "memory_run_turn", done) == {"ok": True, "turn_id": begun["turn_id"]}
     after = await ask(served, "memory_before_turn", {"session_id": "run", "current_input": "hi"})
     assert texts(after)[2:] == ["My name is Ada", "Hello", "hi"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"turn_id": 7},
+        {"turn_id": ""},
+        {"project": ["p"]},
+        {"session_id": {}},
+        {"session_id": "a\x00b"},
+        {"user_id": 1},
+        {"current": [{"type": "message", "content": 5}]},
+        {"owner": None},
+        {"owner": "00"},
+    ],
+)
+async def test_a_token_of_ones_own_making_is_refused(changed: dict[str, Any], served: Served) -> None:
+    """As a token, whatever is wrong in it, so that a host knows what to send again."""
+    begun = await ask(served, "memory_run_turn", {"session_id": "forged", "current_input": "My name is Ada"})
+    held = json.loads(zlib.decompress(base64.urlsafe_b64decode(begun["operation_token"])))
+    forged = base64.urlsafe_b64encode(zlib.compress(json.dumps(held | changed).encode())).decode()
+    answer = await ask(served, "memory_run_turn", {"operation_token": forged, "output_items": []})
+    assert (answer["code"], answer["retryable"]) == ("INVALID_ARGUMENT", False)
+    assert "operation_token" in answer["message"]
 
 
 async def test_a_session_belongs_to_its_key(database: Database, memory: Memory, settings: Settings) -> None:

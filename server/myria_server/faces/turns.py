@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from myria.access.principal import Principal
 from myria.contract import inputs
@@ -24,7 +25,7 @@ from myria.contract.turns import (
     TurnInput,
     refused,
 )
-from myria.errors import InvalidArgument, PayloadTooLarge
+from myria.errors import InvalidArgument, InvalidText, PayloadTooLarge
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.scopes import canonical_participants
@@ -91,13 +92,19 @@ class _TurnTools:
             token = _token(self._session(principal, request, request.user_id), turn_id, request.user_id, current)
             return {**_prepared_json(prepared), "operation_token": token, "turn_id": turn_id}
         begun = _begun(request.operation_token)
-        named = TurnInput(
-            project=begun["project"], session_id=begun["session_id"], turn_id=begun["turn_id"], user_id=begun["user_id"]
-        )
+        try:
+            named = TurnInput(
+                project=begun["project"],
+                session_id=begun["session_id"],
+                turn_id=begun["turn_id"],
+                user_id=begun["user_id"],
+            )
+            said = AfterTurnInput(input_items=begun["current"]).input_items
+        except (InvalidArgument, InvalidText, ValidationError) as error:
+            raise _no_token() from error
         session = self._session(principal, named, named.user_id)
         if session.owner.hex() != begun["owner"]:
             raise _no_token()
-        said = AfterTurnInput(input_items=begun["current"]).input_items
         self._check(said, request.output_items)
         await self._store(
             principal,
@@ -250,7 +257,7 @@ def _begun(token: str) -> Json:
     try:
         unpacking = zlib.decompressobj()
         begun = orjson.loads(unpacking.decompress(base64.urlsafe_b64decode(token), _MOST_TOKEN_BYTES))
-        if not isinstance(begun, dict) or not isinstance(begun["turn_id"], str):
+        if not isinstance(begun, dict) or not isinstance(begun["turn_id"], str) or not begun["turn_id"].strip():
             raise _no_token()
         return {name: begun[name] for name in ("owner", "project", "session_id", "turn_id", "user_id", "current")}
     except (ValueError, KeyError, zlib.error, binascii.Error) as error:
@@ -258,4 +265,7 @@ def _begun(token: str) -> Json:
 
 
 def _no_token() -> InvalidArgument:
-    return InvalidArgument("operation_token is none that this server gave you", field="operation_token")
+    return InvalidArgument(
+        "operation_token is none that this server gave you; send that of the call that began the turn, unchanged",
+        field="operation_token",
+    )
