@@ -214,6 +214,45 @@ def serving() -> Json:
             ),
         ),
         (
+            "Turns (where /mcp/turns is on)",
+            (
+                graph(
+                    "Turns",
+                    "Calls per second by how they ended; turn_busy is no fault: the host tries again.",
+                    (
+                        f'sum by (tool, outcome) (rate(myria_requests_total{{{HERE}, face="turns"}}[{RATE}])) > 0',
+                        "{{tool}}: {{outcome}}",
+                    ),
+                    unit="reqps",
+                    stacked=True,
+                ),
+                graph(
+                    "Latency of turns, p95",
+                    "The lines are the objectives, where MyriaTurnsSlow begins: 300 ms before a turn, 500 ms after it.",
+                    (
+                        quantile(0.95, "myria_request_duration_seconds", 'face="turns"', by="tool"),
+                        "{{tool}}",
+                    ),
+                    unit="s",
+                    steps=((None, "transparent"), (0.3, YELLOW), (0.5, RED)),
+                    limit=True,
+                ),
+                graph(
+                    "Facts by tier",
+                    "Facts per second that were found by rule: L0 stays, L1 lasts a day, L2 a week.",
+                    (f"sum by (tier) (rate(myria_turn_facts_total{{{HERE}}}[{RATE}]))", "{{tier}}"),
+                    unit="cps",
+                ),
+                graph(
+                    "Repeats and compactions",
+                    "Turns that came again (stored: nothing is done; under_way: refused), and prompts with a summary.",
+                    (f"sum by (state) (rate(myria_turn_conflicts_total{{{HERE}}}[{RATE}]))", "again: {{state}}"),
+                    (f"sum(rate(myria_turn_compactions_total{{{HERE}}}[{RATE}]))", "compacted"),
+                    unit="cps",
+                ),
+            ),
+        ),
+        (
             "What it takes",
             (
                 graph(

@@ -38,6 +38,7 @@ from myria.store.options import pool_options
 from myria.store.queries import sql
 from myria.tokens import token_counter
 from myria.turns.directory import Directories
+from myria.turns.maintaining import TurnMaintenance
 from myria.turns.preparing import Preparing
 from myria.turns.storing import TurnStore
 from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
@@ -94,6 +95,11 @@ class Memory:
             settings.turns,
             payload_bytes=settings.ingest.payload_bytes,
             on_redacted=self._on_redacted,
+        )
+        self.turn_maintenance = TurnMaintenance(
+            self.appending,
+            self.consolidation,
+            lock_timeout_ms=settings.turns.session_lock_timeout_ms,
         )
         self.before_turns = Preparing(self._read, settings.turns)
         self.directories = Directories(self._read)

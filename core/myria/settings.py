@@ -411,6 +411,9 @@ class TurnsSettings(Section):
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
     """Longest text of a content part or of a tool's output, in bytes of UTF-8."""
+    maintenance_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 3_600.0
+    """Time between two looks of the control plane at sessions with facts that have expired, in seconds: it withdraws
+    those, as `memory_run_maintenance` does. 0 switches it off; no prompt has what has expired all the same."""
     compaction_min_age_hours: Annotated[int, Field(ge=0)] = 24
     """Without effect: the log keeps every item where it is, so nothing is archived. Taken so that settings of the
     contract's own tools can stay."""

@@ -37,6 +37,7 @@ from myria.schedule import last_due
 from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
+from myria.turns.maintaining import TurnMaintenance
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +143,9 @@ class ControlLoop:
         self._consolidation = Consolidation(
             database, append, most=settings.notes.consolidate_notes, evaluates=settings.notes.evaluate
         )
+        self._turn_maintenance = TurnMaintenance(
+            database, self._consolidation, lock_timeout_ms=settings.turns.session_lock_timeout_ms
+        )
         self._evaluator = _evaluator(database, append, settings)
         self._cursor = 0
         self._clock_at = 0.0
@@ -162,6 +166,7 @@ class ControlLoop:
             asyncio.create_task(self._collect_for_ever()),
             asyncio.create_task(self._consolidate_for_ever()),
             asyncio.create_task(self._evaluate_for_ever()),
+            asyncio.create_task(self._maintain_turns_for_ever()),
         ]
         wait = self._settings.builder.poll_s
         try:
@@ -533,6 +538,33 @@ class ControlLoop:
                     report.counts["deduplication"],
                     extra={"action": "notes_consolidated", "tenant": tenant},
                 )
+        return looked_at
+
+    async def _maintain_turns_for_ever(self) -> None:
+        every_s = self._settings.turns.maintenance_s if self._settings.turns.enabled else 0.0
+        while every_s:
+            await asyncio.sleep(every_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            try:
+                await self.maintain_turns()
+            except errors.MyriaError as error:
+                logger.warning("maintenance waits: %s", error.message, extra={"action": "maintenance_waits"})
+            except Exception:
+                logger.exception("maintaining turns failed", extra={"action": "maintenance_failed"})
+
+    async def maintain_turns(self) -> int:
+        """Maintain the sessions of turns that have facts due, of every tenant; return how many facts were looked at.
+
+        A session that somebody else maintains is left to them; what one look leaves comes with the next.
+        """
+        async with self._database.read(ALL_TENANTS) as connection:
+            tenants = [row["tenant_id"] for row in await connection.fetch(sql("consolidation.tenants_due"))]
+        looked_at = 0
+        for tenant in tenants:
+            for session in await self._turn_maintenance.due(tenant):
+                try:
+                    looked_at += await self._turn_maintenance.maintain(tenant, session)
+                except errors.TurnBusy:
+                    continue
         return looked_at
 
     async def _evaluate_for_ever(self) -> None:

@@ -79,6 +79,14 @@ METRICS: tuple[Described, ...] = (
         "tool",
         "reason",
     ),
+    _counter("serving", "myria_turn_facts_total", "Facts that turns brought by rule; tier is L0, L1 or L2", "tier"),
+    _counter(
+        "serving",
+        "myria_turn_conflicts_total",
+        "Turns that came again; state is stored (nothing is done) or under_way (refused, to be tried again)",
+        "state",
+    ),
+    _counter("serving", "myria_turn_compactions_total", "Prompts in which a summary stands for earlier items"),
     _gauge("serving", "myria_cache_bytes", "Bytes held by a cache", "cache"),
     _counter("serving", "myria_cache_lookups_total", "Cache look-ups; result is hit or miss", "cache", "result"),
     _gauge(

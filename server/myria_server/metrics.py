@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import get_args
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -19,12 +19,15 @@ from myria.access.principal import Face
 from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
 from myria.redaction.kinds import KINDS
+from myria.turns.facts import Tier
 from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
 from myria_server.readiness import Readiness
 
 logger = logging.getLogger(__name__)
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+TurnConflict = Literal["stored", "under_way"]
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOOK_S = 5.0
 """Seconds for which a scrape may repeat an earlier answer of the database."""
@@ -67,6 +70,9 @@ class ServerMetrics:
             for reason in (*DEGRADED_REASONS, OTHER)
         }
         self.redactions: dict[tuple[str, ...], float] = {(kind,): 0 for kind in KINDS}
+        self.turn_facts: dict[tuple[str, ...], float] = {(tier,): 0 for tier in get_args(Tier)}
+        self.turn_conflicts: dict[tuple[str, ...], float] = {(state,): 0 for state in get_args(TurnConflict)}
+        self.turn_compactions = 0
         self.durations: dict[tuple[str, ...], Tally] = {}
         self.commits = Tally(BATCH_EVENTS)
         self.in_flight = 0
@@ -101,6 +107,19 @@ class ServerMetrics:
     def redacted(self, kind: str, count: int) -> None:
         """Count what was taken out of payloads before they were stored."""
         self.redactions[kind,] += count
+
+    def turn_stored(self, facts: Mapping[str, int]) -> None:
+        """Count the facts, by tier, that a turn brought when it was stored."""
+        for tier, count in facts.items():
+            self.turn_facts[tier,] += count
+
+    def turn_conflicted(self, state: TurnConflict) -> None:
+        """Count a turn that came again: it was stored already, or another request was storing it."""
+        self.turn_conflicts[state,] += 1
+
+    def turn_compacted(self) -> None:
+        """Count a prompt in which a summary stands for earlier items."""
+        self.turn_compactions += 1
 
     def commit_done(self, tenant: str, events: int) -> None:
         """Count one commit of a tenant's events; beyond `MAX_TENANTS` of them, as of `OTHER_TENANTS`."""
@@ -146,6 +165,9 @@ class ServerMetrics:
         yield counter("myria_appended_events_total", self.appended, by_tenant=self._tenant_label)
         yield counter("myria_redactions_total", self.redactions)
         yield counter("myria_answers_degraded_total", self.degraded)
+        yield counter("myria_turn_facts_total", self.turn_facts)
+        yield counter("myria_turn_conflicts_total", self.turn_conflicts)
+        yield counter("myria_turn_compactions_total", {(): self.turn_compactions})
         yield from self._cache_families()
         if self._pools:
             pools = {name: read() for name, read in self._pools.items()}

@@ -127,7 +127,7 @@ class Toolbox:
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
         offered = {tool.name for tool in self.offered}
-        handlers = {**self._handlers(), **agent.handlers(memory, settings), **turns.handlers(memory, settings)}
+        handlers = {**self._handlers(), **agent.handlers(memory, settings), **turns.handlers(memory, settings, metrics)}
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline

@@ -35,6 +35,7 @@ CASES = [
     ("turns.times_said", ["\\x00", "c", "200", "{note_1}"]),
     ("turns.days", ["\\x00", "c", "{1}", "200"]),
     ("turns.recent", ["\\x00", "c", "{1}", "20"]),
+    ("turns.sessions_due", ["200"]),
     ("turns.facts", ["c", "{1}", "1000"]),
     ("events.by_seqs", [SEQS, "{1}"]),
     ("events.ids", [SEQS]),

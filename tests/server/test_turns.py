@@ -18,6 +18,7 @@ from myria.contract.limits import Limits
 from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, input_schema, output_schema
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria_server.metrics import ServerMetrics
 from tests.server.turn_rows import MOST_ITEMS, PART_BYTES, ROWS, TurnRow, said, texts
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed, serving
 from tests.support.keys import access_store, make_key
@@ -221,6 +222,29 @@ async def ask_escaped(served: Served, arguments: Any) -> Any:
     response = await served.post(body, BASE_HEADERS, path=PLAIN["memory_after_turn"])
     assert response.status_code in (200, 400), response.text
     return response.json()
+
+
+async def test_metrics_tell_of_turns(memory: Memory) -> None:
+    """Calls by outcome, facts by tier, turns that came again, and prompts that were compacted."""
+    metrics = ServerMetrics()
+    async with serving(memory, Settings(turns=TurnsSettings(enabled=True)), metrics=metrics) as served:
+        kept = {"turn_id": "t", "input_items": [said("My name is Ada. I like tea"), said("word " * 300)]}
+        for _ in range(3):
+            await ask(served, "memory_after_turn", kept)
+        await ask(served, "memory_before_turn", {"current_input": "Hm?", "max_input_tok": 300})
+        text = (await served.client.get("/metrics")).text
+    for line in (
+        'myria_requests_total{face="turns",outcome="ok",tool="memory_after_turn"} 3.0',
+        'myria_requests_total{face="turns",outcome="ok",tool="memory_before_turn"} 1.0',
+        'myria_request_duration_seconds_count{face="turns",tool="memory_after_turn"} 3.0',
+        'myria_turn_facts_total{tier="L0"} 1.0',
+        'myria_turn_facts_total{tier="L1"} 0.0',
+        'myria_turn_facts_total{tier="L2"} 1.0',
+        'myria_turn_conflicts_total{state="stored"} 2.0',
+        'myria_turn_conflicts_total{state="under_way"} 0.0',
+        "myria_turn_compactions_total 1.0",
+    ):
+        assert line in text.splitlines(), line
 
 
 async def test_sixteen_clients_of_one_session(served: Served, memory: Memory) -> None:

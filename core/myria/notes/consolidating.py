@@ -93,6 +93,14 @@ class Consolidated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """One context of some scopes, by their numbers: what a run is bound to."""
+
+    scopes: Sequence[int]
+    context_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
     """A note that is due: its row in the queue, and as it stands (None: it is gone)."""
 
@@ -130,11 +138,14 @@ class Consolidation:
         self._withdrawals = Withdrawals(database, append)
         self._most = most
 
-    async def run(self, tenant: str, *, masks: Masks | None = None, now: int | None = None) -> Consolidated:
+    async def run(
+        self, tenant: str, *, masks: Masks | None = None, within: Within | None = None, now: int | None = None
+    ) -> Consolidated:
         """Do what is due of a tenant, at most so much; `more` says whether to come again.
 
         Args:
             masks: whose notes; None for all of the tenant's.
+            within: instead, the one context whose notes are looked at.
             now: in microseconds since 1970 UTC; left out, the database's clock.
 
         Raises:
@@ -143,8 +154,13 @@ class Consolidation:
         report = Consolidated()
         async with self._database.read(tenant) as connection:
             scopes = None if masks is None else await scopes_with_notes(connection, tenant, masks)
+            context_id = None
+            if within is not None:
+                scopes, context_id = list(within.scopes), within.context_id
             at = to_microseconds(await connection.fetchval(sql("consolidation.now"))) if now is None else now
-            rows = await connection.fetch(sql("consolidation.due"), tenant, scopes, to_datetime(at), self._most + 1)
+            rows = await connection.fetch(
+                sql("consolidation.due"), tenant, scopes, to_datetime(at), self._most + 1, context_id
+            )
         report.more = len(rows) > self._most
         looks = [_Look.of(row) for row in rows[: self._most]]
         report.looked_at = len(looks)

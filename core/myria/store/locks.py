@@ -29,6 +29,12 @@ def session_lock_key(tenant: str, scope_id: int, context_id: str) -> int:
     return int.from_bytes(raw, "big", signed=True)
 
 
+def maintenance_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
+    """Return the signed 64-bit advisory lock key of the maintenance of one session of turns."""
+    raw = hashlib.sha256(f"myria.maintenance:{tenant}:{owner.hex()}:{context_id}".encode()).digest()[:8]
+    return int.from_bytes(raw, "big", signed=True)
+
+
 def turns_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
     """Return the signed 64-bit advisory lock key of the turns of one session."""
     raw = hashlib.sha256(f"myria.turns:{tenant}:{owner.hex()}:{context_id}".encode()).digest()[:8]

@@ -20,7 +20,6 @@ Tier = Literal["L0", "L1", "L2"]
 VALUE_BYTES = 128
 """The longest value that a rule finds, in UTF-8."""
 
-_DAY_US = 86_400 * 10**6
 _HOUR_US = 3_600 * 10**6
 _VALUE_END = re.compile(r"[\n\r.!?,;。！？，；、]")
 _TIER_BONUS: Mapping[Tier, float] = {"L0": 0.35, "L2": 0.20, "L1": 0.10}
@@ -140,16 +139,6 @@ def note_id_of(owner: bytes, participants: Iterable[str], context_id: str, ident
         owner: whose session it is; see `myria.turns.model.Session`.
     """
     return f"note_{digest([owner.hex(), list(participants), context_id, identity]).hex()[:32]}"
-
-
-def expires_at(tier: Tier, at: int, days: Mapping[Tier, int]) -> int | None:
-    """Return when a fact expires, in microseconds since 1970 UTC; None for never.
-
-    Args:
-        at: when it was said.
-        days: how many days, of which that of `at` is the first, it lasts by tier.
-    """
-    return (at // _DAY_US + days[tier]) * _DAY_US if tier in days else None
 
 
 def terms_of(text: str) -> frozenset[str]:

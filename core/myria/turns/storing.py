@@ -122,7 +122,7 @@ class TurnStore:
         session = turn.session
         name = (tenant, session.owner, session.context_id, turn.turn_id)
         if name in self._under_way:
-            raise TurnBusy("this turn is being stored by another request; retry")
+            raise TurnBusy("this turn is being stored by another request; retry", under_way=True)
         self._under_way.add(name)
         try:
             deadline = time.monotonic() + self._settings.session_lock_timeout_ms / 1000

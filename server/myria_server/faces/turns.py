@@ -25,14 +25,14 @@ from myria.contract.turns import (
     TurnInput,
     refused,
 )
-from myria.errors import InvalidArgument, InvalidText, PayloadTooLarge
-from myria.masks import Masks
+from myria.errors import InvalidArgument, InvalidText, PayloadTooLarge, TurnBusy
 from myria.memory import Memory
 from myria.scopes import canonical_participants
 from myria.settings import Settings
 from myria.turns.model import Session
 from myria.turns.preparing import Before, Prepared
 from myria.turns.storing import FinishedTurn
+from myria_server.metrics import ServerMetrics
 
 __all__ = ["handlers", "refused"]
 
@@ -42,9 +42,9 @@ Handler = Callable[[Principal, Any], Awaitable[Json]]
 _MOST_TOKEN_BYTES = 4 * 1024 * 1024
 
 
-def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
+def handlers(memory: Memory, settings: Settings, metrics: ServerMetrics) -> Mapping[str, Handler]:
     """Return what runs each tool of the face, by its name."""
-    tools = _TurnTools(memory, settings)
+    tools = _TurnTools(memory, settings, metrics)
     return {
         "memory_before_turn": tools.before,
         "memory_after_turn": tools.after,
@@ -55,8 +55,9 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
 
 
 class _TurnTools:
-    def __init__(self, memory: Memory, settings: Settings) -> None:
+    def __init__(self, memory: Memory, settings: Settings, metrics: ServerMetrics) -> None:
         self._memory = memory
+        self._metrics = metrics
         self._settings = settings.turns
 
     async def before(self, principal: Principal, arguments: Any) -> Json:
@@ -121,8 +122,7 @@ class _TurnTools:
         request = inputs.read(MaintenanceInput, arguments)
         session = self._session(principal, request, None)
         principal.need_channel(session.channel)
-        async with self._memory.turns.alone(principal.tenant, session):
-            await self._memory.consolidation.run(principal.tenant, masks=Masks.containing(session.participants))
+        await self._memory.turn_maintenance.run(principal.tenant, session, self._memory.turns)
         return {"ok": True}
 
     async def list_directories(self, principal: Principal, arguments: Any) -> Json:
@@ -147,7 +147,10 @@ class _TurnTools:
             current=current,
             max_input_tok=request.max_input_tok,
         )
-        return await self._memory.before_turns.prepare(principal.tenant, before, now=_now())
+        prepared = await self._memory.before_turns.prepare(principal.tenant, before, now=_now())
+        if prepared.compacted:
+            self._metrics.turn_compacted()
+        return prepared
 
     def _split(self, request: BeforeTurnInput) -> tuple[list[Json], list[Json]]:
         """Return what came before a turn, and what is said now."""
@@ -185,7 +188,15 @@ class _TurnTools:
             user_id=request.user_id,
             is_current=is_current,
         )
-        await self._memory.turns.store(principal.tenant, turn)
+        try:
+            stored = await self._memory.turns.store(principal.tenant, turn)
+        except TurnBusy as busy:
+            if busy.details.get("under_way"):
+                self._metrics.turn_conflicted("under_way")
+            raise
+        self._metrics.turn_stored(stored.facts)
+        if not stored.is_new:
+            self._metrics.turn_conflicted("stored")
 
     def _session(self, principal: Principal, request: SessionInput, user_id: str | None) -> Session:
         """Return the session of a call: of the principal's own participants, and the user where one is named.

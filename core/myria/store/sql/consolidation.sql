@@ -15,8 +15,19 @@ JOIN myria.tenants t ON t.tenant_id = q.tenant_id AND t.suspended_at IS NULL AND
 WHERE EXISTS (SELECT FROM myria.note_looks k WHERE k.tenant_id = q.tenant_id AND k.look_at <= clock_timestamp());
 
 -- name: due
--- The notes that are due by $3, the longest due first: of all scopes where $2 is NULL. Those that are gone have no row.
+-- The notes that are due by $3, the longest due first: of all scopes where $2 is NULL, and of one context ($5) of some
+-- scopes where it is not. Those that are gone have no row.
 WITH due AS (
+    (SELECT k.note_id, k.look_at, k.phase
+     FROM unnest($2::bigint[]) AS visible
+     CROSS JOIN LATERAL (
+         SELECT n.note_id FROM myria.notes n
+         WHERE n.tenant_id = $1 AND n.scope_id = visible AND n.context_id = $5 AND n.live
+     ) known
+     JOIN myria.note_looks k ON k.tenant_id = $1 AND k.note_id = known.note_id AND k.look_at <= $3
+     WHERE $5::text IS NOT NULL
+     ORDER BY k.look_at, k.note_id LIMIT $4)
+    UNION ALL
     (SELECT k.note_id, k.look_at, k.phase FROM myria.note_looks k
      WHERE $2::bigint[] IS NULL AND k.tenant_id = $1 AND k.look_at <= $3
      ORDER BY k.look_at, k.note_id LIMIT $4)
@@ -28,6 +39,7 @@ WITH due AS (
          WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.look_at <= $3
          ORDER BY x.look_at LIMIT $4
      ) k
+     WHERE $5::text IS NULL
      ORDER BY k.look_at, k.note_id LIMIT $4)
 )
 SELECT d.note_id, d.look_at, d.phase, n.live, n.kind, n.importance, n.anchor, n.session, n.context_id, n.created_at,

@@ -2,6 +2,25 @@
 -- Turns of one session follow each other: their numbers are given out, and their state is read, under these locks.
 SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
 
+-- name: try_lock
+-- Whether nobody maintains the session; whoever asked does so until the transaction ends.
+SELECT pg_try_advisory_xact_lock($1::bigint);
+
+-- name: sessions_due
+-- The sessions whose facts are due by now, the longest due first, of the facts that are due longest: at most $2.
+SELECT s.owner, s.context_id, array_agg(DISTINCT s.scope_id ORDER BY s.scope_id) AS scope_ids
+FROM (
+    SELECT k.note_id, k.look_at FROM myria.note_looks k
+    WHERE k.tenant_id = $1 AND k.look_at <= clock_timestamp()
+    ORDER BY k.look_at LIMIT 20 * $2
+) due
+JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = due.note_id AND n.live
+JOIN myria.turn_sessions s ON s.tenant_id = $1 AND s.context_id = n.context_id AND s.scope_id = n.scope_id
+WHERE n.kind IN ('fact_l0', 'fact_l1', 'fact_l2')
+GROUP BY s.owner, s.context_id
+ORDER BY min(due.look_at), s.owner, s.context_id
+LIMIT $2;
+
 -- name: standing
 -- Of sessions ($2 owner, $3 context) the mark of a turn ($4), where it is stored, and that of the newest one.
 SELECT asked.position, stored.event_id AS stored_id, newest.event_id AS newest_id
