@@ -7,9 +7,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -17,7 +18,7 @@ import orjson
 import typer
 from rich.text import Text
 
-from myria import memento, transfer
+from myria import memento, memory_tools, transfer
 from myria.contract.fields import parse_timestamp
 from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument
@@ -125,12 +126,19 @@ myria import conversations.jsonl --ignore-field conversation
 myria export --data-dir OLD | myria import - --data-dir NEW
 
 myria import fragments.jsonl --from memento --as me
+
+myria import /var/lib/memory --from memory-tools --as me --as agent
 """,
     )
     async def import_(
         options: Options,
         *,
-        file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines, or - for standard input.")],
+        file: Annotated[
+            str,
+            typer.Argument(
+                metavar="FILE", help="JSON lines, or - for standard input; a folder with --from memory-tools."
+            ),
+        ],
         ignore_field: Annotated[
             list[str] | None,
             typer.Option(metavar="NAME", help="Drop this field instead of refusing the line; repeat for several."),
@@ -140,11 +148,20 @@ myria import fragments.jsonl --from memento --as me
         ] = False,
         from_: Annotated[
             str | None,
-            typer.Option("--from", metavar="memento", help="Read what Memento exports, as an agent's notes."),
+            typer.Option(
+                "--from",
+                metavar="memento|memory-tools",
+                help="Read what Memento exports, as an agent's notes, or the sessions of memory-tools, as turns.",
+            ),
         ] = None,
         as_: Annotated[
             list[str] | None,
-            typer.Option("--as", metavar="NAME", help="Whose notes they are; repeat for several. With --from alone."),
+            typer.Option(
+                "--as", metavar="NAME", help="Whose notes or turns they are; repeat for several. With --from alone."
+            ),
+        ] = None,
+        project: Annotated[
+            str | None, typer.Option(metavar="NAME", help="Project of the sessions. With --from memory-tools alone.")
         ] = None,
     ) -> int:
         """Append the events of a JSON lines file; run it again, and nothing is there twice.
@@ -154,11 +171,15 @@ myria import fragments.jsonl --from memento --as me
         resumed by running it again.
         """
         settings = options.settings()
-        if from_ not in (None, "memento"):
-            raise InvalidArgument("--from takes memento; leave it out for what Myria exports", field="from")
+        if from_ not in (None, "memento", "memory-tools"):
+            raise InvalidArgument(
+                "--from takes memento or memory-tools; leave it out for what Myria exports", field="from"
+            )
+        if project is not None and from_ != "memory-tools":
+            raise InvalidArgument("--project goes with --from memory-tools", field="project")
         if as_ and from_ is None:
             raise InvalidArgument("--as goes with --from; events name their participants themselves", field="as")
-        with _input(file) as (source, size):
+        with _input(file, folder=from_ == "memory-tools") as (source, size):
             async with (
                 opened(options, settings, create=True) as place,
                 Database(place.serving, pool_options(settings)) as database,
@@ -166,11 +187,14 @@ myria import fragments.jsonl --from memento --as me
                 await schema.check(database)
                 limits = limits_of(settings, any_time=allow_future)
                 ignore = tuple(ignore_field or ())
+                own = canonical_participants(as_ or list(settings.auth.local_participants), field="as")
                 if from_ is None:
                     count = await _import(options, settings, database, source, size=size, limits=limits, ignore=ignore)
-                else:
-                    own = canonical_participants(as_ or list(settings.auth.local_participants), field="as")
+                elif from_ == "memento":
                     count = await _import_fragments(options, settings, database, source, size=size, own=own)
+                else:
+                    files = memory_tools.files_of(file, source, project)
+                    count = await _import_sessions(options, settings, database, files, own=own)
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
@@ -285,6 +309,34 @@ async def _import_fragments(
             await ingest.close()
 
 
+async def _import_sessions(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    files: Iterable[memory_tools.SessionFile],
+    *,
+    own: tuple[str, ...],
+) -> transfer.ImportCount:
+    """Store the turns that memory-tools kept, with what every turn is without taken out of them."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    with console.meter("importing turns", None) as progress:
+        try:
+            return await memory_tools.import_sessions(
+                database,
+                ingest.append_events,
+                options.tenant,
+                files,
+                own,
+                redactor=await _redactor(settings, database, options.tenant),
+                settings=settings.turns,
+                payload_bytes=settings.ingest.payload_bytes,
+                on_refused=_telling(options),
+                on_progress=lambda count: progress.advance(count.imported, what=f"{count.imported:,} turns imported"),
+            )
+        finally:
+            await ingest.close()
+
+
 def _telling(options: Options) -> Callable[[transfer.RefusedLine], None]:
     """Return what tells the caller of a line that was not imported."""
 
@@ -329,7 +381,11 @@ async def write_export(database: Database, tenant: str, file: str, *, withdrawn:
 
 
 @contextmanager
-def _input(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
+def _input(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int | None]]:
+    """Open what an import reads for the block; of a folder, where one is allowed, there is nothing to open."""
+    if folder and Path(file).is_dir():
+        yield BytesIO(), None
+        return
     if file == "-":
         yield sys.stdin.buffer, None
         return

@@ -40,7 +40,10 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedTurn:
-    """A turn that is over. `is_current` says that `given` is what went in, without the context that led it."""
+    """A turn that is over. `is_current` says that `given` is what went in, without the context that led it.
+
+    `facts` are kept in place of those that rules find, where somebody else found them.
+    """
 
     session: Session
     turn_id: str
@@ -48,6 +51,7 @@ class FinishedTurn:
     came_out: Sequence[Json]
     user_id: str | None = None
     is_current: bool = False
+    facts: tuple[Fact, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,12 +301,18 @@ async def _prepared(
     turn: FinishedTurn, redactor: PayloadRedactor
 ) -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
     """Return a turn without what must not be kept, the facts in what the user said, and what was taken out."""
-    written = orjson.dumps({"given": turn.given, "came_out": turn.came_out}, option=orjson.OPT_SORT_KEYS)
+    values = [fact.value for fact in turn.facts or ()]
+    written = orjson.dumps(
+        {"given": turn.given, "came_out": turn.came_out, "values": values}, option=orjson.OPT_SORT_KEYS
+    )
 
     def work() -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
         redacted = redactor.payload(written)
         kept = orjson.loads(redacted.payload_json)
-        facts = facts_in(text_of(item) for item in kept["given"] if is_spoken_by_user(item))
+        if turn.facts is None:
+            facts = facts_in(text_of(item) for item in kept["given"] if is_spoken_by_user(item))
+        else:
+            facts = [replace(fact, value=value) for fact, value in zip(turn.facts, kept["values"], strict=True)]
         return replace(turn, given=kept["given"], came_out=kept["came_out"]), facts, redacted.counts
 
     return work() if len(written) < _BIG_BYTES else await asyncio.to_thread(work)
