@@ -36,6 +36,8 @@
     │   ├── EventIdConflict           event_id_conflict
     │   ├── SourceEventKeyTaken       source_event_key_taken
     │   ├── EventErased               event_erased
+    │   ├── ErasureChanged            erasure_changed
+    │   ├── ErasureTooLarge           erasure_too_large
     │   ├── AlreadySuperseded         already_superseded
     │   ├── NoteExists                note_exists
     │   ├── IdempotencyKeyReused      idempotency_key_reused
@@ -335,6 +337,18 @@ class EventErased(ConflictError):
     """An event with this channel and source_event_key was erased, and stays so; nothing was stored."""
 
     code = "event_erased"
+
+
+class ErasureChanged(ConflictError):
+    """What would be erased is not as many events as the caller says; look at a dry run again."""
+
+    code = "erasure_changed"
+
+
+class ErasureTooLarge(ConflictError):
+    """More would be erased than a tool may, or too many erasures of the tenant are not done."""
+
+    code = "erasure_too_large"
 
 
 class SourceEventKeyTaken(ConflictError):

@@ -169,6 +169,12 @@ class Ingest:
         """
         return await self._submit(tenant, events, importing=True, compare=False)
 
+    def forget(self, tenant: str) -> None:
+        """Forget the words that projections keep of a tenant in this process."""
+        for projection in self._projections:
+            if isinstance(projection, NoteProjection):
+                projection.forget(tenant)
+
     async def close(self) -> None:
         """Wait for the commits under way."""
         while self._tasks:

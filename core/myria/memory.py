@@ -12,6 +12,8 @@ from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.erasure.commands import Erasures
+from myria.erasure.forgetting import Forgetting
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.ingest import Ingest
 from myria.masks import Masks
@@ -105,6 +107,7 @@ class Memory:
         self.directories = Directories(self._read)
         self.usage = NoteUsage(self.database)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
+        self.forgetting = Forgetting(self.appending, self.forget, again_s=settings.mcp.request_deadline_s + 1.0)
         self._schema_checked = False
 
     async def __aenter__(self) -> Memory:
@@ -429,6 +432,21 @@ class Memory:
         """End the pause after a rollback; see `Registry.resume`."""
         await self._check_schema_once()
         return await self.registry.resume(tenant)
+
+    async def erasures(self, tenant: str, *, actor: str) -> Erasures:
+        """Return what plans and begins erasures of a tenant; the control plane carries them out.
+
+        Args:
+            actor: who asks for them.
+        """
+        await self._check_schema_once()
+        # No quota may stand in the way of taking events out of answers.
+        return Erasures(self.database, self.registry, self.ingest.append_events, tenant, actor=actor)
+
+    def forget(self, tenant: str) -> None:
+        """Forget what this process keeps of a tenant between requests: something of it was erased."""
+        self.retrieval.forget(tenant)
+        self.ingest.forget(tenant)
 
     async def _check_schema_once(self) -> None:
         if not self._schema_checked:

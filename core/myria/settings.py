@@ -633,6 +633,24 @@ class AuditSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureSettings(Section):
+    """Erasing: what the tool `erase` may take, and who goes on with it."""
+
+    section_name: ClassVar[str] = "erasure"
+
+    max_events: Annotated[int, Field(ge=1, le=100_000_000)] = 100_000
+    """Most events that one call of the tool `erase` takes: a stolen key must not end a memory at once. `myria erase`
+    has no such bound."""
+    max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Most erasures of a tenant that have begun and are not done; further calls of the tool are refused."""
+    carry_on: bool = True
+    """Whether the control plane carries out what was asked for through the tool. False: somebody runs
+    `myria erase --resume`; the events are out of every answer meanwhile."""
+    lease_s: Annotated[float, Field(ge=1, le=3600)] = 20.0
+    """Time after which an erasure whose process was killed may be gone on with by another, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings(Section):
     """The control plane on Kubernetes (`myria operate`): where it works, and how much at once."""
 
@@ -835,6 +853,7 @@ class Settings(Section):
     topics: TopicSettings = Field(default_factory=TopicSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     audit: AuditSettings = Field(default_factory=AuditSettings)
+    erasure: ErasureSettings = Field(default_factory=ErasureSettings)
     operator: OperatorSettings = Field(default_factory=OperatorSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
     migrate: MigrateSettings = Field(default_factory=MigrateSettings)

@@ -30,6 +30,7 @@ from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
+from myria.erasure.carrying import ErasureCarrier
 from myria.ingest import Ingest
 from myria.notes.consolidating import Append, Consolidation
 from myria.registry import Registry
@@ -147,6 +148,7 @@ class ControlLoop:
             database, self._consolidation, lock_timeout_ms=settings.turns.session_lock_timeout_ms
         )
         self._evaluator = _evaluator(database, append, settings)
+        self._erasures = ErasureCarrier(database, self._registry, append, settings.erasure)
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0
@@ -167,6 +169,7 @@ class ControlLoop:
             asyncio.create_task(self._consolidate_for_ever()),
             asyncio.create_task(self._evaluate_for_ever()),
             asyncio.create_task(self._maintain_turns_for_ever()),
+            asyncio.create_task(self._erasures.run()),
         ]
         wait = self._settings.builder.poll_s
         try:

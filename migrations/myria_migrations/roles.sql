@@ -45,9 +45,17 @@ GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
 -- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
 REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
--- Erasures are asked for and carried out by the owner of the schema: the log is changed in no other way.
-REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder, myria_operator;
-GRANT SELECT (tenant_id, erasure_id, number, receipt, mac) ON myria.erasures TO myria_server, myria_operator;
+-- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt.
+REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder;
+GRANT SELECT (tenant_id, erasure_id, state, selected, actor, reason, counts, number, receipt, mac, created_at, finished_at,
+    worker, leased_until, failure) ON myria.erasures TO myria_server;
+GRANT INSERT ON myria.erasures, myria.erased TO myria_server;
+DROP POLICY IF EXISTS myria_server_asks ON myria.erasures;
+CREATE POLICY myria_server_asks ON myria.erasures AS RESTRICTIVE FOR INSERT TO myria_server
+    WITH CHECK (state = 'planned' AND counts = '{}' AND worker IS NULL);
+DROP POLICY IF EXISTS myria_server_asks ON myria.erased;
+CREATE POLICY myria_server_asks ON myria.erased AS RESTRICTIVE FOR INSERT TO myria_server WITH CHECK (erased_at IS NULL);
+REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
 -- Grants and tokens likewise: serving reaches them by functions that want a secret shown.
 REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria_builder;
 
@@ -84,6 +92,24 @@ GRANT INSERT, UPDATE, DELETE ON myria.note_evaluations_due TO myria_operator;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
 GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;
+-- It carries out erasures. Of an event that is listed in one it leaves what is no word of anybody; no other event
+-- but a withdrawal can it change.
+GRANT UPDATE ON myria.events, myria.pointer_moves, myria.build_units, myria.llm_calls, myria.access_log, myria.call_log,
+    myria.erasures TO myria_operator;
+GRANT INSERT, UPDATE ON myria.erased, myria.erased_renderings TO myria_operator;
+GRANT INSERT, DELETE ON myria.erased_words TO myria_operator;
+GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.turn_sessions TO myria_operator;
+GRANT INSERT, DELETE ON myria.refused_keys TO myria_operator;
+GRANT DELETE ON myria.notes, myria.note_links, myria.note_usage, myria.note_evaluations, myria.sessions, myria.turns,
+    myria.turn_sessions, myria.tool_feedback, myria.unit_plans TO myria_operator;
+DROP POLICY IF EXISTS myria_operator_erases ON myria.events;
+CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO myria_operator
+    USING (type = 'myria.withdrawal' AND internal
+           OR EXISTS (SELECT FROM myria.erased x
+                      WHERE x.tenant_id = events.tenant_id AND x.event_seq = events.event_seq AND x.erased_at IS NULL))
+    WITH CHECK (type = 'myria.withdrawal' AND internal
+                OR payload = '{}' AND topic_hints = '[]' AND source_event_key IS NULL AND dedupe_key IS NULL
+                   AND type IS NULL AND context_id IS NULL AND channel = 'erased');
 -- Of the log it removes only what tenants that are being deleted owned, through functions that check that.
 REVOKE EXECUTE ON FUNCTION myria.remove_of_tenant, myria.forget_tenant, myria.remains_of_tenant FROM myria_server, myria_builder;
 -- What a tenant stores is counted by triggers alone.

@@ -139,7 +139,7 @@ def build_app(
     authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
     journal = Journal(memory.appending, settings.audit, dropped=metrics.record_dropped)
     door = Door(Failures(auth.failures_per_minute, ticks=ticks), Proxies(auth.proxies), journal)
-    work: list[Callable[[], Coroutine[Any, Any, None]]] = [journal.run]
+    work: list[Callable[[], Coroutine[Any, Any, None]]] = [journal.run, memory.forgetting.run]
     open_routes: list[Route] = []
     if settings.auth.mode == "keys":
         anyone = settings.auth.append_others == "anyone"

@@ -81,11 +81,21 @@ class Door:
             return limited
         return error
 
-    def note(self, scope: Scope, headers: Headers, face: Face, principal: Principal | None, error: MyriaError) -> None:
+    def note(
+        self,
+        scope: Scope,
+        headers: Headers,
+        face: Face,
+        principal: Principal | None,
+        error: MyriaError,
+        *,
+        tool: str | None = None,
+    ) -> None:
         """Note a refused attempt.
 
         Args:
             principal: who was refused; None for somebody who proved nothing.
+            tool: the known tool that was called, where one was.
         """
         if not isinstance(error, AccessError):
             return
@@ -96,7 +106,7 @@ class Door:
                 actor=principal.actor if principal is not None else NOBODY,
                 action=PATH_OF[face],
                 outcome=error.code,
-                target=None if known else claimed_id(headers),
+                target=tool if known else claimed_id(headers),
                 face=face,
                 address=self.address(scope),
             )

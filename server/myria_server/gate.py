@@ -270,7 +270,7 @@ class Gate:
             await self._batch(request, message, send)
             return
         if (forbidden := _forbidden(request, message)) is not None:
-            self._note(request, forbidden)
+            self._note(request, forbidden, message)
             await self._turn_away(send, request.face, id_of(message), forbidden)
             return
         face = request.face
@@ -334,9 +334,12 @@ class Gate:
             limit=self._body_bytes,
         )
 
-    def _note(self, request: _Request, error: MyriaError) -> None:
-        """Note that a caller who proved who they are was refused."""
-        self._door.note(request.scope, request.headers, request.face.toolbox.face, request.principal, error)
+    def _note(self, request: _Request, error: MyriaError, message: Any = None) -> None:
+        """Note that a caller who proved who they are was refused, and which known tool they called with a message."""
+        toolbox = request.face.toolbox
+        name = _called(message)
+        tool = name if name is not None and toolbox.knows(name) else None
+        self._door.note(request.scope, request.headers, toolbox.face, request.principal, error, tool=tool)
 
     async def _turn_away(
         self,
@@ -366,7 +369,7 @@ class Gate:
         error, headers, face = refused.error, request.headers, request.face
         blamed = blamed_call(refused.outline, error)
         if (forbidden := _forbidden(request, refused.outline)) is not None:
-            self._note(request, forbidden)
+            self._note(request, forbidden, refused.outline)
             await self._turn_away(send, face, id_of(refused.outline), forbidden)
             return
         if blamed is not None and face.toolbox.knows(blamed[1]):
@@ -434,7 +437,7 @@ class Gate:
             text = "initialize must not be part of a batch"
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text)
         if (forbidden := _forbidden(request, message)) is not None:
-            self._note(request, forbidden)
+            self._note(request, forbidden, message)
             text = forbidden.message
             return rpc_error(id_of(message), mcp_types.INVALID_REQUEST, text, forbidden.to_json())
         face = request.face
@@ -517,12 +520,8 @@ def _error_body(face: FaceParts | None, request_id: int | str | None, code: int,
 
 def _forbidden(request: _Request, message: Any) -> AccessError | None:
     """Return why a message is a call that its principal may not make at all, or None."""
-    if not isinstance(message, dict) or message.get("method") != "tools/call":
-        return None
-    params = message.get("params")
-    name = params.get("name") if isinstance(params, dict) else None
-    toolbox = request.face.toolbox
-    if not isinstance(name, str) or not toolbox.knows(name) or not (roles := toolbox.roles_for(name)):
+    name, toolbox = _called(message), request.face.toolbox
+    if name is None or not toolbox.knows(name) or not (roles := toolbox.roles_for(name)):
         return None
     try:
         request.principal.need(roles, what=name)
@@ -530,6 +529,15 @@ def _forbidden(request: _Request, message: Any) -> AccessError | None:
         toolbox.count(name, error.code)
         return error
     return None
+
+
+def _called(message: Any) -> str | None:
+    """Return the name of the tool that a message calls; None of a message that calls none."""
+    if not isinstance(message, dict) or message.get("method") != "tools/call":
+        return None
+    params = message.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _wants_stream(headers: Mapping[bytes, bytes]) -> bool:

@@ -60,7 +60,7 @@ async def serve_stdio(
     toolbox = Toolbox(memory, settings, metrics, face=face, journal=journal)
     local = local_principal(tenant, actor="stdio", fallback=settings.auth.local_participants)
     server = build_server(toolbox, settings, local)
-    async with running(journal.run()):
+    async with running(journal.run()), running(memory.forgetting.run()):
         if stdin is not None and stdout is not None:
             await _Pipe(stdin, stdout, server, toolbox, settings).run()
             return

@@ -37,7 +37,7 @@ from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import in_steps
-from myria_server.faces import agent, turns
+from myria_server.faces import agent, erasing, turns
 from myria_server.metrics import ServerMetrics
 from myria_server.results import CallResult
 
@@ -59,7 +59,14 @@ def _act_of(
     """Return the journal's entry of an administrative tool that ran."""
     answer = orjson.loads(result.body)
     named = arguments if isinstance(arguments, dict) else {}
-    fields = ((named, "snapshot_id"), (named, "to"), (answer, "snapshot_id"), (answer, "request_id"))
+    fields = (
+        (named, "snapshot_id"),
+        (named, "to"),
+        (named, "erasure_id"),
+        (answer, "snapshot_id"),
+        (answer, "request_id"),
+        (answer, "erasure_id"),
+    )
     targets = [value for holder, field in fields if isinstance(value := holder.get(field), str)]
     target = targets[0][:_MAX_TARGET].encode("ascii", "replace").decode().replace("\0", "?") if targets else None
     return Act(
@@ -127,7 +134,12 @@ class Toolbox:
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
         offered = {tool.name for tool in self.offered}
-        handlers = {**self._handlers(), **agent.handlers(memory, settings), **turns.handlers(memory, settings, metrics)}
+        handlers = {
+            **self._handlers(),
+            **agent.handlers(memory, settings),
+            **turns.handlers(memory, settings, metrics),
+            **erasing.handlers(memory, settings),
+        }
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline

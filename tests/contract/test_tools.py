@@ -26,6 +26,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_topic": {"topic_id": "top_1", "participants": ["a"]},
     "publish_snapshot": {"snapshot_id": "snp_1"},
     "discard_snapshot": {"snapshot_id": "snp_1"},
+    "erase": {"of_participants": ["eva"], "expected_events": 3, "reason": "request 17"},
+    "get_erasure_receipt": {"erasure_id": "era_1"},
 }
 GOOD |= {
     "reflect": {"summary": "A quiet day"},
@@ -73,6 +75,10 @@ def test_the_tools_are_those_of_the_design() -> None:
         ("admin", "discard_snapshot"),
         ("admin", "rollback"),
         ("admin", "resume_builds"),
+        ("admin", "preview_erasure"),
+        ("admin", "erase"),
+        ("observe", "get_erasures"),
+        ("admin", "get_erasure_receipt"),
     }
 
 

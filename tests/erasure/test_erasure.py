@@ -380,25 +380,58 @@ async def test_receipts_are_a_chain_that_shows_forgery(database: postgres.Databa
     assert "receipts" in await failed(database.dsn)
 
 
-@pytest.mark.parametrize("role", ["myria_server", "myria_builder", "myria_operator"])
-async def test_no_role_of_a_plane_can_erase(database: postgres.Database, role: str) -> None:
-    """PostgreSQL refuses each of them the list, the request and the rows of the log; the receipt's key is not shown."""
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.superuser_dsn)
+async def refused(dsn: str, role: str, *statements: str) -> None:
+    """Check that PostgreSQL refuses each of some statements to a role."""
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(dsn)
     try:
         await connection.execute(f"SET ROLE {role}")
         await connection.execute("SELECT set_config('myria.tenant', 'default', false)")
-        for statement in (
-            "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id) VALUES ('default', 1, 1, 'e')",
-            "INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason) "
-            "VALUES ('default', 'e', '{}', 'x', 'y')",
-            "UPDATE myria.events SET payload = '{}'",
-            "DELETE FROM myria.refused_keys",
-            "SELECT receipt_key FROM myria.erasures",
-        ):
+        for statement in statements:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await connection.execute(statement)
     finally:
         await connection.close()
+
+
+async def test_only_the_control_plane_can_erase_and_only_what_is_listed(database: postgres.Database) -> None:
+    """Building can nothing of it. Serving can list what is to be erased, but neither remove a word nor see the key of a
+    receipt. The control plane leaves no other event than those listed with less, and of those only the tombstone."""
+    (listed, other) = await append(database.dsn, [said(1), said(2)])
+    asked = (
+        "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id) VALUES ('default', 1, 1, 'e')",
+        "INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason) "
+        "VALUES ('default', 'e', '{}', 'x', 'y')",
+    )
+    removed = (
+        "UPDATE myria.events SET payload = '{}'",
+        "UPDATE myria.renderings SET label = ''",
+        "UPDATE myria.erased SET erased_at = now()",
+        "DELETE FROM myria.refused_keys",
+        "SELECT receipt_key FROM myria.erasures",
+    )
+    await refused(database.superuser_dsn, "myria_builder", *asked, *(one for one in removed if "renderings" not in one))
+    await refused(
+        database.superuser_dsn,
+        "myria_server",
+        *removed,
+        "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id, erased_at) "
+        "VALUES ('default', 1, 1, 'e', now())",
+        "INSERT INTO myria.erasures (tenant_id, erasure_id, state, selected, actor, reason) "
+        "VALUES ('default', 'e', 'erasing', '{}', 'x', 'y')",
+    )
+    await _write(
+        database.dsn,
+        "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id) VALUES ('default', $1, 1, 'e')",
+        listed.event_seq,
+    )
+    await refused(database.superuser_dsn, "myria_operator", 'UPDATE myria.events SET payload = \'{"text": "forged"}\'')
+    await _write(
+        database.operator_dsn,
+        "UPDATE myria.events SET payload = '{}', topic_hints = '[]', source_event_key = NULL, dedupe_key = NULL, "
+        "type = NULL, context_id = NULL, channel = 'erased'",
+    )
+    left = await _rows(database.dsn, "SELECT event_seq FROM myria.events WHERE payload <> '{}'")
+    assert [row["event_seq"] for row in left] == [other.event_seq]
 
 
 async def test_nothing_chosen_is_an_error(database: postgres.Database) -> None:

@@ -55,6 +55,9 @@ ARGUMENTS: dict[str, Any] = {
     "discard_snapshot": {"snapshot_id": "snp_" + "0" * 32},
     "withdraw_events": {"event_ids": ["evt_" + "0" * 32], "reason": "forgotten"},
     "restore_events": {"event_ids": ["evt_" + "0" * 32]},
+    "erase": {"event_ids": ["evt_" + "0" * 32], "expected_events": 1, "reason": "request 17"},
+    "preview_erasure": {"event_ids": ["evt_" + "0" * 32]},
+    "get_erasure_receipt": {"erasure_id": "era_" + "0" * 32},
     "remember": {"content": "We design the memory system"},
     "batch_remember": {"items": [{"content": "We build the memory system"}]},
     "recall": {"text": "memory"},
@@ -95,8 +98,12 @@ NAMELESS = {
     "discard_snapshot",
     "rollback",
     "resume_builds",
+    "preview_erasure",
+    "erase",
+    "get_erasures",
+    "get_erasure_receipt",
 }
-"""Tools about a tenant's snapshots and builds: nothing that they answer depends on who else may see it."""
+"""Tools about a tenant's snapshots, builds and erasures: nothing that they answer depends on who else may see it."""
 
 NAMES = {tool.name: tool.plain() for tool in TOOLS}
 

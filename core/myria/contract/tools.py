@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from myria.access.principal import Face, Role
-from myria.contract import agent_insight, agent_links, agent_notes, agent_sessions, answers, inputs, turns
+from myria.contract import agent_insight, agent_links, agent_notes, agent_sessions, answers, erasing, inputs, turns
 from myria.contract.agent import AgentRefusal
 from myria.contract.limits import Limits
 from myria.settings import NameStyle, Profile
@@ -43,7 +43,8 @@ class Tool:
     `changes` tells whether it writes; `replaces`, whether it replaces or removes what somebody may want, so that a
     host asks a person first; `repeatable`, whether repeating it with the same arguments changes nothing more.
     `faces` are the endpoints that offer it. `arguments`, `answer` and `refusal` are its models, `lean` that of its
-    answer in the lean view, where it has one. A tool of the agent's face has its name alone, without prefix.
+    answer in the lean view, where it has one. A tool of the agent's face has its name alone, without prefix. `role` is
+    the one that a caller needs where its profile does not say.
     """
 
     name: str
@@ -58,10 +59,13 @@ class Tool:
     replaces: bool = False
     repeatable: bool = True
     refusal: type[answers.Answer] = answers.Refusal
+    role: Role | None = None
 
     @property
     def roles(self) -> tuple[Role, ...]:
         """The roles of which a caller needs one."""
+        if self.role is not None:
+            return (self.role,)
         if self.profile == "admin":
             return ("admin",)
         if "admin" in self.faces:
@@ -415,6 +419,50 @@ TOOLS: tuple[Tool, ...] = (
         arguments=inputs.NothingInput,
         answer=answers.Resumed,
         changes=True,
+    ),
+    Tool(
+        name="preview_erasure",
+        title="Say what would be erased",
+        description="Count and list what an erasure would take, of the whole tenant; nothing is changed.",
+        profile="admin",
+        faces=("admin",),
+        role="erase",
+        arguments=erasing.PreviewErasureInput,
+        answer=erasing.ErasurePreview,
+    ),
+    Tool(
+        name="erase",
+        title="Erase for good",
+        description="Erase events and all that was made of them, in every snapshot. It cannot be undone. No answer "
+        "shows them from now on; removing goes on after the answer: follow it with get_erasures, and keep the receipt.",
+        profile="admin",
+        faces=("admin",),
+        role="erase",
+        arguments=erasing.EraseInput,
+        answer=erasing.ErasureState,
+        changes=True,
+        replaces=True,
+        repeatable=False,
+    ),
+    Tool(
+        name="get_erasures",
+        title="Show erasures",
+        description="How far erasures are, newest first.",
+        profile="observe",
+        faces=("admin",),
+        role="erase",
+        arguments=erasing.ErasuresInput,
+        answer=erasing.ErasureStates,
+    ),
+    Tool(
+        name="get_erasure_receipt",
+        title="Fetch a receipt",
+        description="The receipt of an erasure that is done. Keep it whole: its key is kept nowhere else.",
+        profile="admin",
+        faces=("admin",),
+        role="erase",
+        arguments=erasing.ErasureReceiptInput,
+        answer=erasing.ErasureReceipt,
     ),
 )
 

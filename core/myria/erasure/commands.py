@@ -7,6 +7,8 @@ import base64
 import os
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +18,7 @@ from myria import errors
 from myria.access.journal import Act, write_act
 from myria.canonical import canonical_json
 from myria.contract.limits import MAX_WITHDRAWN
-from myria.erasure.model import ErasurePlan, Json, Receipt, ReceiptProof, Selection
+from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, ReceiptProof, Selection, StartBounds
 from myria.erasure.receipts import chained, named, prove, remaining
 from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
 from myria.events import dedupe_key
@@ -30,6 +32,9 @@ from myria.withdrawal.commands import Append, Withdrawals
 
 PAGE_EVENTS = 100
 """Events that one page of a dry run lists."""
+
+LEASE_S = 20.0
+"""Seconds after which the work of a process that was killed may be gone on with."""
 
 _KEY_BYTES = 32
 _WORKERS_END_WITHIN_S = 4000.0
@@ -45,19 +50,31 @@ class Erasures:
     """Erases events of one tenant, for a caller who may.
 
     Args:
-        database: connects as the owner of the schema: no plane's role may change the log.
+        database: connects as the control plane to erase; serving may plan, start, withdraw and tell how far one is.
         registry: of the same database; ends builds that began before the events were withdrawn.
         append: how withdrawals reach the log.
         tenant: whose events; nothing of another is read or changed.
         actor: who erases, for the record and the receipt.
+        lease_s: see `LEASE_S`.
     """
 
-    def __init__(self, database: Database, registry: Registry, append: Append, tenant: str, *, actor: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        registry: Registry,
+        append: Append,
+        tenant: str,
+        *,
+        actor: str,
+        lease_s: float = LEASE_S,
+    ) -> None:
         self._database = database
         self._registry = registry
         self._withdrawals = Withdrawals(database, append)
         self._tenant = checked_tenant(tenant)
         self._actor = actor
+        self._lease_s = lease_s
+        self._worker = new_id("wrk")
 
     async def plan(self, selection: Selection, *, after: int = 0, limit: int = PAGE_EVENTS) -> ErasurePlan:
         """Return what an erasure would take; nothing is changed.
@@ -65,6 +82,9 @@ class Erasures:
         Args:
             after: `next_after` of the page before.
             limit: events of a page.
+
+        Raises:
+            Overloaded: another selection of the tenant is being looked up; retry.
         """
         plan: ErasurePlan | None = None
         try:
@@ -96,27 +116,33 @@ class Erasures:
             raise errors.InternalError("a dry run gave no plan")
         return plan
 
-    async def start(self, selection: Selection, *, reason: str) -> str:
+    async def start(self, selection: Selection, *, reason: str, bounds: StartBounds = StartBounds()) -> str:  # noqa: B008
         """Note down what is to be erased, and return the erasure's id. Events that come later are not part of it.
+
+        Args:
+            bounds: what must hold of it; nothing, where a person who owns the machine asks.
 
         Raises:
             EventNotFound: nothing is chosen that is not erased already.
+            ErasureChanged: these are not as many events as `bounds` says.
+            ErasureTooLarge: they are more than `bounds` allows, or too many erasures are not done.
+            Overloaded: another selection of the tenant is being looked up; retry.
         """
         try:
-            return await self._start(selection, reason)
+            return await self._start(selection, reason, bounds)
         except errors.MyriaError as error:
             async with self._database.write(self._tenant) as connection:
                 await write_act(connection, replace(self._act("erase.start"), outcome=error.code))
             raise
 
-    async def _start(self, selection: Selection, reason: str) -> str:
+    async def _start(self, selection: Selection, reason: str, bounds: StartBounds) -> str:
         erasure_id = new_id("era")
         async with self._database.write(self._tenant) as connection:
-            await connection.execute(sql("erasure.ensure_secret"), self._tenant, os.urandom(_KEY_BYTES))
             shared = await self._list(connection, erasure_id, selection)
             counts = await connection.fetchrow(sql("erasure.count"), self._tenant, erasure_id)
             if counts is None or not counts["events"]:
                 raise errors.EventNotFound("nothing that is not erased already was chosen; nothing was changed")
+            bounds.check(counts["events"], await connection.fetchval(sql("erasures.count_open"), self._tenant))
             chosen = selection.summary()
             if selection.participants:
                 chosen["shared_events"] = {"removed" if selection.shared == "remove" else "kept": shared}
@@ -132,8 +158,18 @@ class Erasures:
             await write_act(connection, self._act("erase.start", erasure_id=erasure_id, events=counts["events"]))
         return erasure_id
 
+    async def withdraw(self, erasure_id: str) -> None:
+        """Take the events of an erasure out of every answer, as running it does first. A repeat changes nothing."""
+        while True:
+            async with self._database.read(self._tenant) as connection:
+                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, MAX_WITHDRAWN)
+            if not rows:
+                return
+            named_ids = [row["event_id"] for row in rows]
+            await self._withdrawals.withdraw(self._tenant, named_ids, "forgotten", may_see=lambda _: True)
+
     async def run(self, erasure_id: str, *, at_once: int = ROWS_AT_ONCE, progress: Progress = lambda _: None) -> None:
-        """Erase, or go on with it; return when it is done.
+        """Erase, or go on with it; return when it is done. While another process is at it, follow that one.
 
         Args:
             at_once: the most rows that one transaction changes.
@@ -142,13 +178,25 @@ class Erasures:
         Raises:
             ErasureNotFound: there is none of this id.
             LogBusy: a build that began before did not end; ask again.
+            LeaseLost: another process took it over; ask again.
         """
-        row = await self._row(erasure_id)
+        while (row := await self._row(erasure_id))["state"] != "done":
+            if await self._claim(erasure_id):
+                async with self._leased(erasure_id):
+                    await self._run(await self._row(erasure_id), at_once, progress)
+                return
+            progress(orjson.loads(row["counts"]))
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _run(self, row: Any, at_once: int, progress: Progress) -> None:
+        erasure_id = row["erasure_id"]
         if row["state"] == "done":
             return
         counts: Counter[str] = Counter(orjson.loads(row["counts"]))
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("erasure.ensure_secret"), self._tenant, os.urandom(_KEY_BYTES))
         while True:
-            await self._withdraw(erasure_id)
+            await self.withdraw(erasure_id)
             async with self._database.write(self._tenant) as connection:
                 status = await connection.execute(sql("erasure.expand"), self._tenant, erasure_id)
             if status.endswith(" 0"):
@@ -169,6 +217,97 @@ class Erasures:
         await removal.run()
         await self._drop_words_of_others(erasure_id, row["receipt_key"])
         await self._finish(erasure_id, removal.counts)
+
+    async def _claim(self, erasure_id: str) -> bool:
+        async with self._database.write(self._tenant) as connection:
+            status = await connection.execute(
+                sql("erasures.claim"), self._tenant, erasure_id, self._worker, self._lease_s
+            )
+        return status.endswith(" 1")
+
+    @asynccontextmanager
+    async def _leased(self, erasure_id: str) -> AsyncIterator[None]:
+        """Keep the lease of an erasure for the block, and let go of it afterwards, with what went wrong.
+
+        Raises:
+            LeaseLost: this process stood still for so long that another one took it over.
+        """
+        block = asyncio.current_task()
+        lost: list[errors.MyriaError] = []
+
+        async def renew() -> None:
+            try:
+                while True:
+                    await asyncio.sleep(self._lease_s / 4)
+                    async with self._database.write(self._tenant) as connection:
+                        status = await connection.execute(
+                            sql("erasures.renew"), self._tenant, erasure_id, self._worker, self._lease_s
+                        )
+                    if not status.endswith(" 1"):
+                        raise errors.LeaseLost("another process has taken this erasure over; ask again")
+            except errors.MyriaError as error:
+                lost.append(error)
+                if block is not None:
+                    block.cancel()
+
+        renewing = asyncio.create_task(renew())
+        failure: Json | None = None
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not lost:
+                raise
+            if block is not None:
+                block.uncancel()
+            raise lost[0] from None
+        except errors.MyriaError as error:
+            failure = {"code": error.code, "message": error.message}
+            raise
+        except Exception:
+            failure = {"code": errors.InternalError.code, "message": "its log has the details"}
+            raise
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            with suppress(errors.MyriaError):
+                async with self._database.write(self._tenant) as connection:
+                    text = None if failure is None else orjson.dumps(failure).decode()
+                    await connection.execute(sql("erasures.release"), self._tenant, erasure_id, self._worker, text)
+
+    async def status(self, erasure_id: str) -> ErasureStatus:
+        """Return how far an erasure is; once it is done, with its receipt, without the key.
+
+        Raises:
+            ErasureNotFound: there is none of this id.
+        """
+        found = await self._statuses(erasure_id, 1)
+        if not found:
+            raise errors.ErasureNotFound(f"there is no erasure {erasure_id}", id=erasure_id)
+        return found[0]
+
+    async def newest(self, limit: int) -> list[ErasureStatus]:
+        """Return how far the newest erasures are."""
+        return await self._statuses(None, limit)
+
+    async def _statuses(self, erasure_id: str | None, limit: int) -> list[ErasureStatus]:
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("erasures.status"), self._tenant, erasure_id, limit)
+        return [_status(row) for row in rows]
+
+    async def shown_receipt(self, erasure_id: str) -> Receipt | None:
+        """Return the receipt of an erasure for its caller, None while it is not done.
+
+        Its key is in it for the actor who asked for the erasure, and for five minutes from the first time on.
+
+        Raises:
+            ErasureNotFound: there is none of this id.
+        """
+        receipt = (await self.status(erasure_id)).receipt
+        if receipt is None:
+            return None
+        async with self._database.write(self._tenant) as connection:
+            key = await connection.fetchval(sql("erasures.show_key"), self._tenant, erasure_id, self._actor)
+        return replace(receipt, key=None if key is None else base64.b64encode(key).decode())
 
     async def receipt(self, erasure_id: str) -> Receipt:
         """Return the receipt of an erasure that is done; with its key until `handed_over`.
@@ -204,6 +343,8 @@ class Erasures:
 
     async def _list(self, connection: Connection, erasure_id: str, selection: Selection) -> int:
         """List the events of a selection for an erasure; return how many of them are shared with others."""
+        if not await connection.fetchval(sql("erasures.try_listing"), lock_key("list erasure", self._tenant)):
+            raise errors.Overloaded("another selection of this tenant is being looked up; retry")
         listing = (self._tenant, erasure_id)
         keys = [dedupe_key(channel, key) for channel, key in selection.sources]
         if selection.events or keys:
@@ -234,16 +375,6 @@ class Erasures:
     async def _reach(self, erasure_id: str, state: str) -> None:
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.reach"), self._tenant, erasure_id, state, None)
-
-    async def _withdraw(self, erasure_id: str) -> None:
-        """Take the events out of every answer."""
-        while True:
-            async with self._database.read(self._tenant) as connection:
-                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, MAX_WITHDRAWN)
-            if not rows:
-                return
-            named_ids = [row["event_id"] for row in rows]
-            await self._withdrawals.withdraw(self._tenant, named_ids, "forgotten", may_see=lambda _: True)
 
     async def _end_older_build(self, erasure_id: str) -> None:
         """End the build that was captured before the withdrawal, and wait until its workers have noticed.
@@ -322,6 +453,26 @@ class Erasures:
             target=details.get("erasure_id"),
             details={name: value for name, value in details.items() if name != "erasure_id"},
         )
+
+
+def _status(row: Any) -> ErasureStatus:
+    receipt = row["receipt"]
+    return ErasureStatus(
+        erasure_id=row["erasure_id"],
+        state=row["state"],
+        events=row["events"],
+        withdrawn=row["withdrawn"],
+        erased=row["erased"],
+        rows=orjson.loads(row["counts"]),
+        selected=orjson.loads(row["selected"]),
+        by=row["actor"],
+        reason=row["reason"],
+        asked_at=to_rfc3339(to_microseconds(row["created_at"])),
+        done_at=None if row["finished_at"] is None else to_rfc3339(to_microseconds(row["finished_at"])),
+        is_worked_on=row["is_worked_on"],
+        failure=None if row["failure"] is None else orjson.loads(row["failure"]),
+        receipt=None if receipt is None else Receipt(content=orjson.loads(receipt), mac=row["mac"].hex()),
+    )
 
 
 async def verify_receipt(database: Database, tenant: str, receipt: Receipt) -> ReceiptProof:

@@ -113,6 +113,85 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartBounds:
+    """What must hold of an erasure that begins; None allows anything.
+
+    Args:
+        expected: how many events its caller was told of by a dry run.
+        most: how many it may take.
+        most_open: how many erasures of the tenant may be unfinished with it.
+    """
+
+    expected: int | None = None
+    most: int | None = None
+    most_open: int | None = None
+
+    def check(self, events: int, unfinished: int) -> None:
+        """Return when an erasure of so many events may begin beside so many that are not done.
+
+        Raises:
+            ErasureChanged, ErasureTooLarge: it may not.
+        """
+        if self.expected is not None and events != self.expected:
+            raise errors.ErasureChanged(
+                f"this takes {events} events, not {self.expected}; look at a dry run again", events=events
+            )
+        if self.most is not None and events > self.most:
+            raise errors.ErasureTooLarge(
+                f"this takes {events} events; one call may take {self.most} (erasure.max_events): choose fewer, or use "
+                "myria erase",
+                events=events,
+                limit=self.most,
+            )
+        if self.most_open is not None and unfinished >= self.most_open:
+            raise errors.ErasureTooLarge(
+                f"{unfinished} erasures have begun and are not done (erasure.max_open); wait for them",
+                limit=self.most_open,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureStatus:
+    """How far an erasure is: of its `events`, how many are `withdrawn` from answers and how many `erased`.
+
+    `rows` counts what went so far by place. `failure` has code and message of the last attempt where that failed.
+    """
+
+    erasure_id: str
+    state: str
+    events: int
+    withdrawn: int
+    erased: int
+    rows: Mapping[str, int]
+    selected: Json
+    by: str
+    reason: str
+    asked_at: str
+    done_at: str | None
+    is_worked_on: bool
+    failure: Json | None
+    receipt: Receipt | None
+
+    def to_json(self) -> Json:
+        """Return the answer of list_erasures for one erasure."""
+        return {
+            "erasure_id": self.erasure_id,
+            "state": self.state,
+            "events": self.events,
+            "withdrawn": self.withdrawn,
+            "erased": self.erased,
+            "rows": dict(self.rows),
+            "selected": self.selected,
+            "by": self.by,
+            "reason": self.reason,
+            "asked_at": self.asked_at,
+            "done_at": self.done_at,
+            "in_progress": self.is_worked_on,
+            "failure": self.failure,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptProof:
     """What was found when a receipt was checked; it holds where `problems` is empty."""
 

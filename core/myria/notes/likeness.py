@@ -57,7 +57,8 @@ def those_alike(words: Words, others: Iterable[tuple[int, Words]]) -> tuple[tupl
 class NewestNotes:
     """The words of the newest notes of scopes, as far as one process has come to know them; bounded.
 
-    What a version of a note says never changes, so nothing here is ever wrong; what is missing is read again.
+    What a version of a note says never changes, so nothing here is ever wrong; what is missing, or was forgotten
+    because something was erased, is read again.
     """
 
     def __init__(self) -> None:
@@ -90,3 +91,8 @@ class NewestNotes:
         while self._words > _REMEMBERED_WORDS and len(self._scopes) > 1:
             _, dropped = self._scopes.popitem(last=False)
             self._words -= sum(map(len, dropped.values()))
+
+    def forget(self, tenant: str) -> None:
+        """Forget the notes of a tenant."""
+        for key in [key for key in self._scopes if key[0] == tenant]:
+            self._words -= sum(map(len, self._scopes.pop(key).values()))

@@ -35,6 +35,10 @@ class NoteProjection:
     def __init__(self) -> None:
         self._newest = NewestNotes()
 
+    def forget(self, tenant: str) -> None:
+        """Forget what is kept in this process of a tenant's notes."""
+        self._newest.forget(tenant)
+
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:

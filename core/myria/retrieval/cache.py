@@ -1,9 +1,9 @@
-"""A cache bounded in bytes, least recently used first out; for things that never change."""
+"""A cache bounded in bytes, least recently used first out; for things that never change, but may be erased."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 
@@ -54,3 +54,8 @@ class ByteCache:
         while self.bytes > self.limit:
             _, (_, dropped) = self._entries.popitem(last=False)
             self.bytes -= dropped
+
+    def drop(self, which: Callable[[Hashable], bool]) -> None:
+        """Forget the values of the keys of which `which` is true."""
+        for key in [key for key in self._entries if which(key)]:
+            self.bytes -= self._entries.pop(key)[1]

@@ -83,6 +83,11 @@ class Retrieval:
         if self.walker is not None:
             await self.walker.close()
 
+    def forget(self, tenant: str) -> None:
+        """Forget what is kept between requests of a tenant; what is wanted again is read again."""
+        # Keys begin with the tenant, or with it and its generation; what begins with "shown" holds blocks of any.
+        self.cache.drop(lambda key: isinstance(key, tuple) and _named_first(key) in (tenant, "shown"))
+
     async def handles(self, tenant: str) -> Handles:
         """Return the handles of a tenant's events."""
         if self._secret is None:
@@ -489,6 +494,10 @@ async def _fitting(
         part = assembly.without(hits[0])
         best = await respond(part), part
     return best
+
+
+def _named_first(key: tuple[Any, ...]) -> Any:
+    return key[0][0] if isinstance(key[0], tuple) else key[0]
 
 
 def _walker(database: Database, settings: Settings) -> Walker | None:
