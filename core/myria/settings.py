@@ -44,6 +44,9 @@ REBUILD_VARIABLES = ("MYRIA_REBUILD_NAMESPACE", "MYRIA_REBUILD_NAME", "MYRIA_REB
 RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT", "MYRIA_KEY", *REBUILD_VARIABLES})
 """Variables read by the programs themselves, beside the settings."""
 
+_BASE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+"""Where a provider of language models is: plain HTTP, without credentials."""
+
 _TEST_PREFIX = "MYRIA_TEST_"
 
 _PUBLIC_URL = re.compile(
@@ -411,6 +414,30 @@ class TurnsSettings(Section):
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
     """Longest text of a content part or of a tool's output, in bytes of UTF-8."""
+    l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
+    """Days in UTC for which a fact of tier L1 holds, that on which it was said being the first. It counts for facts
+    that are said from then on."""
+    l2_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 7
+    """The same of tier L2."""
+    heuristic_enabled: bool = False
+    """Whether the control plane lets a model look for facts in what users said, beside the rules. Their words leave the
+    house then; see docs/turns.md."""
+    heuristic_model: str = "openai/gpt-oss-120b"
+    """The model that is asked."""
+    heuristic_base_url: str = ""
+    """Where the Responses API is: an absolute URL with scheme and host, to which `/v1/responses` is appended unless it
+    ends so. Needed where heuristic_enabled is true. Credentials do not belong into it."""
+    heuristic_timeout_ms: Annotated[int, Field(ge=50, le=3_600_000)] = 12_000
+    """Time for one request to it, in milliseconds."""
+    heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
+    """Most tokens of one of its replies."""
+    heuristic_template: str | None = None
+    """JSON file with more of a request, as llm.template: `headers` with credentials as `${NAME}` or `${file:/path}`.
+    Unset: none are sent. Pauses, bounds, budgets and the audit are those of the section `llm`."""
+    heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
+    """Time between two looks of the control plane at tenants with turns that wait for the model, in seconds."""
+    heuristic_turns: Annotated[int, Field(ge=1, le=1_000)] = 24
+    """Most turns of a tenant that the model is shown in one run."""
     maintenance_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 3_600.0
     """Time between two looks of the control plane at sessions with facts that have expired, in seconds: it withdraws
     those, as `memory_run_maintenance` does. 0 switches it off; no prompt has what has expired all the same."""
@@ -421,6 +448,21 @@ class TurnsSettings(Section):
     """Without effect: abstracts are computed when they are asked for."""
     max_processed_turns: Annotated[int, Field(ge=0)] = 1_024
     """Without effect: every turn is known for good, so a repeat is recognised however late it comes."""
+
+    def rules(self) -> None:
+        """A model needs an address, which is absolute and carries no credentials."""
+        if self.heuristic_enabled and not self.heuristic_base_url:
+            raise ConfigurationError(
+                "turns.heuristic_enabled needs turns.heuristic_base_url, such as https://api.openai.com.",
+                field="turns.heuristic_base_url",
+            )
+        if self.heuristic_base_url and not _BASE_URL.fullmatch(self.heuristic_base_url):
+            # The value is not shown: what is wrong with it may be a password.
+            raise ConfigurationError(
+                "turns.heuristic_base_url must be http(s)://host[:port][/path], without user, password, query or "
+                "fragment; a host alone will not do.",
+                field="turns.heuristic_base_url",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -808,7 +850,7 @@ class LlmSettings(Section):
 
     def rules(self) -> None:
         """The base URL is plain HTTP and carries no credentials."""
-        if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", self.base_url):
+        if not _BASE_URL.fullmatch(self.base_url):
             # The value is not shown: what is wrong with it may be a password.
             raise ConfigurationError(
                 "llm.base_url must be http(s)://host[:port][/path], without user, password or query.",

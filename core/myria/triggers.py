@@ -33,6 +33,8 @@ from myria.due import Due, Tail, TriggerState, due, rest_s
 from myria.erasure.carrying import ErasureCarrier
 from myria.ingest import Ingest
 from myria.notes.consolidating import Append, Consolidation
+from myria.quotas import TenantQuotas
+from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
 from myria.schedule import last_due
 from myria.settings import Settings
@@ -97,15 +99,15 @@ class _Quiet:
     seen_at: float = field(default_factory=time.monotonic)
 
 
-class _Evaluates(Protocol):
-    """What rates notes; see `myria.notes.evaluator.Evaluator`."""
+class _AsksModel(Protocol):
+    """What asks a model that nothing waits for; `myria.notes.evaluator` and `myria.turns.extracting` have one each."""
 
     async def run(self, tenant: str) -> int: ...
 
     async def close(self) -> None: ...
 
 
-def _evaluator(database: Database, append: Append, settings: Settings) -> _Evaluates | None:
+def _evaluator(database: Database, append: Append, settings: Settings) -> _AsksModel | None:
     """Return what rates notes, None where nothing does.
 
     Raises:
@@ -122,6 +124,25 @@ def _evaluator(database: Database, append: Append, settings: Settings) -> _Evalu
             "notes.evaluate needs a language model: set llm.template, or switch it off.", field="notes.evaluate"
         )
     return Evaluator(database, append, model, most=settings.notes.evaluate_notes)
+
+
+def _extractor(database: Database, append: Append, settings: Settings) -> _AsksModel | None:
+    """Return what looks for facts in turns, None where nothing does.
+
+    Raises:
+        ConfigurationError: the template of its requests cannot be used.
+    """
+    if not (settings.turns.enabled and settings.turns.heuristic_enabled):
+        return None
+    from myria.turns.extracting import Extractor, configured  # noqa: PLC0415 - only where a model is asked
+
+    quotas = TenantQuotas(database, None)
+
+    async def redactor_of(tenant: str) -> PayloadRedactor:
+        kinds = await quotas.redacted(tenant)
+        return PayloadRedactor(settings.redaction.kinds if kinds is None else kinds, settings.redaction.phone_regions)
+
+    return Extractor(database, append, configured(settings), redactor_of, settings.turns)
 
 
 class ControlLoop:
@@ -149,6 +170,7 @@ class ControlLoop:
         )
         self._evaluator = _evaluator(database, append, settings)
         self._erasures = ErasureCarrier(database, self._registry, append, settings.erasure)
+        self._extractor = _extractor(database, append, settings)
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0
@@ -164,11 +186,16 @@ class ControlLoop:
 
     async def run(self) -> None:
         """Look for work until cancelled; then end the builders. An unreachable database is waited for."""
+        notes, turns = self._settings.notes, self._settings.turns
+        evaluate_s = notes.evaluate_s if self._evaluator is not None else 0.0
+        maintenance_s = turns.maintenance_s if turns.enabled else 0.0
+        extract_s = turns.heuristic_s if self._extractor is not None else 0.0
         beside = [
             asyncio.create_task(self._collect_for_ever()),
-            asyncio.create_task(self._consolidate_for_ever()),
-            asyncio.create_task(self._evaluate_for_ever()),
-            asyncio.create_task(self._maintain_turns_for_ever()),
+            asyncio.create_task(self._again_and_again("consolidation", notes.consolidate_s, self.consolidate)),
+            asyncio.create_task(self._again_and_again("evaluation", evaluate_s, self.evaluate)),
+            asyncio.create_task(self._again_and_again("maintenance", maintenance_s, self.maintain_turns)),
+            asyncio.create_task(self._again_and_again("extraction", extract_s, self.extract)),
             asyncio.create_task(self._erasures.run()),
         ]
         wait = self._settings.builder.poll_s
@@ -198,8 +225,9 @@ class ControlLoop:
 
     async def close(self) -> None:
         """End the builders this loop launched, and the connections to a model."""
-        if self._evaluator is not None:
-            await self._evaluator.close()
+        for asking in (self._evaluator, self._extractor):
+            if asking is not None:
+                await asking.close()
         running = [
             builder.task for builder in self._builders.values() if builder.task is not None and not builder.task.done()
         ]
@@ -504,16 +532,16 @@ class ControlLoop:
             except Exception:
                 logger.exception("collecting garbage failed", extra={"action": "garbage_failed"})
 
-    async def _consolidate_for_ever(self) -> None:
-        every_s = self._settings.notes.consolidate_s
+    async def _again_and_again(self, what: str, every_s: float, work: Callable[[], Awaitable[int]]) -> None:
+        """Do some work every so many seconds; not at all where they are 0."""
         while every_s:
             await asyncio.sleep(every_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
             try:
-                await self.consolidate()
+                await work()
             except errors.MyriaError as error:
-                logger.warning("consolidation waits: %s", error.message, extra={"action": "consolidation_waits"})
+                logger.warning("%s waits: %s", what, error.message, extra={"action": f"{what}_waits"})
             except Exception:
-                logger.exception("consolidating notes failed", extra={"action": "consolidation_failed"})
+                logger.exception("%s failed", what, extra={"action": f"{what}_failed"})
 
     async def consolidate(self) -> int:
         """Consolidate the notes of every tenant that has some due, one run each; return how many were looked at.
@@ -543,17 +571,6 @@ class ControlLoop:
                 )
         return looked_at
 
-    async def _maintain_turns_for_ever(self) -> None:
-        every_s = self._settings.turns.maintenance_s if self._settings.turns.enabled else 0.0
-        while every_s:
-            await asyncio.sleep(every_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-            try:
-                await self.maintain_turns()
-            except errors.MyriaError as error:
-                logger.warning("maintenance waits: %s", error.message, extra={"action": "maintenance_waits"})
-            except Exception:
-                logger.exception("maintaining turns failed", extra={"action": "maintenance_failed"})
-
     async def maintain_turns(self) -> int:
         """Maintain the sessions of turns that have facts due, of every tenant; return how many facts were looked at.
 
@@ -570,31 +587,29 @@ class ControlLoop:
                     continue
         return looked_at
 
-    async def _evaluate_for_ever(self) -> None:
-        while self._evaluator is not None:
-            await asyncio.sleep(self._settings.notes.evaluate_s * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-            try:
-                await self.evaluate()
-            except errors.MyriaError as error:
-                logger.warning("evaluation waits: %s", error.message, extra={"action": "evaluation_waits"})
-            except Exception:
-                logger.exception("evaluating notes failed", extra={"action": "evaluation_failed"})
-
     async def evaluate(self) -> int:
         """Let the model rate notes of every tenant that has some waiting, one run each; return how many it rated."""
-        if self._evaluator is None:
+        return await self._ask_model(self._evaluator, "evaluation", "evaluations.tenants_due")
+
+    async def extract(self) -> int:
+        """Let the model look for facts in turns of every tenant that has some waiting; return in how many it looked."""
+        return await self._ask_model(self._extractor, "extraction", "turns.tenants_awaiting_facts")
+
+    async def _ask_model(self, asking: _AsksModel | None, what: str, tenants_due: str) -> int:
+        """Have one run of each tenant that is due; return what they come to."""
+        if asking is None:
             return 0
         async with self._database.read(ALL_TENANTS) as connection:
-            tenants = [row["tenant_id"] for row in await connection.fetch(sql("evaluations.tenants_due"))]
-        rated = 0
+            tenants = [row["tenant_id"] for row in await connection.fetch(sql(tenants_due))]
+        done = 0
         for tenant in tenants:
             try:
-                rated += await self._evaluator.run(tenant)
+                done += await asking.run(tenant)
             except errors.UnavailableError:
                 raise
             except Exception:
-                logger.exception("evaluating notes failed", extra={"action": "evaluation_failed", "tenant": tenant})
-        return rated
+                logger.exception("%s failed", what, extra={"action": f"{what}_failed", "tenant": tenant})
+        return done
 
     async def collect(self) -> None:
         """Remove what no kept snapshot reads, of every tenant that has such, and fold the totals."""

@@ -38,6 +38,7 @@ GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links, myria.not
 GRANT INSERT ON myria.tool_feedback TO myria_server;
 GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO myria_server;
 GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
+GRANT INSERT ON myria.turn_extractions_due TO myria_server;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
@@ -79,16 +80,19 @@ GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.keys TO myria_operator;
 GRANT INSERT, DELETE ON myria.access_log, myria.call_log TO myria_operator;
--- It withdraws notes that have expired, links what stays when two say the same, keeps what a model thinks of notes, and
--- appends nothing else.
+-- It withdraws notes that have expired, links what stays when two say the same, keeps what a model thinks of notes and the
+-- facts that it finds in turns, and appends nothing else.
 DROP POLICY IF EXISTS myria_operator_withdraws ON myria.events;
 CREATE POLICY myria_operator_withdraws ON myria.events AS RESTRICTIVE FOR INSERT TO myria_operator
-    WITH CHECK (internal AND (type = 'myria.withdrawal' AND channel = 'myria' OR type IN ('myria.link', 'myria.evaluation') AND channel = 'notes'));
+    WITH CHECK (internal AND (type = 'myria.withdrawal' AND channel = 'myria' OR type IN ('myria.link', 'myria.evaluation') AND channel = 'notes')
+        OR NOT internal AND type = 'myria.note' AND channel = 'notes' AND payload->'note'->>'kind' IN ('fact_l0', 'fact_l1', 'fact_l2')
+            AND jsonb_typeof(payload->'note'->'fact') = 'object');
 GRANT INSERT ON myria.scopes, myria.scope_members, myria.events, myria.withdrawn TO myria_operator;
 GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links TO myria_operator;
 GRANT INSERT ON myria.tool_feedback TO myria_operator;
 GRANT INSERT, UPDATE ON myria.note_evaluations TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.note_evaluations_due TO myria_operator;
+GRANT UPDATE, DELETE ON myria.turn_extractions_due TO myria_operator;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
 GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;

@@ -176,7 +176,7 @@ METRICS: tuple[Described, ...] = (
     _counter(
         "memory",
         "myria_llm_calls_total",
-        "Requests to language models; workflow is build, walk or evaluate, outcome is ok or the name of the failure",
+        "Requests to language models; workflow is build, walk, evaluate or extract, outcome is ok or a failure's name",
         "workflow",
         "outcome",
     ),

@@ -33,7 +33,7 @@ PAUSES: Final = ("held_snapshot", "other", "rollback")
 STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
 AGENT_TOOLS: Final = tuple(tool.name for tool in TOOLS if "agent" in tool.faces)
 FLAGS: Final = ("false", "true")
-WORKFLOWS: Final = ("build", "walk", "evaluate")
+WORKFLOWS: Final = ("build", "walk", "evaluate", "extract")
 OTHER: Final = "other"
 """The label of unforeseen values, which keeps the number of labels bounded."""
 

@@ -36,6 +36,7 @@ CASES = [
     ("turns.days", ["\\x00", "c", "{1}", "200"]),
     ("turns.recent", ["\\x00", "c", "{1}", "20"]),
     ("turns.sessions_due", ["200"]),
+    ("turns.awaited", ["{\\\\x00}", "{c}", "{t}"]),
     ("turns.facts", ["c", "{1}", "1000"]),
     ("events.by_seqs", [SEQS, "{1}"]),
     ("events.ids", [SEQS]),

@@ -50,7 +50,9 @@ myria audit --calls --json --tenant team-a
         options: Options,
         *,
         build: Annotated[str | None, typer.Option("--build", metavar="BUILD", help="Only of this build.")] = None,
-        workflow: Annotated[str | None, typer.Option("--workflow", help="Only `build`, `walk` or `evaluate`.")] = None,
+        workflow: Annotated[
+            str | None, typer.Option("--workflow", help="Only `build`, `walk`, `evaluate` or `extract`.")
+        ] = None,
         failed: Annotated[bool, typer.Option("--failed", help="Only calls whose reply could not be used.")] = False,
         limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many, newest first.")] = 50,
         full: Annotated[bool, typer.Option("--full", help="With prompts, replies and tool calls.")] = False,

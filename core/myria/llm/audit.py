@@ -18,7 +18,7 @@ from myria.store.database import Database
 from myria.store.queries import sql
 
 Json = dict[str, Any]
-Workflow = Literal["build", "walk", "evaluate"]
+Workflow = Literal["build", "walk", "evaluate", "extract"]
 Detail = Literal["full", "hashed", "off"]
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Chat completions over HTTP: one request in, one sound reply or one named failure out.
+"""Requests to a language model over HTTP: one request in, one sound reply or one named failure out.
 
 A request is tried again after failures that pass, with growing pauses and jitter or as long as the provider asks
 (`Retry-After`), never beyond what the workflow's meter leaves. Replies are read up to a bound of bytes. Redirects are
@@ -26,7 +26,7 @@ from myria.llm.budget import Meter, estimated_tokens
 from myria.llm.failures import PROVIDERS, TRANSIENT, Kind, failed, kind_of
 from myria.llm.secrets import Redactor
 from myria.llm.template import RequestTemplate
-from myria.llm.wire import Completion, Usage, of_status, parse, usage_of
+from myria.llm.wire import CHAT_COMPLETIONS, Completion, Dialect, Usage, of_status
 from myria.settings import LlmSettings
 
 Json = dict[str, Any]
@@ -55,8 +55,9 @@ Observer = Callable[[Attempt], Awaitable[None]]
 class Provider:
     """One OpenAI-compatible endpoint, shared by all workflows of a process."""
 
-    def __init__(self, template: RequestTemplate, settings: LlmSettings) -> None:
+    def __init__(self, template: RequestTemplate, settings: LlmSettings, dialect: Dialect = CHAT_COMPLETIONS) -> None:
         self.template = template
+        self._dialect = dialect
         self.redactor: Redactor = template.redactor
         self._settings = settings
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_pause_s)
@@ -89,7 +90,7 @@ class Provider:
         Raises:
             ModelFailed: by its kind; budget_* when the meter leaves no room for another attempt.
         """
-        body = self.template.request(messages, most_output_tokens=self._settings.max_output_tokens, **extra)
+        body = self._dialect.body_of(self.template, messages, self._settings.max_output_tokens, extra)
         raw = orjson.dumps(body)
         estimate = estimated_tokens(len(raw.decode("utf-8", "replace")))
         number = 0
@@ -132,14 +133,14 @@ class Provider:
         failure: ModelFailed | None = None
         try:
             await self._exchange(raw, exchange, min(self._settings.call_timeout_s, meter.remaining_s))
-            completion = parse(bytes(exchange.body))
+            completion = self._dialect.parse(bytes(exchange.body))
         except ModelFailed as error:
             failure = ModelFailed(self.redactor.text(error.message), **error.details)
         except asyncio.CancelledError:
             failure = failed(Kind.BUDGET_TIME, "nobody waits for the reply any more")
             raise
         finally:
-            usage = completion.usage if completion is not None else usage_of(bytes(exchange.body))
+            usage = completion.usage if completion is not None else self._dialect.usage_of(bytes(exchange.body))
             attempt = self._attempt(
                 number, usage, estimate=estimate, exchange=exchange, failure=failure, started=started
             )
@@ -158,7 +159,7 @@ class Provider:
             # Loading the certificates of all authorities takes as long as planning a conversation.
             encrypted = self._settings.base_url.startswith("https://")
             self._client = httpx.AsyncClient(timeout=self._settings.call_timeout_s, trust_env=False, verify=encrypted)
-        url = self._settings.base_url.rstrip("/") + "/chat/completions"
+        url = self._dialect.url_of(self._settings.base_url)
         headers = {name: value.reveal() for name, value in self.template.headers.items()}
         headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         try:

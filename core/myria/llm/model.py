@@ -10,18 +10,19 @@ from myria.llm.budget import Budget, Meter
 from myria.llm.client import Provider
 from myria.llm.conversation import Conversation, ModelTool
 from myria.llm.template import RequestTemplate
+from myria.llm.wire import CHAT_COMPLETIONS, Dialect
 from myria.settings import LlmSettings
 
 _MILLION = 1_000_000
-_LONGEST_EVALUATION_S = 3600.0
+_LONGEST_RUN_S = 3600.0
 
 
 class LanguageModel:
     """What workflows ask; one per process."""
 
-    def __init__(self, template: RequestTemplate, settings: LlmSettings) -> None:
+    def __init__(self, template: RequestTemplate, settings: LlmSettings, dialect: Dialect = CHAT_COMPLETIONS) -> None:
         self.settings = settings
-        self.provider = Provider(template, settings)
+        self.provider = Provider(template, settings, dialect)
 
     @classmethod
     def configured(cls, settings: LlmSettings, environ: Mapping[str, str] | None = None) -> LanguageModel | None:
@@ -57,8 +58,8 @@ class LanguageModel:
             )
         )
 
-    def evaluation_meter(self) -> Meter:
-        """Return the meter of one run that rates notes of a tenant: a build task's, of an hour at most.
+    def background_meter(self) -> Meter:
+        """Return the meter of a run of a tenant that nothing waits for: a build task's, of an hour at most.
 
         The audit withholds what was withdrawn up to two hours before a call was written down.
         """
@@ -69,7 +70,7 @@ class LanguageModel:
                 calls=settings.task_calls,
                 tokens=settings.task_tokens,
                 bytes=settings.task_bytes,
-                seconds=min(settings.task_deadline_s, _LONGEST_EVALUATION_S),
+                seconds=min(settings.task_deadline_s, _LONGEST_RUN_S),
                 cost=round(settings.task_usd * _MILLION),
             )
         )

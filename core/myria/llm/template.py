@@ -41,8 +41,11 @@ class RequestTemplate:
     secrets: tuple[Secret, ...] = field(repr=False)
 
     @classmethod
-    def load(cls, path: str | Path, environ: Mapping[str, str]) -> RequestTemplate:
+    def load(cls, path: str | Path, environ: Mapping[str, str], *, model: str | None = None) -> RequestTemplate:
         """Return the template of a file.
+
+        Args:
+            model: takes the place of the file's.
 
         Raises:
             ConfigurationError: the file cannot be read, is no JSON object, lacks a model, has a header or a field
@@ -64,6 +67,8 @@ class RequestTemplate:
             ) from None
         if not isinstance(document, dict):
             raise ConfigurationError(f"{where} must be a JSON object.", field="llm.template")
+        if model is not None:
+            document["model"] = model
         return cls._of(document, _Filler(environ, where), where)
 
     @classmethod

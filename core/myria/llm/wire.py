@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,37 +11,40 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from myria.llm.failures import Kind, failed
+from myria.llm.template import RequestTemplate
 
 MOST_REPORTED = 10**9
 """Tokens, or millionths of a dollar, beyond which a provider's own count is not believed."""
 
 
-class _Reply(BaseModel):
+class Reply(BaseModel):
+    """Base of what is read out of replies: more than is asked for is left alone."""
+
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", strict=True)
 
 
-class _Function(_Reply):
+class _Function(Reply):
     name: str
     arguments: str | dict[str, Any] = ""
 
 
-class _ToolCall(_Reply):
+class _ToolCall(Reply):
     id: str | None = None
     function: _Function
 
 
-class _Message(_Reply):
+class _Message(Reply):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
 
-class _Choice(_Reply):
+class _Choice(Reply):
     message: _Message
     finish_reason: str | None = None
 
 
-class _Completion(_Reply):
+class _Completion(Reply):
     choices: list[_Choice] | None = None
     usage: Any = None
     error: Any = None
@@ -76,6 +80,20 @@ class Completion:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How a provider is spoken to: chat completions, or the Responses API.
+
+    `url_of` makes the address of a request out of the base URL; `body_of` a request out of the template, the messages
+    so far, the most output tokens, and the fields that belong to this call; `parse` and `usage_of` read a body.
+    """
+
+    url_of: Callable[[str], str]
+    body_of: Callable[[RequestTemplate, Sequence[dict[str, Any]], int, Mapping[str, Any]], dict[str, Any]]
+    parse: Callable[[bytes], Completion]
+    usage_of: Callable[[bytes], Usage]
+
+
 def parse(raw: bytes) -> Completion:
     """Return the reply of a response's body.
 
@@ -94,7 +112,7 @@ def parse(raw: bytes) -> Completion:
         place = ".".join(str(part) for part in first["loc"])[:100]
         raise failed(Kind.MALFORMED_REPLY, f"the reply is no chat completion: {place}: {first['msg']}") from None
     if reply.error is not None and not reply.choices:
-        raise _reported(reply.error)
+        raise reported(reply.error)
     if not reply.choices:
         raise failed(Kind.EMPTY_CHOICES, "the reply has no choices")
     choice = reply.choices[0]
@@ -131,24 +149,26 @@ def _usage(usage: Any) -> Usage:
     if not isinstance(usage, dict):
         return Usage()
     return Usage(
-        input_tokens=_count(usage.get("prompt_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
-        cost=_money(usage.get("cost")),
+        input_tokens=count(usage.get("prompt_tokens")),
+        output_tokens=count(usage.get("completion_tokens")),
+        cost=money(usage.get("cost")),
     )
 
 
-def _count(value: Any) -> int | None:
+def count(value: Any) -> int | None:
+    """Return a provider's count of tokens, None where it is none to believe."""
     return value if type(value) is int and 0 <= value <= MOST_REPORTED else None
 
 
-def _money(value: Any) -> int | None:
+def money(value: Any) -> int | None:
+    """Return what a provider says a reply cost, in millionths of a dollar; None where it is nothing to believe."""
     if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
         return None
     micros = math.ceil(value * 1_000_000)
     return micros if micros <= MOST_REPORTED else None
 
 
-def _reported(error: Any) -> Exception:
+def reported(error: Any) -> Exception:
     """Return the failure for an error that came with status 200, as gateways send it."""
     code = error.get("code") if isinstance(error, dict) else None
     status = code if type(code) is int else 500
@@ -164,3 +184,11 @@ def of_status(status: int) -> Kind:
     if status >= 500:
         return Kind.HTTP_5XX
     return Kind.HTTP_3XX if 300 <= status < 400 else Kind.HTTP_4XX
+
+
+CHAT_COMPLETIONS = Dialect(
+    url_of=lambda base_url: base_url.rstrip("/") + "/chat/completions",
+    body_of=lambda template, messages, most, extra: template.request(messages, most_output_tokens=most, **extra),
+    parse=parse,
+    usage_of=usage_of,
+)

@@ -113,7 +113,7 @@ class Evaluator:
         Raises:
             DatabaseUnavailable, Overloaded: what was rated stays so; the rest is tried again later.
         """
-        meter = self._model.evaluation_meter()
+        meter = self._model.background_meter()
         meter.allow(await tokens_left(self._database, tenant, self._model.settings.tenant_tokens_per_day))
         if self._model.provider.resting or meter.used_up() is not None:
             return 0

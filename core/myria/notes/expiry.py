@@ -26,7 +26,8 @@ DAY_US = 86_400 * 10**6
 class Lasting:
     """What decides when a note expires; times in microseconds since 1970 UTC.
 
-    `session_ends_at` is when its session is over by itself, or was over: None where the note does not end with one.
+    `session_ends_at` is when its session is over by itself, or was over; or when the days are over that the note itself
+    names. None where it does neither.
     `restored`: it was withdrawn and brought back since its last version: it stays until somebody changes it.
     """
 

@@ -20,8 +20,9 @@ from myria.retrieval.found import EventFinder
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.queries import sql
 from myria.turns.facts import KnownFact, Tier
+from myria.turns.keeping import known_fact
 from myria.turns.model import Session
-from myria.turns.storing import known_fact, visible_scopes
+from myria.turns.storing import visible_scopes
 
 _MOST_FACTS = 1_000
 _MOST_TURNS = 10_000
@@ -30,8 +31,8 @@ _TOPICS_FROM = 200
 _TOPICS = 5
 _TIERS: Mapping[Tier, str] = {
     "L0": "Facts that stay",
-    "L1": "Facts of one day",
-    "L2": "Facts of seven days",
+    "L1": "Facts of the day",
+    "L2": "Facts of the week",
 }
 
 

@@ -75,6 +75,11 @@ def is_spoken_by_user(item: Mapping[str, Any]) -> bool:
     return item.get("type", "message") in ("message", "") and (item.get("role") or "") in _SPOKEN
 
 
+def says_something(items: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether the user says anything in some items."""
+    return any(is_spoken_by_user(item) and text_of(item).strip() for item in items)
+
+
 def is_memory(item: Mapping[str, Any]) -> bool:
     """Tell whether an item is recalled memory, its policy, or a summary, which no turn may keep as something said."""
     text = text_of(item).strip()

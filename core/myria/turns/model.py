@@ -25,8 +25,8 @@ TURN_TYPE = "myria.turn"
 INPUT_TYPE, OUTPUT_TYPE = "input_item", "output_item"
 CHANNEL_PREFIX = "turn:"
 
-_KINDS: Mapping[Tier, str] = {"L0": "fact_l0", "L1": "fact_l1", "L2": "fact_l2"}
-_TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in _KINDS.items()}
+KIND_OF_TIER: Mapping[Tier, str] = {"L0": "fact_l0", "L1": "fact_l1", "L2": "fact_l2"}
+_TIERS: Mapping[str, Tier] = {kind: tier for tier, kind in KIND_OF_TIER.items()}
 _OWNER_SHOWN = 12
 
 
@@ -141,7 +141,8 @@ def mark_event(
 
 
 def fact_events(
-    session: Session,
+    participants: tuple[str, ...],
+    context_id: str,
     fact: Fact,
     *,
     note_id: str,
@@ -149,27 +150,30 @@ def fact_events(
     is_live: bool,
     at: int,
     user_id: str | None,
+    lasts_days: int | None,
 ) -> list[NewEvent]:
     """Return the next version of a fact, and the withdrawal of the one that it replaces.
 
     Args:
+        participants: canonical; who may see it.
+        lasts_days: for how many days in UTC it holds; None where that is what its kind says.
         before: its newest version, where there is one.
         is_live: whether that is not withdrawn.
     """
     note = NoteText(
         content=fact.text,
-        kind=_KINDS[fact.tier],
+        kind=KIND_OF_TIER[fact.tier],
         topic=fact.key,
         keywords=(fact.fact_id,),
         importance=fact.confidence,
         source=None,
         lifetime="permanent",
         anchor=False,
-        session_id=session.context_id,
+        session_id=context_id,
     )
     made = note_event(
         note,
-        session.participants,
+        participants,
         note_id=note_id,
         version=1 if before is None else before.version + 1,
         timestamp=at,
@@ -178,12 +182,14 @@ def fact_events(
     )
     payload = orjson.loads(made.payload_json)
     payload["note"]["fact"] = fact.to_json()
+    if lasts_days is not None:
+        payload["note"]["lasts_days"] = lasts_days
     event_id = new_id("evt")
     made = replace(made, payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS), event_id=event_id)
     if before is None or not is_live:
         return [made]
     withdrawal = Withdrawal(reason="superseded", events=(before.event_id,), superseded_by=event_id)
-    return [made, withdrawal_event(withdrawal, session.participants, timestamp=before.at)]
+    return [made, withdrawal_event(withdrawal, participants, timestamp=before.at)]
 
 
 def fact_of(kind: str, payload: Mapping[str, Any]) -> Fact:

@@ -35,8 +35,9 @@ from myria.turns.items import (
     text_of,
     unpacked,
 )
+from myria.turns.keeping import known_fact
 from myria.turns.model import INPUT_TYPE, OUTPUT_TYPE, Session
-from myria.turns.storing import known_fact, recent_items, visible_scopes
+from myria.turns.storing import recent_items, visible_scopes
 
 INSIGHTS = 5
 """Insights that are recalled before a turn."""

@@ -9,22 +9,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-import asyncpg
 import orjson
 
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.errors import AlreadySuperseded, NoteExists, PayloadTooLarge, SessionMoved, TurnBusy
-from myria.notes.expiry import Lasting
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.settings import TurnsSettings
-from myria.store.clock import to_microseconds
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
-from myria.turns.facts import Fact, KnownFact, facts_in, note_id_of
-from myria.turns.items import Json, is_spoken_by_user, text_of, unpacked, without_echo
-from myria.turns.model import Session, fact_events, fact_of, item_events, mark_event
+from myria.turns.facts import Fact, facts_in
+from myria.turns.items import Json, is_spoken_by_user, says_something, text_of, unpacked, without_echo
+from myria.turns.keeping import named, next_versions, standing_facts
+from myria.turns.model import Session, item_events, mark_event
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
@@ -36,6 +34,9 @@ _BIG_BYTES = 16 * 1024
 """JSON from which on redacting and searching for facts is done in a thread: it may take milliseconds."""
 
 _PAUSE_S = 0.02
+
+_FIRST_LOOK_S = 2.0
+"""Seconds after which a model may be shown a turn: by then it is stored, as a rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +70,6 @@ class _State:
     is_stored: bool
     newest: str | None
     recent: tuple[Json, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
-    """The newest version of a fact, whether it is withdrawn, and whether it has expired."""
-
-    known: KnownFact
-    is_live: bool
-    has_expired: bool
 
 
 class TurnStore:
@@ -148,6 +140,7 @@ class TurnStore:
 
     async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
         redactor = await self._redactor_of(tenant)
+        is_awaited = False
         while True:
             state = await self._state(tenant, turn)
             if state.is_stored:
@@ -155,6 +148,10 @@ class TurnStore:
             given = list(turn.given) if turn.is_current else without_echo(turn.given, state.recent)
             clean, facts, redacted = await _prepared(replace(turn, given=given, came_out=list(turn.came_out)), redactor)
             events, kept = await self._events(tenant, clean, facts, previous=state.newest, now=now)
+            asks = self._settings.heuristic_enabled and turn.facts is None and says_something(clean.given)
+            if asks and not is_awaited:
+                await self._await_facts(tenant, turn)
+                is_awaited = True
             try:
                 results = await self._append(tenant, events)
             except (SessionMoved, AlreadySuperseded, NoteExists) as error:
@@ -182,6 +179,14 @@ class TurnStore:
                 recent = await recent_items(connection, tenant, session, self._settings.recent_context_items)
         return _State(is_stored=row["stored_id"] is not None, newest=row["newest_id"], recent=recent)
 
+    async def _await_facts(self, tenant: str, turn: FinishedTurn) -> None:
+        """Let a turn wait for a model that looks for facts, before it is stored: so none is forgotten."""
+        session = turn.session
+        async with self._database.write(tenant) as connection:
+            await connection.execute(
+                sql("turns.await_facts"), tenant, session.owner, session.context_id, turn.turn_id, _FIRST_LOOK_S
+            )
+
     async def _events(
         self,
         tenant: str,
@@ -200,27 +205,13 @@ class TurnStore:
                     f"an item is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
                     limit=self._payload_bytes,
                 )
-        names = {
-            note_id_of(session.owner, session.participants, session.context_id, fact.identity): fact for fact in facts
-        }
-        standing = await self._standing(tenant, list(names), now) if names else {}
+        names = named(session, facts)
+        versions: Sequence[NewEvent] = ()
         kept: dict[str, int] = {}
-        versions: list[NewEvent] = []
-        for note_id, fact in names.items():
-            before = standing.get(note_id)
-            stands = before is not None and before.is_live and not before.has_expired
-            if before is not None and stands and before.known.fact.says_the_same(fact):
-                continue
-            kept[fact.tier] = kept.get(fact.tier, 0) + 1
-            versions += fact_events(
-                session,
-                fact,
-                note_id=note_id,
-                before=None if before is None else before.known,
-                is_live=before is not None and before.is_live,
-                at=now,
-                user_id=turn.user_id,
-            )
+        if names:
+            async with self._database.read(tenant) as connection:
+                standing = await standing_facts(connection, tenant, names, now)
+            versions, kept = next_versions(session, names, standing, self._settings, at=now, user_id=turn.user_id)
         mark = mark_event(
             session,
             turn.turn_id,
@@ -230,16 +221,6 @@ class TurnStore:
             at=now,
         )
         return [*items, *versions, mark], kept
-
-    async def _standing(self, tenant: str, note_ids: Sequence[str], now: int) -> dict[str, _Standing]:
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("turns.facts_named"), tenant, note_ids)
-        return {
-            row["note_id"]: _Standing(
-                known=known_fact(row), is_live=row["live"], has_expired=Lasting.of(row).has_expired(now)
-            )
-            for row in rows
-        }
 
     @asynccontextmanager
     async def _in_order(self, session: tuple[str, bytes, str], deadline: float) -> AsyncIterator[None]:
@@ -284,17 +265,6 @@ async def recent_items(connection: Connection, tenant: str, session: Session, li
         return ()
     rows = await connection.fetch(sql("turns.recent"), tenant, session.owner, session.context_id, scopes, limit)
     return tuple(unpacked(orjson.loads(row["payload"])) for row in rows)
-
-
-def known_fact(row: asyncpg.Record) -> KnownFact:
-    """Return the fact of a row of `turns.facts` or `turns.facts_named`."""
-    return KnownFact(
-        note_id=row["note_id"],
-        event_id=row["event_id"],
-        version=row["version"],
-        fact=fact_of(row["kind"], orjson.loads(row["payload"])),
-        at=to_microseconds(row["changed_at"]),
-    )
 
 
 async def _prepared(

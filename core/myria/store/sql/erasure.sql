@@ -188,6 +188,11 @@ WHERE g.tenant_id = $1 AND g.scope_id = $2 AND g.context_id = $3;
 SELECT DISTINCT t.owner, t.context_id, t.scope_id FROM myria.turns t WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[]);
 
 -- name: erase_turns
+WITH due AS (
+    DELETE FROM myria.turn_extractions_due d USING myria.turns t
+    WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[])
+      AND d.tenant_id = $1 AND d.owner = t.owner AND d.context_id = t.context_id AND d.turn_id = t.turn_id
+)
 DELETE FROM myria.turns WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
 
 -- name: drop_turn_session

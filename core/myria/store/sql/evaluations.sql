@@ -50,13 +50,14 @@ WHERE EXISTS (SELECT FROM myria.note_evaluations_due d WHERE d.tenant_id = q.ten
 -- name: claim
 -- Takes the notes that wait longest. Taking one is an attempt, and says when the next one may be, so whoever dies after
 -- it leaves it to a later run; $3 seconds double with each attempt, up to $4.
-UPDATE myria.note_evaluations_due d
-SET attempts = d.attempts + 1, due_at = clock_timestamp() + make_interval(secs => least($3 * 2.0 ^ least(d.attempts, 30), $4))
-FROM (
+WITH taken AS MATERIALIZED (
     SELECT o.note_id FROM myria.note_evaluations_due o
     WHERE o.tenant_id = $1 AND o.due_at <= clock_timestamp()
     ORDER BY o.due_at, o.note_id LIMIT $2 FOR UPDATE SKIP LOCKED
-) taken
+)
+UPDATE myria.note_evaluations_due d
+SET attempts = d.attempts + 1, due_at = clock_timestamp() + make_interval(secs => least($3 * 2.0 ^ least(d.attempts, 30), $4))
+FROM taken
 WHERE d.tenant_id = $1 AND d.note_id = taken.note_id
 RETURNING d.note_id, d.version, d.attempts;
 

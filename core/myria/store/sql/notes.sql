@@ -4,9 +4,9 @@
 -- held before: their newest notes, at most $5 of each, with the first $6 characters of those that are not in $4.
 WITH folded AS (
     INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
-                                  anchor, context_id, session, digest, created_at, changed_at, live)
+                                  anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
     SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
-           v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true
+           v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days
     FROM (
         SELECT DISTINCT ON (t.note_id) t.* FROM (
             SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
@@ -24,7 +24,8 @@ WITH folded AS (
     ON CONFLICT (tenant_id, note_id) DO UPDATE SET
         event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
         importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
-        session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true
+        session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true,
+        lasts_days = EXCLUDED.lasts_days
     WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq
 )
 SELECT asked AS scope_id, before.event_seqs, before.texts
@@ -115,6 +116,8 @@ SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq 
        n.importance, n.anchor, n.session, n.created_at, n.changed_at, newest.reason,
        CASE WHEN n.session THEN CASE WHEN n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL THEN n.changed_at
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
+            WHEN n.lasts_days IS NOT NULL
+            THEN to_timestamp((floor(extract(epoch FROM n.changed_at) / 86400) + n.lasts_days)::double precision * 86400)
        END AS session_ends_at, u.used_at, v.worth,
        n.kind = 'error' AND (
            EXISTS (SELECT FROM myria.note_links l

@@ -96,7 +96,9 @@ ORDER BY m.turn_seq, m.position;
 
 -- name: facts_named
 -- Facts by the ids of their notes, withdrawn ones too.
-SELECT n.note_id, n.version, n.live, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
+SELECT n.note_id, n.version, n.event_seq, n.live, (
+           SELECT max(w.by_event_seq) FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = n.event_seq
+       ) AS withdrawn_by, n.kind, n.reason, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at,
        n.used_at, e.event_id, e.payload
 FROM myria.standing_notes n
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
@@ -140,3 +142,64 @@ FROM (
 ) newest
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = newest.event_seq
 GROUP BY 1 ORDER BY 1;
+
+-- name: await_facts
+-- A turn that is about to be stored waits for a model; it is looked for in a moment.
+INSERT INTO myria.turn_extractions_due (tenant_id, owner, context_id, turn_id, due_at)
+VALUES ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5))
+ON CONFLICT DO NOTHING;
+
+-- name: tenants_awaiting_facts
+-- Tenants with a turn whose time has come: one index look-up per tenant that has such.
+WITH RECURSIVE queues AS (
+    (SELECT d.tenant_id FROM myria.turn_extractions_due d ORDER BY d.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.tenant_id FROM myria.turn_extractions_due d WHERE d.tenant_id > q.tenant_id ORDER BY d.tenant_id LIMIT 1)
+    FROM queues q WHERE q.tenant_id IS NOT NULL
+)
+SELECT q.tenant_id
+FROM queues q
+JOIN myria.tenants t ON t.tenant_id = q.tenant_id AND t.suspended_at IS NULL AND t.deleting_at IS NULL
+WHERE EXISTS (SELECT FROM myria.turn_extractions_due d WHERE d.tenant_id = q.tenant_id AND d.due_at <= clock_timestamp());
+
+-- name: claim_awaiting
+-- As evaluations.claim, of turns: taking one is an attempt, and says when the next one may be.
+WITH taken AS MATERIALIZED (
+    SELECT o.owner, o.context_id, o.turn_id FROM myria.turn_extractions_due o
+    WHERE o.tenant_id = $1 AND o.due_at <= clock_timestamp()
+    ORDER BY o.due_at, o.owner, o.context_id, o.turn_id LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+UPDATE myria.turn_extractions_due d
+SET attempts = d.attempts + 1, due_at = clock_timestamp() + make_interval(secs => least($3 * 2.0 ^ least(d.attempts, 30), $4))
+FROM taken
+WHERE d.tenant_id = $1 AND d.owner = taken.owner AND d.context_id = taken.context_id AND d.turn_id = taken.turn_id
+RETURNING d.owner, d.context_id, d.turn_id, d.attempts;
+
+-- name: awaited
+-- Turns ($2 owner, $3 context, $4 turn) as they are stored, and what went into them: no row for one that is not.
+SELECT asked.position, t.event_seq, t.scope_id, mark.occurred_at, s.participants, given.payloads
+FROM unnest($2::bytea[], $3::text[], $4::text[]) WITH ORDINALITY AS asked (owner, context_id, turn_id, position)
+JOIN myria.turns t
+    ON t.tenant_id = $1 AND t.owner = asked.owner AND t.context_id = asked.context_id AND t.turn_id = asked.turn_id
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = t.scope_id
+CROSS JOIN LATERAL (
+    SELECT e.occurred_at FROM myria.events e WHERE e.tenant_id = $1 AND e.event_seq = t.event_seq OFFSET 0
+) mark
+CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(e.payload::text ORDER BY i.position), '{}') AS payloads
+    FROM unnest(t.items) WITH ORDINALITY AS i (event_id, position)
+    CROSS JOIN LATERAL (
+        SELECT x.event_seq, x.payload, x.type, x.scope_id FROM myria.events x
+        WHERE x.tenant_id = $1 AND x.event_id = i.event_id OFFSET 0
+    ) e
+    WHERE e.type = 'input_item' AND e.scope_id = t.scope_id AND NOT EXISTS (
+        SELECT FROM (SELECT w.reason FROM myria.withdrawn w
+                     WHERE w.tenant_id = $1 AND w.event_seq = e.event_seq ORDER BY w.by_event_seq DESC LIMIT 1) last
+        WHERE last.reason <> 'restored')
+) given
+ORDER BY t.event_seq;
+
+-- name: awaited_no_longer
+DELETE FROM myria.turn_extractions_due d
+USING unnest($2::bytea[], $3::text[], $4::text[]) AS given (owner, context_id, turn_id)
+WHERE d.tenant_id = $1 AND d.owner = given.owner AND d.context_id = given.context_id AND d.turn_id = given.turn_id;

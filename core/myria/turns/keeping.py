@@ -1,0 +1,135 @@
+"""Facts as they stand, and what becomes of them when a session learns more: one version at a time, by identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import asyncpg
+import orjson
+
+from myria.contract.event import NewEvent
+from myria.notes.expiry import Lasting
+from myria.notes.kinds import policies
+from myria.settings import TurnsSettings
+from myria.store.clock import to_microseconds
+from myria.store.database import Connection
+from myria.store.queries import sql
+from myria.turns.facts import Fact, KnownFact, Tier, note_id_of
+from myria.turns.model import KIND_OF_TIER, fact_events, fact_of
+
+
+class Whose(Protocol):
+    """Whose facts they are: those of a context of an owner, seen by some participants, as `Session` says."""
+
+    @property
+    def owner(self) -> bytes: ...
+
+    @property
+    def participants(self) -> tuple[str, ...]: ...
+
+    @property
+    def context_id(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The newest version of a fact.
+
+    `event_seq` is its event; `withdrawn_by` that of the last withdrawal, or of the last that brought it back.
+    """
+
+    known: KnownFact
+    event_seq: int
+    withdrawn_by: int | None
+    is_live: bool
+    has_expired: bool
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is recalled."""
+        return self.is_live and not self.has_expired
+
+    @property
+    def changed_by(self) -> int:
+        """The event that changed it last."""
+        return max(self.event_seq, self.withdrawn_by or 0)
+
+
+def named(whose: Whose, facts: Iterable[Fact]) -> dict[str, Fact]:
+    """Return facts by the ids of their notes; of one identity the last one."""
+    return {note_id_of(whose.owner, whose.participants, whose.context_id, fact.identity): fact for fact in facts}
+
+
+async def standing_facts(connection: Connection, tenant: str, note_ids: Iterable[str], now: int) -> dict[str, Standing]:
+    """Return the facts of some notes as they stand, those withdrawn too.
+
+    Args:
+        now: in microseconds since 1970 UTC.
+    """
+    rows = await connection.fetch(sql("turns.facts_named"), tenant, list(note_ids))
+    return {
+        row["note_id"]: Standing(
+            known=known_fact(row),
+            event_seq=row["event_seq"],
+            withdrawn_by=row["withdrawn_by"],
+            is_live=row["live"],
+            has_expired=Lasting.of(row).has_expired(now),
+        )
+        for row in rows
+    }
+
+
+def next_versions(
+    whose: Whose,
+    facts: Mapping[str, Fact],
+    standing: Mapping[str, Standing],
+    settings: TurnsSettings,
+    *,
+    at: int,
+    user_id: str | None,
+) -> tuple[Sequence[NewEvent], dict[str, int]]:
+    """Return the events that make facts stand, and how many of each tier are new. What stands so already needs none.
+
+    Args:
+        facts: by the ids of their notes.
+        at: when they were said, in microseconds since 1970 UTC.
+        user_id: who said them, where that is known.
+    """
+    kept: dict[str, int] = {}
+    events: list[NewEvent] = []
+    for note_id, fact in facts.items():
+        before = standing.get(note_id)
+        if before is not None and before.stands and before.known.fact.says_the_same(fact):
+            continue
+        kept[fact.tier] = kept.get(fact.tier, 0) + 1
+        events += fact_events(
+            whose.participants,
+            whose.context_id,
+            fact,
+            note_id=note_id,
+            before=None if before is None else before.known,
+            is_live=before is not None and before.is_live,
+            at=at,
+            user_id=user_id,
+            lasts_days=_lasts_days(fact.tier, settings),
+        )
+    return events, kept
+
+
+def _lasts_days(tier: Tier, settings: TurnsSettings) -> int | None:
+    """Return for how many days a fact holds where that is not what its kind says anyway."""
+    days = {"L1": settings.l1_retention_days, "L2": settings.l2_retention_days}.get(tier)
+    return None if days == policies()[KIND_OF_TIER[tier]].lifetime else days
+
+
+def known_fact(row: asyncpg.Record) -> KnownFact:
+    """Return the fact of a row of `turns.facts` or `turns.facts_named`."""
+    return KnownFact(
+        note_id=row["note_id"],
+        event_id=row["event_id"],
+        version=row["version"],
+        fact=fact_of(row["kind"], orjson.loads(row["payload"])),
+        at=to_microseconds(row["changed_at"]),
+    )
