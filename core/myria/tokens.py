@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 _log = logging.getLogger(__name__)
@@ -19,61 +19,92 @@ ELLIPSIS = "…"
 _DOUBT = 8
 """Tokens by which the beginning of a text may cost more for being cut."""
 
+_EACH = 4
+"""Characters of a token, about; where a text has more, more of it is looked at."""
+
+_SHORT = 4_096
+"""Characters up to which a text is counted to its end, once."""
+
+
+_MOST_KNOWN = 16_384
+"""Counts that are remembered before the older half of them is forgotten: about 2 MB."""
+
+
+class _KnownCounts:
+    """What texts cost, as far as one process has counted them lately; bounded.
+
+    The same memories are shown again and again. A text is known by this process's hash of it and its length, so that
+    nothing of what was withdrawn or erased stays here.
+    """
+
+    def __init__(self) -> None:
+        self._newer: dict[tuple[int, int], int] = {}
+        self._older: dict[tuple[int, int], int] = {}
+
+    def of(self, text: str, count: Callable[[str], int]) -> int:
+        """Return what a text costs, counted where that is not known."""
+        key = (hash(text), len(text))
+        known = self._newer.get(key)
+        if known is None:
+            known = self._older.get(key)
+            if known is None:
+                known = count(text)
+            if len(self._newer) >= _MOST_KNOWN // 2:
+                self._newer, self._older = {}, self._newer
+            self._newer[key] = known
+        return known
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounter:
     """Counts tokens.
 
     `name` says how: `o200k`, or `bytes` where the encoder is away. `count` returns how many tokens a text has, or a
-    bound that is not below it.
+    bound that is not below it; `within` the same, or None where that is more than a limit, in time that grows with the
+    limit alone; `beginning` about as much of a text as so many tokens stand for, cut between two characters.
     """
 
     name: str
     count: Callable[[str], int]
+    within: Callable[[str, int], int | None]
+    beginning: Callable[[str, int], str]
+    _known: _KnownCounts = field(default_factory=_KnownCounts, init=False, repr=False, compare=False)
+
+    def again(self, text: str) -> int:
+        """Return what `count` does, of a text that is likely to be asked for again."""
+        return self._known.of(text, self.count)
 
     def bounded(self, text: str, limit: int) -> int:
         """Return how many tokens a text has, or some number above a limit where it has more.
 
-        A long text is counted as far as that takes.
+        A long text is counted as far as that takes; a short one is remembered.
         """
-        return self._beyond(text, limit)[1]
-
-    def _beyond(self, text: str, limit: int) -> tuple[str, int]:
-        """Return the beginning of a text that surely costs more than a limit, or all of it, with what that costs."""
-        characters = 2 * (max(0, limit) + _DOUBT)
-        while characters < len(text):
-            beginning = text[:characters]
-            if (tokens := self.count(beginning)) > limit + _DOUBT:
-                return beginning, tokens
-            characters *= 3
-        return text, self.count(text)
+        if len(text) <= _SHORT:
+            return self.again(text)
+        tokens = self.within(text, limit)
+        return limit + 1 if tokens is None else tokens
 
     def shortened(self, text: str, limit: int) -> str:
-        """Return the longest beginning of a text that costs at most `limit` tokens, ended by an ellipsis where cut.
+        """Return a beginning of a text that costs at most `limit` tokens, ended by an ellipsis where cut: about the
+        longest.
 
         The cut falls between words where one ends in the last third, never within a character. Empty where not even an
         ellipsis fits.
         """
-        text, tokens = self._beyond(text, limit)
-        if tokens <= limit:
+        characters = _EACH * max(1, limit)
+        while characters < len(text) and self.within(text[:characters], limit + _DOUBT) is not None:
+            characters *= _EACH
+        text, is_whole = text[:characters], characters >= len(text)
+        if is_whole and self.within(text, limit) is not None:
             return text
-        kept, beyond = 0, len(text)
-        tried = len(text) * max(0, limit) // tokens  # about there, since texts cost alike from end to end
-        step = 1 + len(text) // 64
-        while kept + 1 < beyond:  # what fits is not strictly monotonous; what is returned was counted
-            tried = min(max(tried, kept + 1), beyond - 1)
-            if self.count(text[:tried] + ELLIPSIS) <= limit:
-                kept = tried
-                tried = tried + step if beyond == len(text) else (kept + beyond) // 2
-            else:
-                beyond = tried
-                tried = tried - step if kept == 0 else (kept + beyond) // 2
-            step *= 2
-        if self.count(text[:kept] + ELLIPSIS) > limit:
-            return ""
-        at_word = text.rfind(" ", kept * 2 // 3, kept)
-        words = text[: at_word if at_word > 0 else kept].rstrip() + ELLIPSIS
-        return words if self.count(words) <= limit else text[:kept] + ELLIPSIS
+        for tokens in range(limit - 1, -1, -1):  # what a text costs is not always what its beginnings do
+            kept = self.beginning(text, tokens)
+            at_word = kept.rfind(" ", len(kept) * 2 // 3)
+            for shown in (kept[:at_word], kept) if at_word > 0 else (kept,):
+                cut = shown.rstrip() + ELLIPSIS
+                if self.within(cut, limit) is not None:
+                    return cut
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +145,8 @@ def fitted(
             little of it would stay.
         finish: returns a piece as it stands last, with all that follows it.
     """
-    begin = counter.count(head)
-    around = begin + counter.count(finish(""))
+    begin = counter.again(head)
+    around = begin + counter.again(finish(""))
     costs: list[int] = []
     left = budget - around
     while len(costs) < count and left >= 0:
@@ -152,5 +183,29 @@ def token_counter() -> TokenCounter:
             error,
             extra={"action": "token_encoder_away"},
         )
-        return TokenCounter(name="bytes", count=lambda text: len(text.encode("utf-8", "surrogatepass")))
-    return TokenCounter(name="o200k", count=encoder.count)
+        return byte_counter()
+
+    def beginning(text: str, tokens: int) -> str:
+        kept = encoder.encode(text)[:tokens]
+        shown: str | None = encoder.decode(kept)
+        while shown is None:  # a token may end within a character
+            kept.pop()
+            shown = encoder.decode(kept)
+        return shown
+
+    return TokenCounter(name="o200k", count=encoder.count, within=encoder.count_till_limit, beginning=beginning)
+
+
+def byte_counter() -> TokenCounter:
+    """Return the counter that needs no encoder."""
+
+    def count(text: str) -> int:
+        return len(text.encode("utf-8", "surrogatepass"))
+
+    def within(text: str, limit: int) -> int | None:
+        return tokens if len(text) <= limit and (tokens := count(text)) <= limit else None
+
+    def beginning(text: str, tokens: int) -> str:
+        return text.encode("utf-8", "surrogatepass")[:tokens].decode("utf-8", "ignore")
+
+    return TokenCounter(name="bytes", count=count, within=within, beginning=beginning)

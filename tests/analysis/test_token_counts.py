@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myria.tokens import token_counter
+from myria.tokens import byte_counter, token_counter
 from tests.support.counts import examples
 
 _SCRIPTS = [
@@ -45,3 +45,18 @@ def test_a_shortened_text_fits_and_is_a_beginning(text: str, limit: int) -> None
     shown = counter.shortened(text, limit)
     assert counter.count(shown) <= limit
     assert shown in (text, "") or (shown.endswith("…") and text.startswith(shown[:-1]))
+
+
+@settings(deadline=None, max_examples=examples(50))
+@given(
+    text=st.one_of(st.sampled_from(_SCRIPTS).map(lambda text: text * 300), st.text(st.characters(codec="utf-8"))),
+    limit=st.integers(0, 400),
+)
+def test_a_bounded_count_is_exact_up_to_its_limit(text: str, limit: int) -> None:
+    """However long the text is, and whether it was counted before."""
+    for counter in (token_counter(), byte_counter()):
+        exact = counter.count(text)
+        for _ in range(2):
+            bounded = counter.bounded(text, limit)
+            assert bounded == exact if exact <= limit else bounded > limit
+        assert counter.within(text, limit) == (exact if exact <= limit else None)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from myria.errors import InvalidArgument
 from myria.handles import Handles
 from myria.notes.lines import NOTICE, MemoryLine, memory_text
-from myria.tokens import TokenCounter, token_counter
+from myria.tokens import byte_counter, token_counter
 from tests.support.counts import examples
 
-BYTES = TokenCounter(name="bytes", count=lambda text: len(text.encode()))
+BYTES = byte_counter()
 
 _TEXTS = st.one_of(
     st.sampled_from(

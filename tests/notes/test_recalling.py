@@ -224,7 +224,7 @@ async def test_what_was_superseded_comes_where_it_is_asked_for(recaller: Recalle
     assert set(found) == {"The kiln burns wood", "The kiln burns gas"}
     replaced = found["The kiln burns gas"]
     assert replaced.superseded
-    assert f"(superseded by {replaced.superseded_by})" in replaced.line.written()
+    assert f"(superseded by {replaced.superseded_by})" in replaced.written()
     named = await recaller.memory.event_ids(TENANT, [str(replaced.superseded_by)])
     assert named == (found["The kiln burns wood"].event_id,)
 
@@ -267,7 +267,7 @@ async def test_an_error_that_was_resolved_counts_less_and_says_so(recaller: Reca
     assert (resolved.resolved, resolved.importance) == (True, 0.5)
     assert resolved.score < open_.score
     assert resolved.to_json()["resolved"]
-    assert "(resolved)" in resolved.line.written()
+    assert "(resolved)" in resolved.written()
     assert not (await found(as_of=NOW)).resolved
     await recaller.notes.forget(TENANT, fix, may_see=may_see)
     assert not (await found()).resolved
@@ -284,7 +284,7 @@ async def test_what_is_contradicted_says_so(recaller: Recaller) -> None:
     found = {fragment.note_id: fragment for fragment in await recaller.find(pool)}
     assert found[gas].contradicted_by == (found[wood].handle,)
     assert found[wood].contradicted_by == (found[gas].handle,)
-    assert f"(contradicted by {found[wood].handle})" in found[gas].line.written()
+    assert f"(contradicted by {found[wood].handle})" in found[gas].written()
     assert len(next(f for f in await recaller.find() if f.note_id == gas).contradicted_by) == 2
     await recaller.notes.forget(TENANT, wood, may_see=may_see)
     (left,) = await recaller.find(pool)

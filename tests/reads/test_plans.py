@@ -98,6 +98,7 @@ class Case:
 
 CASES = [
     Case("events.by_seqs", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
+    Case("events.texts", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
     Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
     Case("events.ids", [TENANT, "{2,4,6,88}"]),
     Case("events.withdrawn", [TENANT, "{2,4,6,88}"]),
@@ -122,7 +123,7 @@ CASES = [
     Case("retrieval.replaced", [TENANT, "{1,2,3}", str(EVENTS * 2 - 500), "100"]),
     Case("retrieval.successors", [TENANT, "{2,4,6,88}"]),
     Case("retrieval.driver", [TENANT, "{agent_3,user_10}"]),
-    Case("retrieval.memberships", [TENANT, "{agent_3,user_10}"]),
+    Case("retrieval.memberships", [TENANT, "{agent_3,user_10}", f'{{"\\{RENDERING}"}}']),
     Case("retrieval.exact_tree", [TENANT, RENDERING, "snap_200"]),
     Case("retrieval.visible_trees", [TENANT, "{agent_3,user_10}", "snap_200", "user_10", "0", "1000", "{}"]),
     Case("retrieval.visible_trees", [TENANT, "{agent_3}", "snap_200", "agent_3", "0", "1000", "{1,2,3}"]),

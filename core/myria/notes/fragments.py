@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from myria.notes.kinds import Tier, tier
-from myria.notes.lines import LEAST_WORTH, MemoryLine
+from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
 from myria.store.clock import to_rfc3339
 from myria.tokens import TokenCounter, fitted
@@ -23,9 +23,11 @@ Key = tuple[int, int, int, int]
 _LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Fragment:
     """One memory that was recalled: a note, a raw event, or a topic of events.
+
+    It is not frozen, though nothing changes it: a frozen one takes four times as long to make.
 
     Of an event and a topic, kind, topic, importance and tier are None, and a topic has no note and no event. `at` is in
     microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
@@ -88,9 +90,8 @@ class Fragment:
         shown = self.to_json()
         return {name: shown[name] for name in _LEAN if name in shown}
 
-    @property
-    def line(self) -> MemoryLine:
-        """It as a line of text."""
+    def written(self, text: str | None = None) -> str:
+        """Return it as a line, with another text where one is given."""
         marks = []
         if self.superseded:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
@@ -102,12 +103,12 @@ class Fragment:
             marks.append(f"old: {self.stale_days} days")
         if self.contradicted_by:
             marks.append(f"contradicted by {', '.join(self.contradicted_by)}")
-        return MemoryLine(
+        return written_line(
             date=to_rfc3339(self.at)[:10],
             speaker=self.speaker,
-            text=self.text,
+            text=on_one_line(self.text) if text is None else text,
             handle=self.handle,
-            marks=tuple(marks),
+            marks=marks,
         )
 
 
@@ -151,7 +152,7 @@ def json_within(
     def part(place: int, room: int) -> str | None:
         item = fragments[place].to_lean_json()
         text = f'{_json(item)[2:]},{{"'
-        if counter.count(text) > room:
+        if counter.within(text, room) is None:
             item |= {"content": "", "truncated": True}
             room -= counter.count(f'{_json(item)[2:]},{{"')
             if room < LEAST_WORTH:

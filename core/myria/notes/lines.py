@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from myria.tokens import TokenCounter, fitted
 
@@ -24,6 +25,17 @@ _UNSEEN = re.compile(
 """What nobody sees, or what turns lines around. Joiners stay: scripts and emoji are made with them."""
 
 
+class Writable(Protocol):
+    """What can be written as a line."""
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+
+    def written(self, text: str | None = None) -> str:
+        """Return the line, with another text where one is given."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLine:
     """One memory. `marks` are short remarks, such as that it is old or contradicted."""
@@ -36,9 +48,8 @@ class MemoryLine:
 
     def written(self, text: str | None = None) -> str:
         """Return the line, with another text where one is given."""
-        speaker = "" if self.speaker is None else f" {on_one_line(self.speaker)}"
-        marks = "".join(f" ({mark})" for mark in self.marks)
-        return f"{self.date}{speaker}: {on_one_line(self.text) if text is None else text}{marks} [{self.handle}]"
+        shown = on_one_line(self.text) if text is None else text
+        return written_line(date=self.date, speaker=self.speaker, text=shown, handle=self.handle, marks=self.marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +61,14 @@ class MemoryText:
     tokens: int
 
 
-def memory_text(lines: Sequence[MemoryLine], counter: TokenCounter, budget: int) -> MemoryText:
+def written_line(*, date: str, speaker: str | None, text: str, handle: str, marks: Sequence[str]) -> str:
+    """Return a memory, whose text is on one line already, as a line."""
+    said_by = "" if speaker is None else f" {on_one_line(speaker)}"
+    remarks = "".join([f" ({mark})" for mark in marks]) if marks else ""
+    return f"{date}{said_by}: {text}{remarks} [{handle}]"
+
+
+def memory_text(lines: Sequence[Writable], counter: TokenCounter, budget: int) -> MemoryText:
     """Return the first lines that fit into a budget, which the whole text never exceeds, fence included.
 
     The first that does not fit is shortened where enough of it stays; empty where nothing fits.
@@ -100,4 +118,6 @@ def _mark(text: str) -> str:
 
 def on_one_line(text: str) -> str:
     """Return a text without line ends and without what nobody sees."""
+    if text.isascii() and text.isprintable() and "  " not in text and text[:1] != " " and text[-1:] != " ":
+        return text
     return " ".join(_UNSEEN.sub("", text).split())

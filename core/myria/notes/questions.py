@@ -25,7 +25,7 @@ class RecallQuery:
     `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
     they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
     `include_superseded` finds what was superseded too, and says so. `cursor` continues a page of the same query; pages
-    of all sizes may follow each other.
+    of all sizes may follow each other. `goes_on` asks for one at all.
     """
 
     masks: Masks
@@ -42,6 +42,7 @@ class RecallQuery:
     session_id: str | None = None
     page_size: int = PAGE
     cursor: str | None = None
+    goes_on: bool = True
 
     @property
     def words(self) -> str | None:

@@ -74,8 +74,8 @@ _BEFORE_ALL: Key = (-(1 << 62), 0, 0, 0)
 class Recalled:
     """A page of memories, best first.
 
-    `cursor` continues it, None at its end. `search_path` says which lanes found how many. `hints` are signals of seed
-    contract 004 with what to do: `no_results`, `stale_results`, `consider_context`.
+    `cursor` continues it, None at its end or where none was asked for. `search_path` says which lanes found how many.
+    `hints` are signals of Memento's contract with what to do: `no_results`, `stale_results`, `consider_context`.
     """
 
     fragments: tuple[Fragment, ...]
@@ -141,10 +141,9 @@ class Recall:
         return await self._read(tenant, query.masks, partial(self._page, query))
 
     async def _page(self, query: RecallQuery, reader: EventFinder) -> Recalled:
-        digest = query.digest(reader.tenant)
-        place = (
-            _PageStart(now=query.now) if query.cursor is None else _PageStart.of(reader.cursor(query.cursor, digest))
-        )
+        place = _PageStart(now=query.now)
+        if query.cursor is not None:
+            place = _PageStart.of(reader.cursor(query.cursor, query.digest(reader.tenant)))
         asked = replace(query, now=place.now)
         question = asked.question(_BATCH_OF_NOTES if asked.wants_notes else _BATCH)
         fragments: list[Fragment] = []
@@ -169,7 +168,9 @@ class Recall:
             fragments = await self._with_contradictions(query, reader, fragments)
         return Recalled(
             fragments=tuple(fragments),
-            cursor=None if following is None else reader.cursor_text(following, digest),
+            cursor=None
+            if following is None or not query.goes_on
+            else reader.cursor_text(following, query.digest(reader.tenant)),
             search_path=_search_path(fragments),
             hints=tuple(_hints(asked, fragments)),
         )
@@ -330,7 +331,7 @@ class Recall:
 
     def as_text(self, fragments: Sequence[Fragment], budget: int) -> MemoryText:
         """Return memories as lines, whose text costs at most `budget` tokens."""
-        return memory_text([fragment.line for fragment in fragments], self._counter, budget)
+        return memory_text(fragments, self._counter, budget)
 
     def as_json(
         self, fragments: Sequence[Fragment], budget: int, around: Callable[[list[Json]], Any] = lambda shown: shown

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import orjson
 
 from myria.contract.queries import EventNodesQuery
@@ -17,7 +18,6 @@ from myria.retrieval.paths import Paths
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Search, SearchResult
 from myria.retrieval.turns import Turn
-from myria.store.clock import to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.withdrawal.model import NEUTRAL_LABEL
@@ -28,9 +28,9 @@ _BEFORE_ALL = 1 << 62
 """A place before every hit, in any order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FoundEvent:
-    """One hit; `at` in microseconds since 1970 UTC.
+    """One hit; `at` in microseconds since 1970 UTC. It is not frozen for the time that this takes.
 
     `superseded_by` is the number of what replaced a superseded one, None where that may not be seen.
     """
@@ -144,26 +144,10 @@ class EventFinder:
         if not wanted:
             return ()
         scopes = sorted({result.scope(hit).scope_id for hit in result.hits})
-        rows = {
-            row["event_seq"]: row
-            for row in await self.connection.fetch(sql("events.by_seqs"), self.tenant, wanted, scopes)
-        }
+        found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
+        rows = {row["event_seq"]: row for row in found}
         successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
-        return tuple(
-            FoundEvent(
-                event_seq=hit.event_seq,
-                event_id=rows[hit.event_seq]["event_id"],
-                scope_id=rows[hit.event_seq]["scope_id"],
-                at=to_microseconds(rows[hit.event_seq]["occurred_at"]),
-                type=rows[hit.event_seq]["type"],
-                context_id=rows[hit.event_seq]["context_id"],
-                payload=orjson.loads(rows[hit.event_seq]["payload"]),
-                score=hit.score,
-                superseded=hit.event_seq in successors,
-                superseded_by=successors.get(hit.event_seq),
-            )
-            for hit in result.hits
-        )
+        return tuple([_found(hit, rows[hit.event_seq], successors) for hit in result.hits])
 
     async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
         """Return which events are superseded, each with its successor where that may be seen."""
@@ -204,6 +188,21 @@ class EventFinder:
             for leaf, hits in chosen.items()
             if topics[leaf]["label"] != NEUTRAL_LABEL
         )
+
+
+def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None]) -> FoundEvent:
+    return FoundEvent(
+        event_seq=hit.event_seq,
+        event_id=row["event_id"],
+        scope_id=row["scope_id"],
+        at=hit.timestamp,
+        type=row["type"],
+        context_id=row["context_id"],
+        payload=orjson.loads(row["payload"]),
+        score=hit.score,
+        superseded=hit.event_seq in successors,
+        superseded_by=successors.get(hit.event_seq),
+    )
 
 
 def _holds(result: SearchResult, hit: Hit, event_type: str) -> bool:

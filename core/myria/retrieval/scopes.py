@@ -129,14 +129,23 @@ async def visible_scopes(
     tenant = memory[0]
     seen: dict[Mask, _Resolved | None] = {mask: cache.get((memory, "visible", mask)) for mask in masks}
     drivers = sorted({known.driver for known in seen.values() if known is not None and known.driver is not None})
-    memberships: dict[str, int] = {}
-    if drivers:
-        rows = await connection.fetch(sql("retrieval.memberships"), tenant, drivers)
+    absent = [
+        scope_key(mask.participants)
+        for mask, known in seen.items()
+        if known is not None and mask.exact and known.visible.snapshot_id == snapshot_id and not len(known.visible)
+    ]
+    memberships: dict[str | None, int] = {}
+    if drivers or absent:
+        rows = await connection.fetch(sql("retrieval.memberships"), tenant, drivers, absent)
         memberships = {row["participant"]: row["memberships"] for row in rows}
+    none_is_new = not memberships.get(None)
     parts: list[VisibleScopes] = []
     for mask, known in seen.items():
         if mask.exact:
-            resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
+            if known is not None and known.visible.snapshot_id == snapshot_id and (len(known.visible) or none_is_new):
+                resolved = known
+            else:
+                resolved = await _exactly(connection, tenant, mask.participants, snapshot_id, known)
         elif known is None or known.driver is None:
             resolved = await _containing(connection, tenant, mask.participants, snapshot_id, turn=turn)
         else:
@@ -191,10 +200,8 @@ def _union(snapshot_id: str | None, masks: Masks, parts: Sequence[VisibleScopes]
 async def _exactly(
     connection: Connection, tenant: str, participants: tuple[str, ...], snapshot_id: str | None, known: _Resolved | None
 ) -> _Resolved:
-    """Return the scope of exactly these participants, where it is there already."""
+    """Return the scope of exactly these participants in a snapshot, where it is there already."""
     if known is not None and len(known.visible):
-        if known.visible.snapshot_id == snapshot_id:
-            return known
         changed = await _changed(connection, tenant, known.visible, snapshot_id)
         scopes = [changed.get(scope.scope_id, scope) for scope in known.visible.scopes]
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -18,6 +19,7 @@ def to_microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+@lru_cache(maxsize=8192)
 def to_rfc3339(microseconds: int) -> str:
     """Return the RFC 3339 text of microseconds since 1970, in UTC, without superfluous digits."""
     text = to_datetime(microseconds).isoformat().removesuffix("+00:00")

@@ -125,11 +125,14 @@ FROM (
 ) fewest;
 
 -- name: memberships
--- In how many scopes each driver is.
+-- In how many scopes each driver is; and under NULL, how many of the scopes with keys $3 there are.
 SELECT driver.participant,
        (SELECT count(*) FROM myria.scope_members m
         WHERE m.tenant_id = $1 AND m.participant = driver.participant) AS memberships
-FROM unnest($2::text[]) AS driver (participant);
+FROM unnest($2::text[]) AS driver (participant)
+UNION ALL
+SELECT NULL, (SELECT count(*) FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($3::bytea[]))
+WHERE cardinality($3::bytea[]) > 0;
 
 -- name: exact_tree
 -- The one scope of a participant set, by its key, with its newest root within the lineage of the pinned snapshot.

@@ -172,6 +172,7 @@ class NoteTools(AgentTools):
         request = inputs.read(RecallInput, arguments)
         who = self.acting(principal, request)
         span = request.timeRange
+        is_paged = request.pageSize is not None or request.cursor is not None
         query = RecallQuery(
             masks=who.masks,
             now=time.time_ns() // 1000,
@@ -187,14 +188,14 @@ class NoteTools(AgentTools):
             session_id=request.sessionId,
             page_size=request.pageSize or PAGE,
             cursor=request.cursor,
+            goes_on=is_paged,
         )
         if query.since is not None and query.until is not None and query.since >= query.until:
             raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
         recall = self.memory.recall
         page = await recall.page(principal.tenant, query)
         fragments = [*page.fragments, *await self._linked(principal, who, request, page)]
-        is_paged = request.pageSize is not None or request.cursor is not None
-        content = self._within(fragments, request.tokenBudget, page, page.cursor if is_paged else None)
+        content = self._within(fragments, request.tokenBudget, page, page.cursor)
         shown = sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
         if is_paged and shown < len(page.fragments):
             # What the budget left out is on the next page.
