@@ -514,6 +514,28 @@ def builds() -> Json:
             ),
         ),
         (
+            "Erasures",
+            (
+                graph(
+                    "Erasures in an hour",
+                    "What has begun, and what is done and has its receipt.",
+                    (f"sum by (stage) (increase(myria_erasures_total{{{HERE}}}[1h]))", "{{stage}}"),
+                ),
+                graph(
+                    "Rows erased in an hour",
+                    "By the table in which they were emptied or removed.",
+                    (f"sum by (place) (increase(myria_erased_rows_total{{{HERE}}}[1h])) > 0", "{{place}}"),
+                    stacked=True,
+                ),
+                graph(
+                    "Oldest erasure that is not done",
+                    "Its events are in no answer already; something keeps it from its end if this grows for long.",
+                    (f"max(myria_oldest_open_erasure_seconds{{{HERE}}})", "oldest"),
+                    unit="s",
+                ),
+            ),
+        ),
+        (
             "Operator (Kubernetes)",
             (
                 graph(

@@ -199,6 +199,30 @@ METRICS: tuple[Described, ...] = (
         "relevant",
         "sufficient",
     ),
+    _counter(
+        "memory",
+        "myria_erasures_total",
+        "Erasures; stage is begun, or done when everything is gone and the receipt is made",
+        "stage",
+    ),
+    _counter(
+        "memory",
+        "myria_erased_rows_total",
+        "Rows that erasures which are done emptied or removed, by place, a table of the database",
+        "place",
+    ),
+    _histogram(
+        "memory", "myria_erasure_duration_seconds", "From the beginning of an erasure to its receipt, waits included"
+    ),
+    _gauge("memory", "myria_erasures_open", "Erasures that have begun and are not done"),
+    _gauge(
+        "memory", "myria_oldest_open_erasure_seconds", "How long ago the oldest of those began; 0 when there is none"
+    ),
+    _gauge(
+        "memory",
+        "myria_last_receipt_timestamp_seconds",
+        "When the last erasure was done, as Unix time; 0 before the first",
+    ),
     _counter("memory", "myria_llm_plan_repairs_total", "Times a build told a model what was wrong with its plan"),
     _gauge("memory", "myria_snapshots", "Snapshots that are kept", "status"),
     _gauge(

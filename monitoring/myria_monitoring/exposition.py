@@ -31,6 +31,30 @@ PHASES: Final = ("compile", "queue", "start")
 MOVES: Final = ("publish", "rollback")
 PAUSES: Final = ("held_snapshot", "other", "rollback")
 STATUSES: Final = ("active", "archived", "failed", "held", "staging", "superseded")
+STAGES: Final = ("begun", "done")
+PLACES: Final = (
+    "access_log",
+    "build_tasks",
+    "build_units",
+    "builds",
+    "call_log",
+    "erasures",
+    "events",
+    "llm_calls",
+    "note_links",
+    "notes",
+    "pointer_moves",
+    "rebuild_requests",
+    "renderings",
+    "search_blocks",
+    "sessions",
+    "snapshots",
+    "tenants",
+    "tool_feedback",
+    "turns",
+    "unit_plans",
+    "withdrawals",
+)
 AGENT_TOOLS: Final = tuple(tool.name for tool in TOOLS if "agent" in tool.faces)
 FLAGS: Final = ("false", "true")
 WORKFLOWS: Final = ("build", "walk", "evaluate", "extract")
@@ -115,6 +139,9 @@ def about_memory(figures: Figures | None, *, tenant_label: bool = False) -> Iter
     yield gauge("myria_oldest_queued_build_seconds", figures.oldest_queued_s)
     yield gauge("myria_oldest_running_build_seconds", figures.oldest_running_s)
     yield gauge("myria_snapshots", {(status,): figures.snapshots.get(status, 0) for status in STATUSES})
+    yield gauge("myria_erasures_open", figures.open_erasures)
+    yield gauge("myria_oldest_open_erasure_seconds", figures.oldest_erasure_s)
+    yield gauge("myria_last_receipt_timestamp_seconds", figures.last_receipt_at)
     yield from _totals(figures.totals)
 
 
@@ -202,6 +229,7 @@ def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metri
     yield counter("myria_pointer_moves_total", moves)
     yield from _llm_totals(totals)
     yield from _feedback(totals)
+    yield from _erasures(totals)
 
 
 def _feedback(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
@@ -211,6 +239,19 @@ def _feedback(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Met
         if family == "tool_feedback":
             said[_known(labels[0], AGENT_TOOLS), *labels[1:]] += amount
     yield counter("myria_tool_feedback_total", said)
+
+
+def _erasures(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
+    """Yield what was erased."""
+    stages: Values = {(stage,): totals.get(("erasures", (stage,)), 0) for stage in STAGES}
+    rows: dict[tuple[str, ...], float] = {(place,): 0 for place in (*PLACES, OTHER)}
+    for (family, labels), amount in totals.items():
+        if family == "erased_rows":
+            rows[_known(labels[0], PLACES),] += amount
+    yield counter("myria_erasures_total", stages)
+    yield counter("myria_erased_rows_total", rows)
+    took = _tally(totals, "erasure_duration", "done")
+    yield histogram("myria_erasure_duration_seconds", {(): took})
 
 
 def _llm_totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metric]:
@@ -235,13 +276,15 @@ def _llm_totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[M
 def _durations(
     name: str, totals: Mapping[tuple[str, tuple[str, ...]], int], family: str, labels: Sequence[str]
 ) -> Metric:
-    tallies: dict[tuple[str, ...], Tally] = {}
-    for label in labels:
-        tally = tallies[label,] = Tally(BUILD_SECONDS)
-        bounds = [str(bound) for bound in BUILD_SECONDS]
-        tally.counts = [totals.get((family, (label, bound)), 0) for bound in (*bounds, "+Inf")]
-        tally.total = totals.get((family, (label, "sum")), 0) / 1_000_000
-    return histogram(name, tallies)
+    return histogram(name, {(label,): _tally(totals, family, label) for label in labels})
+
+
+def _tally(totals: Mapping[tuple[str, tuple[str, ...]], int], family: str, label: str) -> Tally:
+    tally = Tally(BUILD_SECONDS)
+    bounds = [str(bound) for bound in BUILD_SECONDS]
+    tally.counts = [totals.get((family, (label, bound)), 0) for bound in (*bounds, "+Inf")]
+    tally.total = totals.get((family, (label, "sum")), 0) / 1_000_000
+    return tally
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -58,7 +58,10 @@ class TenantFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All that one look found. Sizes are bytes; `totals` are sums for ever, by family and labels."""
+    """All that one look found. Sizes are bytes; `totals` are sums for ever, by family and labels.
+
+    `last_receipt_at` is Unix time, 0 before the first erasure that was done.
+    """
 
     tenants: tuple[TenantFigures, ...]
     last_event_seq: int
@@ -69,6 +72,9 @@ class Figures:
     oldest_queued_s: float
     oldest_running_s: float
     snapshots: Mapping[str, int]
+    open_erasures: int
+    oldest_erasure_s: float
+    last_receipt_at: float
     totals: Mapping[tuple[str, tuple[str, ...]], int]
 
 
@@ -131,9 +137,10 @@ class FigureReader:
             tails = await self._tails(connection, tenants)
             builds = await connection.fetchrow(sql("monitoring.builds"))
             snapshots = await connection.fetch(sql("monitoring.snapshots"))
+            erasures = await connection.fetchrow(sql("monitoring.erasures"))
             sizes = await connection.fetchrow(sql("monitoring.sizes"))
             totals = await connection.fetch(sql("monitoring.totals"))
-        if builds is None or sizes is None:
+        if builds is None or sizes is None or erasures is None:
             raise errors.InternalError("a statement over everything gave no row")
         return Figures(
             tenants=tuple(_tenant(row, *tails[row["tenant_id"]]) for row in tenants),
@@ -144,6 +151,9 @@ class FigureReader:
             running=builds["running"],
             oldest_queued_s=max(0.0, builds["queued_s"]),
             oldest_running_s=max(0.0, builds["running_s"]),
+            open_erasures=erasures["unfinished"],
+            oldest_erasure_s=max(0.0, erasures["oldest_s"]),
+            last_receipt_at=erasures["last_receipt_at"],
             snapshots={row["status"]: row["snapshots"] for row in snapshots},
             totals={(row["family"], tuple(row["labels"])): row["amount"] for row in totals},
         )

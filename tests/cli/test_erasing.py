@@ -29,7 +29,12 @@ def test_an_erasure_is_tried_done_proved_and_refused_again(myria: Call, tmp_path
 
     asked = ("erase", "--participant", "eva", "--yes")
     assert myria(*asked).status == 2
-    assert myria(*asked, "--reason", "request 17", "--receipt", str(receipt), "--vacuum").status == 0
+    done = myria(*asked, "--reason", "request 17", "--receipt", str(receipt), "--vacuum")
+    assert done.status == 0
+    assert "VACUUM went through" in done.err
+    (listed,) = myria("erase", "--list", "--json").json["erasures"]
+    assert (listed["state"], listed["events"], listed["erased"], listed["reason"]) == ("done", 1, 1, "request 17")
+    assert "request 17" in myria("erase", "--list").out
     assert stat.S_IMODE(receipt.stat().st_mode) == 0o600
     assert "Zanzibar" not in myria("events").out
     assert myria("verify", "--receipt", str(receipt)).status == 0

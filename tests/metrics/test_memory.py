@@ -15,6 +15,8 @@ import asyncpg
 import pytest
 
 from myria.building.collect import collect_garbage
+from myria.erasure.commands import Erasures
+from myria.erasure.model import Selection
 from myria.ingest import Ingest
 from myria.notes.feedback import Feedback
 from myria.registry import Registry
@@ -363,3 +365,22 @@ async def test_feedback_is_counted_by_tool(database: Database, pool: Pool) -> No
             labels = (f"relevant={flag}", "sufficient=false", f"tool={tool}")
             assert seen["myria_tool_feedback_total", *labels] == (2 if tool == "other" else 1), tool
             assert seen["myria_tool_feedback_total", labels[0], "sufficient=true", labels[2]] == 0
+
+
+async def test_erasures_are_counted_and_the_oldest_that_waits_shows(database: Database, pool: Pool) -> None:
+    """From its beginning on one is open; with its receipt it is done, and its rows and duration count."""
+    results = await append(database.server_dsn, [event(n, f"word {n}") for n in range(3)])
+    erasures = Erasures(pool, Registry(pool, Settings()), Ingest(pool).append_events, TENANT, actor="officer")
+    erasure_id = await erasures.start(Selection(events=(results[0].event_id, results[1].event_id)), reason="r")
+    seen = await told(pool)
+    assert (seen["myria_erasures_open"], seen["myria_last_receipt_timestamp_seconds"]) == (1, 0)
+    assert seen["myria_oldest_open_erasure_seconds"] > 0
+    assert (seen["myria_erasures_total", "stage=begun"], seen["myria_erasures_total", "stage=done"]) == (1, 0)
+    await erasures.run(erasure_id)
+    finished = await builds.value(database, "SELECT extract(epoch FROM finished_at)::float8 FROM myria.erasures")
+    seen = await told(pool)
+    assert (seen["myria_erasures_open"], seen["myria_oldest_open_erasure_seconds"]) == (0, 0)
+    assert seen["myria_last_receipt_timestamp_seconds"] == pytest.approx(finished)
+    assert seen["myria_erasures_total", "stage=done"] == 1
+    assert seen["myria_erased_rows_total", "place=events"] == 2
+    assert seen["myria_erasure_duration_seconds_count"] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -12,10 +12,11 @@ import orjson
 import typer
 
 from myria.erasure.commands import Erasures
-from myria.erasure.model import SHARED_POLICIES, ErasurePlan, Selection, SharedPolicy
+from myria.erasure.model import SHARED_POLICIES, ErasurePlan, ErasureStatus, Selection, SharedPolicy
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
 from myria.registry import Registry
+from myria.scopes import canonical_participants
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
@@ -26,6 +27,9 @@ from myria_cli.place import opened
 PANEL = "Keep it well"
 
 Names = list[str] | None
+
+_LISTED = 50
+"""Erasures that a list shows."""
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +47,8 @@ myria erase --participant eva --policy keep --reason 'request 17' --yes --receip
 myria erase --query '+351 912 345 678' --json
 
 myria erase --resume era_0193 --receipt receipt.json
+
+myria erase --list
 """,
     )
     async def erase(
@@ -79,14 +85,18 @@ myria erase --resume era_0193 --receipt receipt.json
         receipt: Annotated[
             Path | None, typer.Option("--receipt", metavar="FILE", help="Where the receipt goes; else standard output.")
         ] = None,
+        listing: Annotated[
+            bool, typer.Option("--list", help="Erase nothing: show erasures, newest first, and how far they are.")
+        ] = False,
         vacuum: Annotated[
             bool, typer.Option("--vacuum", help="Afterwards let PostgreSQL remove the dead rows (VACUUM).")
         ] = False,
     ) -> None:
         """Erase events and all that was made of them, in every snapshot; without --yes only say what would go.
 
-        It cannot be undone. From the first moment on nothing of it is read. Killed, `--resume` goes on with it. The
-        receipt holds a key that nobody else has: keep the file.
+        It cannot be undone. From the first moment on nothing of it is read. If it is killed, the control plane of a
+        running Myria goes on with it, and `--resume` follows it or goes on by itself. The receipt holds a key that
+        nobody else has: keep the file.
         """
         if receipt is not None and receipt.exists():
             raise InvalidArgument(f"{receipt} exists already; name a new file", field="receipt")
@@ -103,7 +113,11 @@ myria erase --resume era_0193 --receipt receipt.json
                 Ingest(database).append_events,
                 options.tenant,
                 actor=_whoami(),
+                lease_s=settings.erasure.lease_s,
             )
+            if listing:
+                _show_erasures(options, await erasures.newest(_LISTED))
+                return
             if admit:
                 await erasures.admit(list(sources))
                 console.say(f"{len(sources)} source keys are accepted again")
@@ -112,7 +126,7 @@ myria erase --resume era_0193 --receipt receipt.json
                 selection = Selection(
                     events=tuple(event or ()),
                     notes=tuple(note or ()),
-                    participants=tuple(participant or ()),
+                    participants=canonical_participants(participant, field="participant") if participant else (),
                     contexts=tuple(context or ()),
                     query=query,
                     sources=sources,
@@ -129,17 +143,16 @@ myria erase --resume era_0193 --receipt receipt.json
                 await erasures.run(resume, progress=lambda counts: progress.advance(_total(counts)))
             await _hand_over(erasures, resume, receipt)
             if vacuum:
-                await schema.vacuum_erased(place.owner)
-                console.say("dead rows are removed; WAL, archives and backups keep older pages (docs/erasure.md)")
+                _show_vacuumed(await schema.vacuum_erased(place.owner))
 
 
 async def _hand_over(erasures: Erasures, erasure_id: str, file: Path | None) -> None:
     """Write the receipt, and forget its key once it is on the disk."""
     made = await erasures.receipt(erasure_id)
-    text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
     if file is None:
-        console.write(text.decode())
+        console.write_json(made.to_json())
     else:
+        text = orjson.dumps(made.to_json(), option=orjson.OPT_INDENT_2)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as opened_file:
             opened_file.write(text + b"\n")
@@ -162,6 +175,45 @@ def _show_plan(options: Options, plan: ErasurePlan) -> None:
     console.write(console.table(("event", "when", "participants"), rows))
     if plan.next_after is not None:
         console.say(f"there are more: --after {plan.next_after}")
+
+
+def _show_erasures(options: Options, erasures: Sequence[ErasureStatus]) -> None:
+    if options.json:
+        console.write_json({"erasures": [erasure.to_json() for erasure in erasures]})
+        return
+    columns = ("erasure", "state", "events", "erased", "asked at", "by", "reason", "failure")
+    rows = [
+        (
+            erasure.erasure_id,
+            f"{erasure.state}, in progress" if erasure.is_worked_on else erasure.state,
+            f"{erasure.events:,}",
+            f"{erasure.erased:,}",
+            console.to_the_second(erasure.asked_at),
+            erasure.by,
+            console.one_line(erasure.reason, 60),
+            None if erasure.failure is None else erasure.failure["code"],
+        )
+        for erasure in erasures
+    ]
+    console.write(console.table(columns, rows, right=("events", "erased")))
+
+
+def _show_vacuumed(tables: Sequence[schema.Vacuumed]) -> None:
+    """Say what a VACUUM did, and what it cannot do."""
+    if not tables:
+        console.say(
+            "nothing was vacuumed: only the owner of the tables may; autovacuum will remove the dead rows", "yellow"
+        )
+        return
+    size = sum(table.bytes_now for table in tables)
+    console.say(f"VACUUM went through {len(tables)} tables, which take {size / 1e6:,.1f} MB")
+    for table in tables:
+        if table.dead_rows:
+            console.say(
+                f"{table.dead_rows:,} dead rows of {table.table} stay while a transaction may read them; run it again",
+                "yellow",
+            )
+    console.say("WAL, archives and backups keep older pages; docs/erasure.md says until when, and how to end it")
 
 
 def _total(counts: Mapping[str, int]) -> int:

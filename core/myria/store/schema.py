@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 
 import asyncpg
 
@@ -226,11 +227,26 @@ async def _missing(connection: Connection) -> list[Migration]:
     return [step for version, step in sorted(known.items()) if version not in done]
 
 
-async def vacuum_erased(dsn: str) -> None:
-    """Let PostgreSQL remove the dead rows of every table that an erasure changes, as the database's owner."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuumed:
+    """What a VACUUM did with one table: its size in bytes now, and the dead rows that it had to leave."""
+
+    table: str
+    bytes_now: int
+    dead_rows: int
+
+
+async def vacuum_erased(dsn: str) -> list[Vacuumed]:
+    """Let PostgreSQL remove the dead rows of every table that an erasure changes; return the tables where it did.
+
+    PostgreSQL leaves out, with a warning, those that the role of the connection may not vacuum: only their owner may.
+    """
     connection = await connect(dsn, pgbouncer=True)
     try:
         with translated():
+            began = await connection.fetchval(sql("schema.now"))
             await connection.execute(sql("schema.vacuum_erased"))
+            rows = await connection.fetch(sql("schema.vacuumed_since"), began)
     finally:
         await connection.close()
+    return [Vacuumed(table=row["table_name"], bytes_now=row["bytes_now"], dead_rows=row["dead_rows"]) for row in rows]

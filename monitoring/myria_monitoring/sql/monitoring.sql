@@ -73,6 +73,13 @@ FROM (
 -- name: snapshots
 SELECT s.status, count(*) AS snapshots FROM myria.snapshots s GROUP BY s.status;
 
+-- name: erasures
+-- Erasures that are not done, and when the last one was.
+SELECT (SELECT count(*) FROM myria.erasures x WHERE x.state <> 'done') AS unfinished,
+       (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(x.created_at)), 0)::double precision
+        FROM myria.erasures x WHERE x.state <> 'done') AS oldest_s,
+       (SELECT coalesce(extract(epoch FROM max(x.finished_at)), 0)::double precision FROM myria.erasures x) AS last_receipt_at;
+
 -- name: sizes
 SELECT pg_total_relation_size('myria.events') AS log_bytes, pg_database_size(current_database()) AS database_bytes;
 

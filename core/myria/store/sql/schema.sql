@@ -83,6 +83,14 @@ SET cursor_secret = sha256(convert_to(gen_random_uuid()::text || gen_random_uuid
 -- name: tidy_events
 VACUUM (ANALYZE) myria.events;
 
+-- name: now
+SELECT clock_timestamp();
+
+-- name: vacuumed_since
+-- The tables that were vacuumed since a moment, with the dead rows that some transaction may still read.
+SELECT s.relname AS table_name, pg_total_relation_size(s.relid) AS bytes_now, s.n_dead_tup AS dead_rows
+FROM pg_stat_user_tables s WHERE s.schemaname = 'myria' AND s.last_vacuum >= $1 ORDER BY s.relname;
+
 -- name: vacuum_erased
 -- Every table that an erasure changes.
 VACUUM (ANALYZE) myria.events, myria.renderings, myria.search_blocks, myria.notes, myria.note_looks, myria.note_usage,
