@@ -97,11 +97,19 @@ def install(profile: str) -> None:
     lock = lock_file(profile)
     total = len(re.findall(r"^\S+==", lock.read_text(encoding="utf-8"), re.MULTILINE))
     say(2, f"installing up to {total} locked packages (hashes checked)")
-    pip("install", "--require-hashes", "--requirement", str(lock), total=total)
+    # The lock names every package, so nothing is resolved; compiling takes a third of the time on one processor.
+    pip("install", "--require-hashes", "--no-deps", "--no-compile", "--requirement", str(lock), total=total)
+    compile_all()
     say(3, "installing Myria itself")
     pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     STAMP.write_text(f"{profile} {digest(profile)}\n", encoding="utf-8")
     print(f"Set up in {time.monotonic() - started:.0f} s.", flush=True)
+
+
+def compile_all() -> None:
+    """Compile what was installed, on all processors. Files in other dialects that some packages carry do not count."""
+    command = [str(PYTHON), "-m", "compileall", "-qq", "-j", "0", str(VENV / "lib")]
+    subprocess.run(command, capture_output=True, check=False)
 
 
 def belongs_here() -> bool:

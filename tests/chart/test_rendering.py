@@ -15,6 +15,7 @@ from myria_operator.jobs import checked_pod_template
 from tests.chart import pod_security
 from tests.chart.rendering import AS_SUBCHART, CHART, NAMESPACE, SETS, Json, rendered, values_of
 from tests.clients import toolchain
+from tests.support.counts import CHECK
 from tests.support.skips import missing
 
 VERSIONS = ("1.33", "1.35", "1.37")
@@ -57,6 +58,7 @@ def foreign_violations(objects: list[Json]) -> list[str]:
     return found
 
 
+@pytest.mark.processes
 def test_foreign_kinds_are_valid_too() -> None:
     """Monitors, rules and routes obey the schemas that their makers publish; a wrong one does not."""
     kinds = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute")
@@ -89,7 +91,7 @@ def test_every_object_is_valid_for_every_supported_version(name: str) -> None:
         violation(json.dumps(one, sort_keys=True), version)
         for one in (*rendered(name).objects, *rendered(name).pod_templates())
         if not one["apiVersion"].startswith(FOREIGN)
-        for version in VERSIONS
+        for version in (VERSIONS[-1:] if CHECK else VERSIONS)
     ]
     assert [one for one in found if one] == []
 

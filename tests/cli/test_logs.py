@@ -25,6 +25,7 @@ def _write(path: str, writer: int, rotated_at: int) -> None:
         logging.getLogger("test").warning("line %d", number, extra={"writer": writer})
 
 
+@pytest.mark.processes
 def test_processes_share_a_file_and_lose_no_line(tmp_path: Path) -> None:
     """Whoever rotates, and whoever writes meanwhile: every line is there once and whole, no file too large."""
     path = tmp_path / "myria.jsonl"

@@ -24,6 +24,8 @@ from myria_embedded.processes import remains
 from tests.support.processes import Spawner
 from tests.support.skips import MACHINE, missing, not_here
 
+pytestmark = pytest.mark.processes
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason=f"{MACHINE}only root lends the server to another account")
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,6 +19,8 @@ from myria_embedded.endpoint import Postmaster, is_free
 from myria_embedded.processes import remains, title
 from tests.support.processes import Spawned, wait_until
 
+pytestmark = pytest.mark.processes
+
 Hold = Callable[..., Spawned]
 
 

@@ -17,6 +17,7 @@ from tests.llm.provider import Asked
 from tests.llm.test_building import sound, with_model
 from tests.reads.asking import ids_of
 from tests.support import builds
+from tests.support.counts import some
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
 
@@ -51,7 +52,8 @@ async def test_every_build_publishes_a_valid_snapshot(
         task_usd=5.0,
     )
     wrong = []
-    for number, (name, misbehaving) in enumerate(MISBEHAVIOUR.items()):
+    tried = some(MISBEHAVIOUR.items())
+    for number, (name, misbehaving) in enumerate(tried):
         current[0] = misbehaving
         await append(database.server_dsn, conversation(9, seed=number, start=number * 100_000))
         built = await builds.build(database, configured=with_model(llm))
@@ -63,7 +65,7 @@ async def test_every_build_publishes_a_valid_snapshot(
     assert not wrong
     assert not provider.errors
     counted = await builds.value(database, "SELECT count(*) FROM myria.events WHERE NOT internal")
-    assert counted == 9 * len(MISBEHAVIOUR)
+    assert counted == 9 * len(tried)
     called = await builds.rows(database, "SELECT outcome FROM myria.llm_calls")
     # A call may run out of its time before it is sent.
     unsent = len(called) - len(provider.asked)

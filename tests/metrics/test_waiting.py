@@ -75,6 +75,7 @@ async def test_a_newer_schema_is_refused_at_once(database: Database) -> None:
             await until_current(pool, 3600)
 
 
+@pytest.mark.processes
 def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
     """It is alive, not ready, becomes ready without a restart, leaves on SIGTERM with status 0."""
     port = free_port()
@@ -96,6 +97,7 @@ def test_a_server_lives_while_it_waits(empty: Database, spawn: Spawner) -> None:
     assert server.wait(60) == 0, server.output()
 
 
+@pytest.mark.processes
 def test_programs_end_when_the_schema_does_not_come(empty: Database, spawn: Spawner) -> None:
     """Server and builder end with the status of an outdated schema, and its sentence."""
     env = {"MYRIA_MIGRATE_WAIT_S": "1"}

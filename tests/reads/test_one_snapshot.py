@@ -23,7 +23,7 @@ from tests.support.looping import CountedLoop
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-MOVES = 18 if CHECK else 50
+MOVES = 12 if CHECK else 50
 """Publishes and rollbacks in all; every sixth one publishes."""
 
 READERS = 3

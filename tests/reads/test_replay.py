@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import orjson
+import pytest
 
 from myria.contract.event import parse_event
 from myria.contract.limits import Limits
@@ -107,6 +108,7 @@ async def queue_build(database: Database) -> str:
     return build_id
 
 
+@pytest.mark.processes
 async def test_any_order_any_builds_any_machine(databases: Databases, spawn: Spawner) -> None:
     """The same lines in other orders, cut into other builds, on machines of other locales: the same roots and nodes."""
     rng = random.Random(8)
