@@ -95,3 +95,12 @@ SELECT event_id, source_event_key FROM myria.events WHERE tenant_id = 'default' 
 SELECT payload->>'text' AS text FROM myria.events
 WHERE tenant_id = 'default' AND type = 'message' AND length(payload->>'text') > 40
 ORDER BY event_id LIMIT $1;
+
+-- name: spread_events
+-- Events spread evenly over the log.
+SELECT event_id FROM (
+    SELECT event_id, row_number() OVER (ORDER BY event_seq) AS position, count(*) OVER () AS total
+    FROM myria.events WHERE tenant_id = 'default' AND NOT internal
+) e
+WHERE position % greatest(1, total / $1) = 0
+ORDER BY position LIMIT $1;

@@ -87,6 +87,13 @@ def test_remembering(work_dir: Path) -> None:
     assert report["recall at 400"]["p50_ms"] > 0  # type: ignore[index]
 
 
+def test_erasing(work_dir: Path) -> None:
+    """Events of a built log are erased beside a client that appends and asks, and the receipt is proved."""
+    report = run_part("erasing", work_dir, "--sizes", "400", "--events", "20", "--blocks", "1")
+    assert report["at 400"]["rows"]["events"] == 20  # type: ignore[index]
+    assert report["append_event at 400"]["p95_ms"] > 0  # type: ignore[index]
+
+
 def test_locomo(work_dir: Path) -> None:
     """A data set is appended over MCP, indexed, verified and asked."""
     data = work_dir / "data"

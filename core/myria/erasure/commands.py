@@ -19,6 +19,7 @@ from myria.access.journal import Act, write_act
 from myria.canonical import canonical_json
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, ReceiptProof, Selection, StartBounds
+from myria.erasure.pace import Pace
 from myria.erasure.receipts import chained, named, prove, remaining
 from myria.erasure.removal import ROWS_AT_ONCE, Progress, Removal
 from myria.events import dedupe_key
@@ -205,6 +206,7 @@ class Erasures:
             await self._reach(erasure_id, "withdrawn")
         await self._end_older_build(erasure_id)
         await self._reach(erasure_id, "erasing")
+        pace = Pace()
         removal = Removal(
             self._database,
             self._tenant,
@@ -213,9 +215,10 @@ class Erasures:
             counts=counts,
             at_once=at_once,
             progress=progress,
+            pace=pace,
         )
         await removal.run()
-        await self._drop_words_of_others(erasure_id, row["receipt_key"])
+        await self._drop_words_of_others(erasure_id, row["receipt_key"], pace)
         await self._finish(erasure_id, removal.counts)
 
     async def _claim(self, erasure_id: str) -> bool:
@@ -397,11 +400,12 @@ class Erasures:
                 raise errors.LogBusy(f"workers of build {row['build_id']} are still at work; ask again")
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _drop_words_of_others(self, erasure_id: str, key: bytes) -> None:
+    async def _drop_words_of_others(self, erasure_id: str, key: bytes, pace: Pace) -> None:
         """Forget the digests of what other events say as well: a receipt promises the absence of the rest."""
         async with self._database.read(self._tenant, _PROOF) as connection:
             rows = await connection.fetch(sql("erasure.words"), self._tenant, erasure_id)
-            hits = await remaining(connection, self._tenant, key, {row["digest"] for row in rows}, Counter())
+            wanted = {row["digest"]: row["sieve"] for row in rows}
+            hits = await remaining(connection, self._tenant, key, wanted, examined=Counter(), pace=pace)
         said = sorted(hits)
         for at in range(0, len(said), 10 * ROWS_AT_ONCE):
             async with self._database.write(self._tenant) as connection:

@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
@@ -15,12 +15,15 @@ import orjson
 from myria import errors
 from myria.canonical import canonical_json
 from myria.erasure.model import Receipt, ReceiptProof
-from myria.erasure.words import candidates, digests, strings
+from myria.erasure.pace import Pace
+from myria.erasure.words import PhraseFinder, strings
 from myria.index import decode
 from myria.store.database import Connection
 from myria.store.queries import sql
 
-_STREAM_ROWS = 500
+_STREAM_ROWS = 100
+_TEXTS_AT_ONCE = 25
+_CHARACTERS_AT_ONCE = 10_000
 _SHOWN = 20
 _PLACES = (
     ("events", "erasure.words_of_events"),
@@ -29,6 +32,9 @@ _PLACES = (
     ("notes", "erasure.words_of_notes"),
 )
 
+_Text = tuple[str, str, str]
+"""A place, its key there, and what it says."""
+
 
 def chained(secret: bytes, previous: bytes | None, content: bytes) -> bytes:
     """Return the MAC of a receipt: an HMAC over the MAC before it and its own canonical JSON."""
@@ -36,16 +42,30 @@ def chained(secret: bytes, previous: bytes | None, content: bytes) -> bytes:
 
 
 async def remaining(
-    connection: Connection, tenant: str, key: bytes, wanted: set[bytes], examined: Counter[str]
+    connection: Connection,
+    tenant: str,
+    key: bytes,
+    wanted: Mapping[bytes, int | None],
+    *,
+    examined: Counter[str],
+    pace: Pace | None = None,
 ) -> dict[bytes, str]:
-    """Return where digests of erased words still are the digests of words in the database, each with one place."""
+    """Return where digests of erased words still are the digests of words in the database, each with one place.
+
+    Args:
+        wanted: the sieves of the digests; see `PhraseFinder`.
+        examined: how many texts were looked at is added, by place.
+        pace: rests after some texts; without one it goes on.
+    """
     hits: dict[bytes, str] = {}
-    async for place, where, text in _texts(connection, tenant):
-        examined[place] += 1
-        if wanted.isdisjoint(found := digests(key, candidates(text))):
-            continue
-        for digest in wanted & found:
-            hits.setdefault(digest, f"{place} {where}")
+    finder = PhraseFinder(key, wanted)
+    async for texts in _texts(connection, tenant):
+        examined.update(place for place, _, _ in texts)
+        for (place, where, _), found in zip(texts, finder.find([text for _, _, text in texts]), strict=True):
+            for digest in found:
+                hits.setdefault(digest, f"{place} {where}")
+        if pace is not None:
+            await pace.rest()
     return hits
 
 
@@ -55,7 +75,7 @@ async def named(connection: Connection, tenant: str, erasure_id: str) -> dict[st
     for name, statement in (
         ("events", "erasure.numbers"),
         ("renderings", "erasure.renderings"),
-        ("words", "erasure.words"),
+        ("words", "erasure.word_digests"),
     ):
         whole, count = hashlib.sha256(), 0
         async for row in connection.cursor(sql(statement), tenant, erasure_id, prefetch=10 * _STREAM_ROWS):
@@ -115,8 +135,9 @@ async def prove(connection: Connection, tenant: str, receipt: Receipt) -> Receip
         if not numbers.isdisjoint(decode(block["block"]).seq.tolist()):
             problems.append(f"search block {block['key']} has words of an erased event")
     if receipt.key is not None:
-        wanted = {found["digest"] for found in await connection.fetch(sql("erasure.words"), tenant, erasure_id)}
-        hits = await remaining(connection, tenant, _key(receipt.key), wanted, examined)
+        rows = await connection.fetch(sql("erasure.words"), tenant, erasure_id)
+        wanted = {found["digest"]: found["sieve"] for found in rows}
+        hits = await remaining(connection, tenant, _key(receipt.key), wanted, examined=examined)
         places = sorted(set(hits.values()))
         problems += [f"erased words are in {place}" for place in places[:_SHOWN]]
         if len(places) > _SHOWN:
@@ -134,8 +155,20 @@ def _key(text: str) -> bytes:
     return key
 
 
-async def _texts(connection: Connection, tenant: str) -> AsyncIterator[tuple[str, str, str]]:
-    """Yield every text that is kept for a tenant: its place, its key there, and itself."""
+async def _texts(connection: Connection, tenant: str) -> AsyncIterator[list[_Text]]:
+    """Yield every text that is kept for a tenant, some at a time."""
+    page: list[_Text] = []
+    size = 0
+    async for text in _each_text(connection, tenant):
+        page.append(text)
+        size += len(text[2])
+        if len(page) == _TEXTS_AT_ONCE or size > _CHARACTERS_AT_ONCE:
+            yield page
+            page, size = [], 0
+    yield page
+
+
+async def _each_text(connection: Connection, tenant: str) -> AsyncIterator[_Text]:
     for place, statement in _PLACES:
         async for row in connection.cursor(sql(statement), tenant, prefetch=_STREAM_ROWS):
             yield place, str(row["key"]), row["text"] or ""

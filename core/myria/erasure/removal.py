@@ -17,7 +17,8 @@ import orjson
 
 from myria import errors
 from myria.erasure.model import ERASED_LABEL, ERASED_SUMMARY
-from myria.erasure.words import digests, phrases, strings, telling
+from myria.erasure.pace import Pace
+from myria.erasure.words import PhraseDigests, phrases, strings, telling
 from myria.index import SEARCH_VERSION, BlockNode, Piece, decode, splice
 from myria.store.database import Connection, Database
 from myria.store.locks import session_lock_key, turns_lock_key
@@ -28,7 +29,7 @@ ROWS_AT_ONCE = 500
 
 _GATHERED_EVENTS = 10_000
 _SCOPES_AT_ONCE = 100
-_BLOCKS_AT_ONCE = 20
+_BLOCKS_AT_ONCE = 1
 
 _REMARKS = {
     "builds": "erasure.erase_remarks_builds",
@@ -61,6 +62,7 @@ class Removal:
         counts: Counter[str],
         at_once: int = ROWS_AT_ONCE,
         progress: Progress = lambda _: None,
+        pace: Pace,
     ) -> None:
         self._database = database
         self._tenant = tenant
@@ -69,6 +71,7 @@ class Removal:
         self.counts = counts
         self._at_once = at_once
         self._progress = progress
+        self._pace = pace
 
     async def run(self) -> None:
         """Empty every place. A repeat goes on where the last one was."""
@@ -96,13 +99,13 @@ class Removal:
             status = await connection.execute(sql("erasure.erase_plans"), self._tenant, self._erasure_id, scopes)
             gone = Counter({"unit_plans": _rows(status)})
             await self._note(connection, gone)
-        self._done(gone)
+        await self._done(gone)
         while True:
             async with self._database.write(self._tenant) as connection:
                 status = await connection.execute(sql("erasure.erase_calls"), self._tenant, scopes, self._at_once)
                 gone = Counter({"llm_calls": _rows(status)})
                 await self._note(connection, gone)
-            self._done(gone)
+            await self._done(gone)
             if gone["llm_calls"] < self._at_once:
                 return
 
@@ -123,17 +126,25 @@ class Removal:
                 for text in _texts(row):
                     found.update(phrases(text))
                     quoted.update(telling(text))
+            await self._pace.rest()
         if not pages:
             return False
         # Before the rows go, so that no append finds neither them nor this.
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.refuse_keys"), self._tenant, keys)
-        hidden = sorted(digests(self._key, found))
+        hashing = PhraseDigests(self._key)
+        hidden = sorted((hashing.digest(phrase), hashing.sieve(phrase)) for phrase in found)
         for at in range(0, len(hidden), 10 * self._at_once):
+            some = hidden[at : at + 10 * self._at_once]
             async with self._database.write(self._tenant) as connection:
                 await connection.execute(
-                    sql("erasure.keep_words"), self._tenant, self._erasure_id, hidden[at : at + 10 * self._at_once]
+                    sql("erasure.keep_words"),
+                    self._tenant,
+                    self._erasure_id,
+                    [digest for digest, _ in some],
+                    [sieve for _, sieve in some],
                 )
+            await self._pace.rest()
         await self._remarks(quoted)
         for numbers in pages:
             await self._rows_of_the_log(numbers)
@@ -152,7 +163,7 @@ class Removal:
                     status = await connection.execute(sql(_REMARKS[place]), self._tenant, keys[at : at + self._at_once])
                     gone = Counter({place: _rows(status)})
                     await self._note(connection, gone)
-                self._done(gone)
+                await self._done(gone)
 
     async def _rows_of_the_log(self, numbers: Sequence[int]) -> None:
         """Erase some rows of the log with what was folded from them, in one transaction."""
@@ -184,15 +195,16 @@ class Removal:
                 await connection.execute(sql("erasure.fold_turn_session"), *session)
             await connection.execute(sql("erasure.note_erased"), self._tenant, numbers)
             await self._note(connection, gone)
-        self._done(gone)
+        await self._done(gone)
 
     async def _renderings(self) -> bool:
         """Empty the next renderings, and take the events out of their search blocks; tell whether there were any."""
         async with self._database.read(self._tenant) as connection:
             rows = await connection.fetch(sql("erasure.open_renderings"), self._tenant, self._erasure_id, self._at_once)
         ids = [row["rendering_id"] for row in rows]
-        for at in range(0, len(ids), _BLOCKS_AT_ONCE):
-            await self._blocks(ids[at : at + _BLOCKS_AT_ONCE])
+        with_blocks = [row["rendering_id"] for row in rows if row["has_block"]]
+        for at in range(0, len(with_blocks), _BLOCKS_AT_ONCE):
+            await self._blocks(with_blocks[at : at + _BLOCKS_AT_ONCE])
         if not ids:
             return False
         async with self._database.write(self._tenant) as connection:
@@ -202,7 +214,7 @@ class Removal:
             await connection.execute(sql("erasure.note_renderings"), self._tenant, ids)
             gone = Counter({"renderings": _rows(status)})
             await self._note(connection, gone)
-        self._done(gone)
+        await self._done(gone)
         return True
 
     async def _blocks(self, renderings: Sequence[bytes]) -> None:
@@ -220,7 +232,7 @@ class Removal:
                     await connection.execute(sql("erasure.rewrite_block"), *place, rewritten)
                     gone["search_blocks"] += 1
             await self._note(connection, gone)
-        self._done(gone)
+        await self._done(gone)
 
     async def _without_erased(self, connection: Connection, block: bytes) -> bytes | None:
         """Return a search block without its erased events, every other byte of it as before; None if it has none."""
@@ -243,9 +255,10 @@ class Removal:
             counts = orjson.dumps(dict(self.counts + gone)).decode()
             await connection.execute(sql("erasure.reach"), self._tenant, self._erasure_id, "erasing", counts)
 
-    def _done(self, gone: Counter[str]) -> None:
+    async def _done(self, gone: Counter[str]) -> None:
         self.counts += gone
         self._progress(self.counts)
+        await self._pace.rest()
 
 
 def _texts(row: asyncpg.Record) -> list[str]:

@@ -134,11 +134,16 @@ WHERE x.tenant_id = $1 AND x.erasure_id = $2 AND x.erased_at IS NULL AND x.event
 ORDER BY x.event_seq LIMIT $4;
 
 -- name: keep_words
-INSERT INTO myria.erased_words (tenant_id, erasure_id, digest)
-SELECT $1, $2, d FROM unnest($3::bytea[]) AS d ON CONFLICT DO NOTHING;
+INSERT INTO myria.erased_words (tenant_id, erasure_id, digest, sieve)
+SELECT $1, $2, w.digest, w.sieve FROM unnest($3::bytea[], $4::integer[]) AS w (digest, sieve) ON CONFLICT DO NOTHING;
 
 -- name: words
-SELECT digest FROM myria.erased_words WHERE tenant_id = $1 AND erasure_id = $2 ORDER BY digest;
+SELECT digest, sieve FROM myria.erased_words WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- name: word_digests
+-- Of each word what a receipt fixes: the digest, and the sieve where it has one.
+SELECT CASE WHEN sieve IS NULL THEN digest ELSE digest || int4send(sieve) END
+FROM myria.erased_words WHERE tenant_id = $1 AND erasure_id = $2 ORDER BY digest;
 
 -- name: drop_words
 DELETE FROM myria.erased_words WHERE tenant_id = $1 AND erasure_id = $2 AND digest = ANY ($3::bytea[]);
@@ -241,14 +246,14 @@ WITH RECURSIVE below AS MATERIALIZED (
     SELECT r.rendering_id AS parent, child
     FROM myria.renderings r CROSS JOIN LATERAL unnest(r.children) AS child
     WHERE r.tenant_id = $1 AND r.scope_id = ANY ($3::bigint[])
-), gone AS (
-    SELECT array_agg(x.event_seq) AS seqs FROM myria.erased x
-    WHERE x.tenant_id = $1 AND x.erasure_id = $2 AND x.scope_id = ANY ($3::bigint[])
+), gone AS MATERIALIZED (
+    SELECT DISTINCT n.node_id
+    FROM myria.nodes n CROSS JOIN LATERAL unnest(n.event_seqs) AS seq
+    JOIN myria.erased x ON x.tenant_id = $1 AND x.event_seq = seq AND x.erasure_id = $2
+    WHERE n.tenant_id = $1 AND n.scope_id = ANY ($3::bigint[])
 ), hit AS (
     SELECT r.rendering_id
-    FROM myria.nodes n CROSS JOIN gone
-    JOIN myria.renderings r ON r.tenant_id = $1 AND r.node_id = n.node_id
-    WHERE n.tenant_id = $1 AND n.scope_id = ANY ($3::bigint[]) AND n.event_seqs && gone.seqs
+    FROM gone JOIN myria.renderings r ON r.tenant_id = $1 AND r.node_id = gone.node_id
     UNION
     SELECT b.parent FROM hit h JOIN below b ON b.child = h.rendering_id
 )
@@ -257,8 +262,10 @@ SELECT $1, h.rendering_id, $2 FROM hit h
 ON CONFLICT DO NOTHING;
 
 -- name: open_renderings
-SELECT rendering_id FROM myria.erased_renderings
-WHERE tenant_id = $1 AND erasure_id = $2 AND erased_at IS NULL ORDER BY rendering_id LIMIT $3;
+SELECT x.rendering_id,
+       EXISTS (SELECT FROM myria.search_blocks b WHERE b.tenant_id = $1 AND b.rendering_id = x.rendering_id) AS has_block
+FROM myria.erased_renderings x
+WHERE x.tenant_id = $1 AND x.erasure_id = $2 AND x.erased_at IS NULL ORDER BY x.rendering_id LIMIT $3;
 
 -- name: renderings
 SELECT rendering_id FROM myria.erased_renderings WHERE tenant_id = $1 AND erasure_id = $2 ORDER BY rendering_id;
@@ -419,9 +426,11 @@ SELECT clock_timestamp();
 -- What an erasure takes, by place; renderings and blocks are counted as they go.
 SELECT count(*) AS events, count(*) FILTER (WHERE e.type = 'myria.note') AS versions_of_notes,
        count(DISTINCT x.scope_id) AS scopes,
-       (SELECT count(DISTINCT n.node_id) FROM myria.nodes n
-        WHERE n.tenant_id = $1 AND n.event_seqs && array_agg(x.event_seq)) AS leaves,
-       (SELECT count(*) FROM myria.llm_calls c WHERE c.tenant_id = $1 AND c.mask_scopes && array_agg(x.scope_id)) AS llm_calls
+       (SELECT count(DISTINCT n.node_id) FROM myria.nodes n CROSS JOIN LATERAL unnest(n.event_seqs) AS seq
+        JOIN myria.erased g ON g.tenant_id = $1 AND g.event_seq = seq AND g.erasure_id = $2
+        WHERE n.tenant_id = $1 AND n.scope_id = ANY (array_agg(DISTINCT x.scope_id))) AS leaves,
+       (SELECT count(*) FROM myria.llm_calls c
+        WHERE c.tenant_id = $1 AND c.mask_scopes && array_agg(DISTINCT x.scope_id)) AS llm_calls
 FROM myria.erased x
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.event_seq
 WHERE x.tenant_id = $1 AND x.erasure_id = $2;
