@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -40,19 +41,19 @@ from tests.support.events import TENANT, append, conversation, event
 SETTINGS = Settings()
 PHRASE = "quokka 77810 zanzibar"
 """What no other event says."""
-WORDS = ("quokka", "77810", "zanzibar")
+_TRACE = re.compile(r"quokka|zanzibar|(?<![0-9a-f])77810(?![0-9a-f])")
 
 
 def erasures(database: Database, *, tenant: str = TENANT) -> Erasures:
     return Erasures(database, Registry(database, SETTINGS), Ingest(database).append_events, tenant, actor="officer")
 
 
-async def erase(dsn: str, selection: Selection, *, reason: str = "asked by the person") -> Receipt:
+async def erase(dsn: str, selection: Selection, *, reason: str = "asked by the person", at_once: int = 3) -> Receipt:
     """Erase in small transactions; return the receipt with its key."""
     async with Database(dsn) as database:
         erasing = erasures(database)
         erasure_id = await erasing.start(selection, reason=reason)
-        await erasing.run(erasure_id, at_once=3)
+        await erasing.run(erasure_id, at_once=at_once)
         receipt = await erasing.receipt(erasure_id)
         await erasing.handed_over(erasure_id)
         return receipt
@@ -72,10 +73,9 @@ async def traces(dsn: str) -> list[str]:
         for column in columns:
             table, name = column["table_name"], column["column_name"]
             for row in await connection.fetch(f'SELECT "{name}" AS raw, "{name}"::text AS text FROM myria."{table}"'):
-                kept = (row["text"] or "").lower()
-                if isinstance(row["raw"], bytes):
-                    kept += row["raw"].decode("latin-1").lower()
-                if any(word in kept for word in WORDS):
+                # As digits of a hash or an id the number is no trace: it stands there by chance.
+                kept = row["raw"].decode("latin-1") if isinstance(row["raw"], bytes) else row["text"] or ""
+                if _TRACE.search(kept.lower()):
                     found.append(f"{table}.{name}")
     finally:
         await connection.close()
@@ -172,7 +172,7 @@ async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(database: post
 
     assert await traces(database.dsn) == []
     dump = await asyncio.to_thread(dumped, database.dsn)
-    assert [word for word in WORDS if word in dump] == []
+    assert _TRACE.findall(dump) == []
     erased = {row["event_seq"] for row in await _rows(database.dsn, "SELECT event_seq FROM myria.erased")}
     assert receipt.content["rows"]["events"] == len(erased) == 7
     assert not erased & await held_by_blocks(database.dsn)

@@ -49,11 +49,11 @@ def start(dsn: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 @asynccontextmanager
 async def held(database: Database) -> AsyncIterator[None]:
-    """Let nobody change the log for the block."""
+    """Let no erasure go on past the withdrawal for the block."""
     connection = await asyncpg.connect(database.dsn)
     try:
         async with connection.transaction():
-            await connection.execute("LOCK TABLE myria.refused_keys IN ACCESS EXCLUSIVE MODE")
+            await connection.execute("LOCK TABLE myria.refused_keys IN SHARE MODE")
             yield
     finally:
         await connection.close()
