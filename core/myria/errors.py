@@ -20,6 +20,8 @@
     ├── NotFoundError                 absent and forbidden look alike
     │   ├── EventNotFound             event_not_found
     │   ├── NoteNotFound              note_not_found
+    │   ├── AgentNotFound             agent_not_found
+    │   ├── SessionNotFound           session_not_found
     │   ├── TopicNotFound             topic_not_found
     │   ├── SnapshotNotFound          snapshot_not_found
     │   ├── BuildNotFound             build_not_found
@@ -40,6 +42,8 @@
     │   ├── ErasureTooLarge           erasure_too_large
     │   ├── AlreadySuperseded         already_superseded
     │   ├── NoteExists                note_exists
+    │   ├── DuplicateMemory           duplicate_memory
+    │   ├── AgentExists               agent_exists
     │   ├── IdempotencyKeyReused      idempotency_key_reused
     │   ├── SessionMoved              session_moved
     │   ├── ManualTriggerDisabled     manual_trigger_disabled
@@ -254,6 +258,18 @@ class NoteNotFound(NotFoundError):
     code = "note_not_found"
 
 
+class AgentNotFound(NotFoundError):
+    """No agent with this id or name is registered where you can see it."""
+
+    code = "agent_not_found"
+
+
+class SessionNotFound(NotFoundError):
+    """No session with this id was opened where you can see it."""
+
+    code = "session_not_found"
+
+
 class TopicNotFound(NotFoundError):
     """No such topic or node is visible to these participants in this snapshot."""
 
@@ -369,6 +385,18 @@ class NoteExists(ConflictError):
     code = "note_exists"
 
 
+class DuplicateMemory(ConflictError):
+    """The same memory was kept within the window of deduplication; nothing was stored."""
+
+    code = "duplicate_memory"
+
+
+class AgentExists(ConflictError):
+    """An agent with this name is registered already; nothing was stored."""
+
+    code = "agent_exists"
+
+
 class IdempotencyKeyReused(ConflictError):
     """A note was kept with this key before, and it said something else; nothing was stored."""
 
@@ -376,7 +404,7 @@ class IdempotencyKeyReused(ConflictError):
 
 
 class SessionMoved(ConflictError):
-    """Another turn of the session was stored meanwhile; nothing was stored. Try again."""
+    """The session was changed meanwhile, or another turn of it was stored; nothing was stored. Try again."""
 
     code = "session_moved"
     retryable = True

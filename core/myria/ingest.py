@@ -27,11 +27,13 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_id
+from myria.memories.projection import MemoryProjection
 from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
 from myria.notes.projection import NoteProjection
 from myria.projections import Incoming, Projection, Stored
+from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
 from myria.store.clock import to_datetime
@@ -56,6 +58,8 @@ def every_projection() -> tuple[Projection, ...]:
         FeedbackProjection(),
         EvaluationProjection(),
         TurnProjection(),
+        MemoryProjection(),
+        RegistrationProjection(),
     )
 
 

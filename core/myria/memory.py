@@ -17,6 +17,8 @@ from myria.erasure.forgetting import Forgetting
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.ingest import Ingest
 from myria.masks import Masks
+from myria.memories.commands import Memories
+from myria.memories.reading import MemoryReader
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
 from myria.notes.links import NoteLinks
@@ -27,6 +29,7 @@ from myria.quotas import TenantQuotas
 from myria.redacting import redacted_events
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
+from myria.registrations.commands import Registrations
 from myria.registry import Registry
 from myria.retrieval.found import EventFinder
 from myria.retrieval.lean import lean_answer
@@ -105,6 +108,18 @@ class Memory:
         )
         self.before_turns = Preparing(self._read, settings.turns)
         self.directories = Directories(self._read)
+        self.memories = Memories(
+            self.appending,
+            self._append_redacted,
+            self._redactor_of,
+            window_s=settings.rest.dedup_window_s,
+            payload_bytes=settings.ingest.payload_bytes,
+            on_redacted=self._on_redacted,
+        )
+        self.memory_reader = MemoryReader(self.database, scanned=settings.rest.scanned_memories)
+        self.registrations = Registrations(
+            self.appending, self._append_redacted, self._redactor_of, payload_bytes=settings.ingest.payload_bytes
+        )
         self.usage = NoteUsage(self.database)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self.forgetting = Forgetting(self.appending, self.forget, again_s=settings.mcp.request_deadline_s + 1.0)

@@ -466,6 +466,24 @@ class TurnsSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestSettings(Section):
+    """Memory over REST, `/api/v1` and `/mcp/memtrace`; [rest.md](rest.md) says how to use it."""
+
+    section_name: ClassVar[str] = "rest"
+
+    enabled: bool = True
+    """Whether `/api/v1` and `/mcp/memtrace` are served. A key opens them only where it names the face `rest`."""
+    shared_participant: Annotated[str, Field(min_length=1, max_length=200)] = "org"
+    """The participant with whom everything that is kept here is shared: each key of the tenant with this face asks as
+    it. What was kept under another name stays with that one's."""
+    dedup_window_s: Annotated[int, Field(ge=0, le=86_400 * 365)] = 86_400
+    """Seconds within which a memory with the same key is a duplicate; 0 keeps every one."""
+    scanned_memories: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Most memories whose text one search looks at for `content_contains`: the first, in its order, of those that match
+    its other filters. Where there are more, the answer says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderSettings(Section):
     """When a build starts, how it works, what happens with its result."""
 
@@ -889,6 +907,7 @@ class Settings(Section):
     recall: RecallSettings = Field(default_factory=RecallSettings)
     agent: AgentSettings = Field(default_factory=AgentSettings)
     turns: TurnsSettings = Field(default_factory=TurnsSettings)
+    rest: RestSettings = Field(default_factory=RestSettings)
     builder: BuilderSettings = Field(default_factory=BuilderSettings)
     planner: PlannerSection = Field(default_factory=PlannerSection)
     retrieval: RetrievalSettings = Field(default_factory=RetrievalSettings)

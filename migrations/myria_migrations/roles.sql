@@ -39,6 +39,7 @@ GRANT INSERT ON myria.tool_feedback TO myria_server;
 GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO myria_server;
 GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
 GRANT INSERT ON myria.turn_extractions_due TO myria_server;
+GRANT INSERT, UPDATE ON myria.memories, myria.registrations TO myria_server;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
@@ -100,6 +101,8 @@ GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;
 -- but a withdrawal can it change.
 GRANT UPDATE ON myria.events, myria.pointer_moves, myria.build_units, myria.llm_calls, myria.access_log, myria.call_log,
     myria.erasures TO myria_operator;
+GRANT DELETE ON myria.memories, myria.registrations TO myria_operator;
+GRANT INSERT ON myria.registrations TO myria_operator;
 GRANT INSERT, UPDATE ON myria.erased, myria.erased_renderings TO myria_operator;
 GRANT INSERT, DELETE ON myria.erased_words TO myria_operator;
 GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.turn_sessions TO myria_operator;

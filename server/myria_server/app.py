@@ -27,6 +27,7 @@ from myria.access.journal import Journal
 from myria.access.limits import CredentialLimits, Failures
 from myria.access.principal import Face, local_principal
 from myria.access.ring import KeyRing
+from myria.contract.rest import PREFIX as REST_PREFIX
 from myria.contract.tools import PATH_OF, TURNS_OVER_HTTP
 from myria.errors import MethodNotAllowed, MyriaError, PathNotFound
 from myria.memory import Memory
@@ -38,6 +39,7 @@ from myria_server.bodies import Bodies
 from myria_server.compression import accepts_gzip, compressing
 from myria_server.cors import CrossOrigins
 from myria_server.door import Door
+from myria_server.faces.rest import RestFace
 from myria_server.fastpath import FastPath
 from myria_server.gate import FaceParts, Gate, HostList
 from myria_server.health import Health
@@ -73,6 +75,8 @@ class ServerApp:
         readiness: Readiness,
         *,
         paths: frozenset[str],
+        below: tuple[str, ...] = (),
+        open_below: frozenset[str] = frozenset(),
         compress_bytes: int = 0,
         origins: CrossOrigins | None = None,
     ) -> None:
@@ -81,6 +85,8 @@ class ServerApp:
         self.readiness = readiness
         self._gate = gate
         self._paths = paths
+        self._below = below
+        self._open_below = open_below
         self._compress_bytes = compress_bytes
         self._beside = beside
 
@@ -97,12 +103,16 @@ class ServerApp:
             if self.readiness.draining:
                 extra += ((b"connection", b"close"),)
             send = _adding(send, extra)
-        if scope["type"] == "http" and scope["path"] in self._paths:
+        if scope["type"] == "http" and self._is_guarded(scope["path"]):
             if self._compress_bytes and accepts_gzip(scope):
                 send = compressing(send, self._compress_bytes)
             await self._gate(scope, receive, send)
         else:
             await self._beside(scope, receive, send)
+
+    def _is_guarded(self, path: str) -> bool:
+        """Tell whether the gate stands before a path."""
+        return path in self._paths or (path.startswith(self._below) and path not in self._open_below)
 
 
 def build_app(
@@ -133,7 +143,11 @@ def build_app(
     settings = settings or Settings()
     auth = settings.auth
     metrics = metrics or ServerMetrics(tenant_label=settings.metrics.tenant_label)
-    switches: Mapping[Face, bool] = {"agent": settings.agent.enabled, "turns": settings.turns.enabled}
+    switches: Mapping[Face, bool] = {
+        "agent": settings.agent.enabled,
+        "turns": settings.turns.enabled,
+        "rest": settings.rest.enabled,
+    }
     served = tuple(face for face in PATH_OF if switches.get(face, True))
     local = local_principal(tenant, fallback=settings.auth.local_participants)
     authentication: Authentication = Anybody(local, memory.appending, ticks=ticks)
@@ -158,6 +172,7 @@ def build_app(
                 open_routes += AuthorizationServer(auth.public_url, resource.urls, grants, ring, door).routes()
         authentication = KeysAndTokens(ring, tokens, resource)
     faces: dict[str, FaceParts] = {}
+    below: dict[str, FaceParts] = {}
     servers: dict[Face, Server[Any]] = {}
     managers: list[StreamableHTTPSessionManager] = []
     for face in served:
@@ -175,12 +190,15 @@ def build_app(
         if face == "turns":
             for plain_path, tool in TURNS_OVER_HTTP.items():
                 faces[plain_path] = replace(faces[path], tool=tool)
+        if face == "rest":
+            faces[REST_PREFIX] = below[REST_PREFIX + "/"] = replace(faces[path], rest=RestFace(memory, settings))
     origins = CrossOrigins(settings.mcp.cors_origins)
     hosts = HostList(settings.mcp.allowed_hosts, origins)
     bodies = Bodies(values=settings.mcp.body_values, payload_bytes=settings.ingest.payload_bytes, wait_s=body_timeout)
     limits = CredentialLimits(requests_per_s=auth.requests_per_s, concurrency=auth.concurrency, ticks=ticks)
     gate = Gate(
         faces=faces,
+        below=below,
         hosts=hosts,
         metrics=metrics,
         bodies=bodies,
@@ -248,6 +266,7 @@ def build_app(
             Route("/health", health),
             Route("/ready", ready),
             Route("/metrics", show_metrics),
+            *((Route(REST_PREFIX + "/health", health), Route(REST_PREFIX + "/ready", ready)) if below else ()),
             Route(STREAM_PATH, Endpoint(refuse_legacy if legacy is None else legacy.stream)),
             Route(MESSAGE_PATH, Endpoint(refuse_legacy if legacy is None else legacy.message)),
             *open_routes,
@@ -256,12 +275,15 @@ def build_app(
         exception_handlers={HTTPException: _refused_beside},
     )
     paths = frozenset(name for path in faces for name in (path, path + "/"))
+    open_below = frozenset(route.path for route in beside.routes if isinstance(route, Route))
     return ServerApp(
         gate,
         beside,
         metrics,
         readiness,
         paths=paths,
+        below=tuple(below),
+        open_below=open_below,
         compress_bytes=settings.mcp.compress_bytes,
         origins=origins,
     )

@@ -30,7 +30,13 @@ REALM = "myria"
 ACCESS_KEY = b"memento-access-key"
 """The header that carries a key at the agent's face beside Authorization, for clients of its contract (Memento's)."""
 
-CREDENTIALS = (b"authorization", ACCESS_KEY)
+API_KEY = b"x-api-key"
+"""The header that carries a key over REST beside Authorization, for clients of its contract (Memtrace's)."""
+
+KEY_HEADER_OF: Mapping[Face, bytes] = {"agent": ACCESS_KEY, "rest": API_KEY}
+"""The header of its own in which a face takes keys."""
+
+CREDENTIALS = (b"authorization", *KEY_HEADER_OF.values())
 """The headers that may carry a credential."""
 
 LOOK_S = 1.0
@@ -165,17 +171,18 @@ class KeysAndTokens:
 
 def claimed_id(headers: Headers) -> str | None:
     """Return the id of the key that a request claims to have, true or not; None where it claims none."""
-    given = headers.get(b"authorization") or headers.get(ACCESS_KEY, b"")
+    given = next((headers[name] for name in CREDENTIALS if headers.get(name)), b"")
     made = parse_key(given.rpartition(b" ")[2].decode("latin-1"))
     return None if made is None else made.key_id
 
 
 def _credential(headers: Headers, face: Face) -> str:
     """Return the credential of a request to a face."""
-    if face == "agent" and (key := headers.get(ACCESS_KEY)):
+    header = KEY_HEADER_OF.get(face)
+    if header is not None and (key := headers.get(header)):
         bearer = b"Bearer " + key
         if headers.get(b"authorization") not in (None, bearer):
-            raise CredentialInvalid("two credentials are none: send Authorization or memento-access-key")
+            raise CredentialInvalid(f"two credentials are none: send Authorization or {header.decode()}")
         return _bearer(bearer)
     return _bearer(headers.get(b"authorization"))
 

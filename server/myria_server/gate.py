@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myria.access.limits import CredentialLimits, CredentialUsage, retry_headers
 from myria.access.principal import Principal
+from myria.contract.fields import unknown_field
+from myria.contract.routes import Route, match
 from myria.errors import (
     AccessError,
     BodyTooLarge,
@@ -38,11 +40,14 @@ from myria_server.bodies import Bodies
 from myria_server.cors import CrossOrigins
 from myria_server.door import Door
 from myria_server.envelope import fault
+from myria_server.faces.rest import Asked, RestFace
 from myria_server.fastpath import VERSION_KEY, FastPath
 from myria_server.metrics import ServerMetrics
 from myria_server.protocol import ADDRESS_KEY, ARGUMENTS_KEY, PRINCIPAL_KEY
 from myria_server.refusals import blamed_call, id_of, rpc_error
 from myria_server.toolbox import Toolbox
+
+NO_CONTENT = 204
 
 MAX_BATCH_MESSAGES = 100
 """Messages in one JSON-RPC batch."""
@@ -71,7 +76,8 @@ _SHOWN = 200
 class FaceParts:
     """What answers at one face's path: its tools, its fast path (None: off), what writes answers, and the SDK.
 
-    `tool` is the one that a plain POST of its arguments calls there, without MCP; None where MCP is spoken.
+    `tool` is the one that a plain POST of its arguments calls there, without MCP; `rest` what runs the routes below its
+    path. Both are None where MCP is spoken.
     """
 
     toolbox: Toolbox
@@ -79,6 +85,12 @@ class FaceParts:
     render: FastPath
     sdk: ASGIApp
     tool: str | None = None
+    rest: RestFace | None = None
+
+    @property
+    def is_mcp(self) -> bool:
+        """Whether MCP is spoken there."""
+        return self.tool is None and self.rest is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,7 @@ class Gate:
 
     Args:
         faces: by path, without a slash at its end.
+        below: what answers at every path below a prefix, which ends with a slash.
         bodies: decodes what has arrived.
         body_bytes: largest request body.
         body_timeout: seconds within which a body must have arrived.
@@ -156,6 +169,7 @@ class Gate:
         self,
         *,
         faces: Mapping[str, FaceParts],
+        below: Mapping[str, FaceParts],
         hosts: HostList,
         metrics: ServerMetrics,
         bodies: Bodies,
@@ -170,6 +184,7 @@ class Gate:
         self._limits = limits
         self._door = door
         self._faces = faces
+        self._below = below
         self._hosts = hosts
         self._metrics = metrics
         self._bodies = bodies
@@ -189,14 +204,15 @@ class Gate:
             if name in headers and name in CREDENTIALS:
                 value = headers[name] + b", " + value  # two credentials are none
             headers[name] = value.strip(_WHITE)
+        face = self._face(scope["path"])
         foreign = "host" if repeated and _count(scope, b"host") > 1 else None
         foreign = foreign or self._hosts.refusal(headers.get(b"host", b""), headers.get(b"origin"))
         if foreign is not None:
             self._metrics.refused(f"foreign_{foreign}")
             error = _foreign(foreign, headers.get(foreign.encode(), b"").decode("latin-1"))
-            await self._refuse(send, None, error, status=error.http_status, code=mcp_types.INVALID_REQUEST)
+            code = mcp_types.INVALID_REQUEST
+            await self._refuse(send, None, error, status=error.http_status, code=code, face=face)
             return
-        face = self._faces[scope["path"].rstrip("/")]
         usage: CredentialUsage | None = None
         principal: Principal | None = None
         try:
@@ -222,16 +238,20 @@ class Gate:
         finally:
             usage.end()
 
+    def _face(self, path: str) -> FaceParts:
+        face = self._faces.get(path.rstrip("/"))
+        return face or next(parts for prefix, parts in self._below.items() if path.startswith(prefix))
+
     async def _admitted(self, request: _Request, send: Send, *, plain: bool) -> None:
         """Answer a request whose caller may make it."""
-        is_mcp = request.face.tool is None
+        is_mcp = request.face.is_mcp
         if self._streams is not None and is_mcp and request.scope["method"] == "GET" and _wants_stream(request.headers):
             await self._streams(request.scope, request.receive, send)
             return
         if self._streams is not None and is_mcp and request.scope["method"] == "DELETE":
             await _respond(send, 200, b"{}")  # there is no session to end
             return
-        if request.scope["method"] != "POST":
+        if request.face.rest is None and request.scope["method"] != "POST":
             wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
             text = _error_body(request.face, None, mcp_types.INVALID_REQUEST, wrong)
             await _respond(send, wrong.http_status, text, extra=((b"allow", b"POST"),))
@@ -241,7 +261,10 @@ class Gate:
             body = await self._read_body(request.headers, request.receive, taken)
             if body is not None:
                 async with self._bodies.in_hand(body, request.principal.caller):
-                    await self._answer(request, body, send, plain=plain)
+                    if request.face.rest is not None:
+                        await self._answer_rest(request, request.face.rest, body, send)
+                    else:
+                        await self._answer(request, body, send, plain=plain)
         except (BodyTooLarge, DeadlineExceeded, Overloaded) as error:
             self._metrics.refused(error.code)
             # Closed only when the body has stalled. Else the rest is read and dropped: a reset could discard
@@ -289,6 +312,63 @@ class Gate:
             await _respond(send, 400, _unsupported(id_of(message), version.decode("latin-1")[:40]))
             return
         await self._hand_over(request, message, body, send)
+
+    async def _answer_rest(self, request: _Request, face: RestFace, body: bytes, send: Send) -> None:
+        """Answer a request to a route of REST, whose body is there."""
+        scope, toolbox = request.scope, request.face.toolbox
+        try:
+            matched = match(scope["method"], scope.get("raw_path") or scope["path"].encode())
+            route = matched.route
+            if request.principal.roles.isdisjoint(route.roles):
+                request.principal.need(route.roles, what=route.name)
+            asked = Asked.of(
+                matched,
+                query=scope["query_string"],
+                body=await self._decoded(route, body),
+                key=request.headers.get(b"idempotency-key") if route.keyed else None,
+            )
+        except AccessError as error:
+            toolbox.metrics.request_done("rest", route.name, error.code, 0.0)
+            self._note(request, error)
+            await self._turn_away(send, request.face, None, error)
+            return
+        except MyriaError as error:
+            self._metrics.refused(error.code)
+            allow = error.details.get("allow") if isinstance(error, MethodNotAllowed) else None
+            extra = () if allow is None else ((b"allow", allow.encode()),)
+            await _respond(send, error.http_status, toolbox.refusal(error).body, extra=extra)
+            return
+
+        async def work() -> dict[str, Any]:
+            if not route.query and asked.query:
+                raise unknown_field(next(iter(asked.query)), ())
+            return await face.runs[route.name](request.principal, asked)
+
+        noted = asked.query if asked.body is None else asked.body
+        outcome = await toolbox.call_route(route, work, request.principal, noted, request.address)
+        if outcome.is_error:
+            await _respond(send, outcome.status, outcome.body)
+        elif route.status == NO_CONTENT:
+            await _respond(send, route.status, b"", content_type=None)
+        else:
+            await _respond(send, route.status, outcome.body)
+
+    async def _decoded(self, route: Route, body: bytes) -> Any:
+        """Return the body of a request to a route, None where there is none.
+
+        Raises:
+            MalformedJson, InvalidText, BodyTooLarge, InvalidArgument: it is not what the route takes.
+        """
+        if not route.body:
+            return None
+        if not body.strip():
+            if route.needs_body:
+                raise InvalidArgument("invalid request body: it is empty; send a JSON object", field="")
+            return None
+        try:
+            return await self._bodies.decode(body)
+        except Refused as refused:
+            raise refused.error from refused
 
     async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int]) -> bytes | None:
         """Return the body, or None when the client has gone.
@@ -513,7 +593,7 @@ class Gate:
 
 
 def _error_body(face: FaceParts | None, request_id: int | str | None, code: int, error: MyriaError) -> bytes:
-    if face is not None and face.tool is not None:
+    if face is not None and not face.is_mcp:
         return face.toolbox.refusal(error).body
     return rpc_error(request_id, code, error.message, error.to_json())
 

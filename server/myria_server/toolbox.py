@@ -21,6 +21,7 @@ from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
+from myria.contract.routes import Route
 from myria.contract.tools import PATH_OF, TOOLS, Tool
 from myria.errors import (
     AccessError,
@@ -37,7 +38,7 @@ from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
 from myria_server.bodies import in_steps
-from myria_server.faces import agent, erasing, turns
+from myria_server.faces import agent, erasing, rest, turns
 from myria_server.metrics import ServerMetrics
 from myria_server.results import CallResult
 
@@ -139,6 +140,7 @@ class Toolbox:
             **agent.handlers(memory, settings),
             **turns.handlers(memory, settings, metrics),
             **erasing.handlers(memory, settings),
+            **rest.handlers(rest.RestFace(memory, settings)),
         }
         self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
         for tool in TOOLS:
@@ -154,6 +156,8 @@ class Toolbox:
             content = agent.refused(error)
         elif self.face == "turns":
             content = turns.refused(error)
+        elif self.face == "rest":
+            content = rest.refused(error)
         body = orjson.dumps(content, default=str)
         return CallResult(body, is_error=True, code=error.code, status=error.http_status)
 
@@ -203,22 +207,64 @@ class Toolbox:
 
     async def _run(self, name: str, arguments: Any, principal: Principal, address_of: AddressOf | None) -> CallResult:
         tool, handler, deadline, offered = self._runs[name]
+
+        async def answer() -> Json | ShownAnswer:
+            if not offered:
+                raise self._not_offered(name, tool)
+            principal.need(tool.roles, what=name)
+            return await handler(principal, arguments)
+
+        return await self._answered(
+            tool.name, answer, principal, deadline=deadline, arguments=arguments, address_of=address_of
+        )
+
+    async def call_route(
+        self,
+        route: Route,
+        work: Callable[[], Awaitable[Json]],
+        principal: Principal,
+        arguments: Any,
+        address_of: AddressOf | None,
+    ) -> CallResult:
+        """Run what answers a route; every failure becomes an outcome.
+
+        Args:
+            arguments: what the call is noted with.
+        """
+
+        async def answer() -> Json:
+            principal.need(route.roles, what=route.name)
+            return await work()
+
+        deadline = self._append_deadline if route.changes else self._read_deadline
+        return await self._answered(
+            route.name, answer, principal, deadline=deadline, arguments=arguments, address_of=address_of
+        )
+
+    async def _answered(
+        self,
+        name: str,
+        answer: Callable[[], Awaitable[Json | ShownAnswer]],
+        principal: Principal,
+        *,
+        deadline: float,
+        arguments: Any,
+        address_of: AddressOf | None,
+    ) -> CallResult:
+        """Return the outcome of a call, counted, noted and within its deadline."""
         metrics = self.metrics
         began = time.perf_counter()
         code = "ok"
         metrics.in_flight += 1
         working_for = caller.set(principal.caller)
         try:
-            if not offered:
-                raise self._not_offered(name, tool)
-            principal.need(tool.roles, what=name)
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
             async with asyncio.timeout(deadline):
-                answer = await handler(principal, arguments)
-            shown = answer if isinstance(answer, ShownAnswer) else ShownAnswer(content=answer)
+                answered = await answer()
+            shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
             if shown.content.get("degraded"):
-                metrics.answered_degraded(tool.name, shown.content.get("degraded_reason"))
+                metrics.answered_degraded(name, shown.content.get("degraded_reason"))
             return CallResult(orjson.dumps(shown.content), text=shown.text, text_for_all=shown.text_for_all)
         except MyriaError as error:
             code = error.code
@@ -227,7 +273,7 @@ class Toolbox:
                     RefusedAttempt(
                         tenant=principal.tenant,
                         actor=principal.actor,
-                        action=tool.name,
+                        action=name,
                         outcome=code,
                         face=self.face,
                         address=None if address_of is None else address_of(),
@@ -239,17 +285,17 @@ class Toolbox:
             code = late.code
             return self.refusal(late)
         except Exception:
-            logger.exception("tool call failed", extra={"action": "tool_failed", "tool": tool.name})
+            logger.exception("tool call failed", extra={"action": "tool_failed", "tool": name})
             code = InternalError.code
             return self.refusal(InternalError("an error of this service; its log has the details"))
         finally:
             caller.reset(working_for)
             metrics.in_flight -= 1
             seconds = time.perf_counter() - began
-            metrics.request_done(self.face, tool.name, code, seconds)
+            metrics.request_done(self.face, name, code, seconds)
             if self._journal is not None:
                 self._journal.call(
-                    principal, face=self.face, tool=tool.name, arguments=arguments, seconds=seconds, outcome=code
+                    principal, face=self.face, tool=name, arguments=arguments, seconds=seconds, outcome=code
                 )
 
     def _handlers(self) -> Mapping[str, _Handler]:

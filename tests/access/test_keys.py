@@ -88,7 +88,7 @@ async def test_a_key_proves_its_principal(store: AccessStore, ring: KeyRing) -> 
     assert principal.tenant == "other"
     assert principal.actor == f"key:{made.key_id}"
     assert principal.roles == {"append", "read"}
-    assert principal.faces == {"core", "agent", "turns"}
+    assert principal.faces == {"core", "agent", "turns", "rest"}
     assert principal.own == ("ada", "bot")
     assert principal.may_ask == ("user:*",)
     assert principal.channels == ("chat:*",)

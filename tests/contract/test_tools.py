@@ -12,7 +12,7 @@ from myria.contract.limits import Limits, limits_of
 from myria.contract.tools import TOOLS, Tool, description, input_schema, output_schema
 from myria.errors import Overloaded
 from myria.settings import Settings
-from myria_server.faces import agent, turns
+from myria_server.faces import agent, rest, turns
 
 LIMITS = limits_of(Settings())
 
@@ -41,6 +41,12 @@ GOOD |= {
     "amend": {"id": "note_1", "content": "c"},
     "link": {"fromId": "note_1", "toId": "note_2"},
     "graph_explore": {"startId": "note_1"},
+    "memtrace_remember": {"agent_id": "bot", "content": "c"},
+    "memtrace_recall": {"agent_id": "bot"},
+    "memtrace_decide": {"agent_id": "bot", "decision": "d", "reasoning": "r"},
+    "memtrace_session_create": {"agent_id": "bot"},
+    "memtrace_session_context": {"session_id": "s"},
+    "memtrace_agent_register": {"name": "bot"},
 }
 GOOD["append_events"] = {"events": [GOOD["append_event"]]}
 
@@ -115,6 +121,8 @@ def test_output_schemas_allow_refusals(tool: Tool) -> None:
         refused = agent.refused(Overloaded("later"))
     if "turns" in tool.faces:
         refused = turns.refused(Overloaded("later"))
+    if "rest" in tool.faces:
+        refused = rest.refused(Overloaded("later"))
     validator.validate(refused)
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**refused, "more": 1})

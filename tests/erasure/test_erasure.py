@@ -23,6 +23,8 @@ from myria.erasure.commands import Erasures
 from myria.erasure.model import Receipt, Selection
 from myria.index import decode
 from myria.ingest import Ingest
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryDraft
 from myria.memory import Memory
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
@@ -186,6 +188,25 @@ async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(database: post
     assert await builds.roots(database) == incremental
     assert await traces(database.dsn) == []
     assert await failed(database.dsn) == {}
+
+
+async def test_memories_agents_and_sessions_are_erased_with_what_lists_them(database: postgres.Database) -> None:
+    """Nothing of them is found in any table, and what stays of an agent is what the log still says."""
+    async with Memory(database.dsn, SETTINGS) as memory:
+        kept = await memory.memories.keep(
+            TENANT,
+            Keeping(own=("ana",), shared="org"),
+            MemoryDraft(agent_id="quokka", content=PHRASE, event_type="zanzibar", tags=("quokka",)),
+        )
+        agent = await memory.registrations.register_agent(TENANT, "org", name="quokka", description=PHRASE, config=None)
+        await memory.registrations.open_session(TENANT, "org", agent=agent.entry_id, metadata={"why": PHRASE})
+    assert kept.memory is not None
+    assert await traces(database.dsn)
+    await erase(database.operator_dsn, Selection(participants=("org",), shared="remove"))
+    assert await traces(database.dsn) == []
+    async with Database(database.dsn) as pool:
+        report = await verify(pool, TENANT, SETTINGS.planner.for_planner(), deep=True)
+    assert [check.failures for check in report.checks if check.failed] == []
 
 
 async def test_a_build_that_began_before_an_erasure_reads_the_end_of_the_log_anew(

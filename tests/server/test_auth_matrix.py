@@ -19,6 +19,8 @@ from myria.access.principal import ROLES
 from myria.access.secrets import make_key
 from myria.access.store import AccessStore, NewKey
 from myria.contract.limits import Limits
+from myria.contract.rest import PREFIX
+from myria.contract.routes import ROUTES
 from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, Tool, input_schema, path_of
 from myria.deletion import TenantDeletion
 from myria.memory import Memory
@@ -40,9 +42,12 @@ Asked = tuple[str, str, Any, dict[str, str]]
 """A request of the table: method, path, body (bytes as they are, anything else as JSON) and headers."""
 
 OPEN = {"/livez", "/healthz", "/readyz", "/health", "/ready", "/metrics", WELL_KNOWN} | {
-    WELL_KNOWN + path for path in PATH_OF.values()
+    *(WELL_KNOWN + path for path in PATH_OF.values()),
+    *(PREFIX + path for path in ("/health", "/ready")),
 }
 """The routes that ask for no credential: probes, figures without content, and who issues tokens."""
+
+JSON = {"content-type": "application/json"}
 
 OLD = {"/sse": "GET", "/message": "POST"}
 """The routes of the old transport, which is on here, and their methods: they belong to the agent's face."""
@@ -71,6 +76,12 @@ ARGUMENTS: dict[str, Any] = {
     "reflect": {"summary": "A quiet day"},
     "memory_before_turn": {"current_input": "What do we design?"},
     "memory_run_turn": {"current_input": "What do we design?"},
+    "memtrace_remember": {"agent_id": "bot", "content": "We design the memory system"},
+    "memtrace_recall": {"agent_id": "bot"},
+    "memtrace_decide": {"agent_id": "bot", "decision": "We design it", "reasoning": "Nobody else does"},
+    "memtrace_session_create": {"agent_id": "bot"},
+    "memtrace_session_context": {"session_id": "s"},
+    "memtrace_agent_register": {"name": "bot"},
     "tool_feedback": {"tool_name": "recall", "relevant": True, "sufficient": True},
 }
 """Arguments that nothing is wrong with; none where a tool needs none."""
@@ -86,6 +97,20 @@ SPEAKING = tuple(name for name, fields in PROPERTIES.items() if "user_id" in fie
 
 OWN_SESSION = {"memory_run_maintenance", "memory_list_dir_with_abstract"}
 """Tools about a session of the key's own participants: their calls name nobody."""
+
+SHARING = {tool.name for tool in TOOLS if "rest" in tool.faces}
+"""Tools about what an organisation shares: their calls name nobody, and ask as the key and as all of it."""
+
+BODIES: dict[str, Any] = {
+    "keep_memories": ARGUMENTS["memtrace_remember"],
+    "amend_memory": {"content": "We build it"},
+    "search_memories": {"content_contains": "design"},
+    "register_agent": {"name": "bot"},
+    "open_session": {"agent_id": "bot"},
+    "change_session": {"status": "closed"},
+    "get_session_context": {},
+}
+"""Bodies of the routes of REST that take one, with which nothing is wrong."""
 
 DENIED = "PERMISSION_DENIED"
 """What the contract of turns calls every refusal for want of a right."""
@@ -302,7 +327,7 @@ def speaking_as(user: str | None) -> dict[str, tuple[Any, ...]]:
 def naming_nobody() -> dict[str, tuple[Any, ...]]:
     """Return the arguments of every tool with participants, without any."""
     new = {name: value for name, value in event().items() if name != "participants"}
-    return {tool: (ARGUMENTS.get(tool, {}),) for tool in (*ASKING, *SPEAKING, *OWN_SESSION)} | {
+    return {tool: (ARGUMENTS.get(tool, {}),) for tool in (*ASKING, *SPEAKING, *OWN_SESSION, *SHARING)} | {
         "append_event": (new,),
         "append_events": ({"events": [new]},),
     }
@@ -356,7 +381,7 @@ FORBIDDEN: dict[str, Forbidden] = {
             **{
                 tool.name: (ARGUMENTS.get(tool.name, {}),)
                 for tool in TOOLS
-                if tool.roles == ("append",) and tool.name in {*ACTING, *SPEAKING, *OWN_SESSION}
+                if tool.roles == ("append",) and tool.name in {*ACTING, *SPEAKING, *OWN_SESSION, *SHARING}
             },
         },
     ),
@@ -436,9 +461,22 @@ def requests(*, faces: tuple[str, ...] = tuple(PATH_OF)) -> Iterator[Asked]:
                 yield "POST", path, message, headers(tool.plain(), version=version)
         batch = [call(tool.plain(), ARGUMENTS.get(tool.name, {}), version=None) for tool in TOOLS]
         yield "POST", path, batch, headers(version=None)
+    if "rest" in faces:
+        yield from rest_requests()
     if "agent" in faces:
         for path, method in OLD.items():
             yield method, f"{path}?sessionId={'0' * 32}", None, {}
+
+
+def rest_requests() -> Iterator[Asked]:
+    """Yield a request of every route of REST, and of paths that are none."""
+    for route in ROUTES:
+        body = BODIES.get(route.name)
+        yield route.method, PREFIX + route.path.replace("{id}", "x"), body, {} if body is None else JSON
+    for method, path in (("GET", "/nothing"), ("HEAD", "/memories"), ("PUT", "/memories"), ("OPTIONS", "/agents")):
+        yield method, PREFIX + path, None, {}
+    yield "POST", PREFIX + "/memories", b"{", JSON
+    yield "GET", PREFIX, None, {}
 
 
 async def ask(served: Served, asked: Asked, credential: Headers) -> httpx.Response:
@@ -475,9 +513,9 @@ async def test_a_credential_that_opens_nothing(name: str, guarded: Served, keys:
         where = (name, method, path, body)
         assert response.status_code == status, where
         if method != "HEAD":
-            error = response.json()["error"]
-            assert error.get("data", error)["code"] == code, where
-            texts.add(error["message"])
+            refused, text = refusal_of(response)
+            assert refused == code, where
+            texts.add(text)
         challenge = response.headers.get("www-authenticate")
         if status == 401:
             assert challenge is not None, where
@@ -503,6 +541,29 @@ async def test_a_role_opens_its_tools_alone(role: str | None, guarded: Served, k
             await check_role(guarded, text, tool, path, offers=face in tool.faces, may=may)
     if role in ("read", "erase"):
         assert await stored(database) == (0, 0)
+
+
+def refusal_of(response: httpx.Response) -> tuple[str, str]:
+    """Return the code and the text of a refusal before any tool ran; over REST what to do is the hint."""
+    body = response.json()
+    error = body["error"]
+    if isinstance(error, str):
+        return body["code"], body.get("hint", error)
+    return error.get("data", error)["code"], error["message"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_role_opens_its_routes_alone(role: str, guarded: Served, keys: Keys) -> None:
+    """Of REST; the refusal says which role it needs."""
+    credential = bearer(await keys.key(roles=(role,)))
+    for route in ROUTES:
+        body = BODIES.get(route.name)
+        asked = (route.method, PREFIX + route.path.replace("{id}", "x"), body, {} if body is None else JSON)
+        response = await ask(guarded, asked, credential)
+        assert (response.status_code == 403) == (role not in route.roles), route.name
+        if response.status_code == 403:
+            assert refusal_of(response)[0] == "role_required"
+            assert f'scope="{" ".join(route.roles)}"' in response.headers["www-authenticate"]
 
 
 async def check_role(served: Served, credential: Headers, tool: Tool, path: str, *, offers: bool, may: bool) -> None:
@@ -543,8 +604,7 @@ async def test_a_face_is_its_own_door(face: str, guarded: Served, keys: Keys, da
         response = await ask(guarded, (method, path, body, sent), credential)
         assert response.status_code == 403, (method, path, body)
         if method != "HEAD":
-            error = response.json()["error"]
-            assert error.get("data", error)["code"] == "face_not_allowed", (method, path, body)
+            assert refusal_of(response)[0] == "face_not_allowed", (method, path, body)
     assert await stored(database) == (0, 0)
 
 
@@ -591,7 +651,8 @@ def test_every_tool_takes_part_in_the_tables() -> None:
     for tool in TOOLS:
         needed = set(input_schema(tool, Limits()).get("required", ()))
         assert needed <= ARGUMENTS.get(tool.name, {}).keys(), tool.name
-    naming = {*ASKING, *APPENDING, *ACTING, *SPEAKING, *OWN_SESSION}
+    naming = {*ASKING, *APPENDING, *ACTING, *SPEAKING, *OWN_SESSION, *SHARING}
+    assert {route.name for route in ROUTES if route.body} == BODIES.keys()
     assert naming.isdisjoint(NAMELESS)
     assert naming | NAMELESS == {tool.name for tool in TOOLS}
     assert {tool for row in FORBIDDEN.values() for tool in row.refused} == naming
@@ -638,7 +699,8 @@ def appending_for_host() -> dict[str, tuple[Any, ...]]:
 async def test_no_route_lies_outside_the_table(guarded: Served) -> None:
     """The application serves the faces' paths through the gate, and beside them the open routes alone."""
     app = guarded.server.app
-    assert {path.rstrip("/") for path in app._paths} == {*PATH_OF.values(), *TURNS_OVER_HTTP}
+    assert {path.rstrip("/") for path in app._paths} == {*PATH_OF.values(), *TURNS_OVER_HTTP, PREFIX}
+    assert app._below == (PREFIX + "/",)
     assert {getattr(route, "path", None) for route in app._beside.routes} == OPEN | OLD.keys()
     for path in sorted(OPEN):
         assert (await guarded.client.get(path)).status_code == 200

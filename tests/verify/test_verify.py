@@ -12,6 +12,7 @@ from myria.building.run import run_build
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.ingest import Ingest
+from myria.memories.model import MemoryDraft, memory_event
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.evaluations import Evaluation
@@ -19,6 +20,7 @@ from myria.notes.feedback import Feedback
 from myria.notes.links import NoteLinks
 from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
+from myria.registrations.model import Entry, registration_event
 from myria.registry import Registry
 from myria.settings import Settings
 from myria.store.database import Database
@@ -97,6 +99,10 @@ def built(databases: Databases) -> Iterator[str]:
             session = Session(own=("bot",), participants=("ana", "bot"), project="p", session_id="s")
             mark = mark_event(session, "t", [], [], previous=None, at=10**15)
             await Ingest(pool).append_events(TENANT, (mark,))
+            memory = MemoryDraft(agent_id="bot", content="The kiln cooled", tags=("kiln",), importance=0.25)
+            kept = memory_event(memory, ("ana", "org"), memory_id="note_m", at=10**15, shared="org", window_s=60)
+            agent = Entry(kind="agent", entry_id="agent_1", name="bot")
+            await Ingest(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
             erasures = Erasures(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="test")
             erasure = await erasures.start(Selection(events=(results[5].event_id,)), reason="asked")
             await erasures.run(erasure)
@@ -197,6 +203,10 @@ DAMAGE: dict[str, tuple[str, str]] = {
     "a rating that was not folded": ("DELETE FROM myria.note_evaluations", "evaluations"),
     "a turn that was not folded": ("DELETE FROM myria.turns", "turns"),
     "a session of turns that is ahead": ("UPDATE myria.turn_sessions SET turns = turns + 1", "turns"),
+    "a memory that was not folded": ("DELETE FROM myria.memories", "memories"),
+    "a forged memory": ("UPDATE myria.memories SET agent_id = 'eve'", "memories"),
+    "an agent that was not folded": ("DELETE FROM myria.registrations", "registrations"),
+    "an agent with another name": ("UPDATE myria.registrations SET name = 'eve'", "registrations"),
     "a receipt of another officer": (
         """UPDATE myria.erasures SET receipt = replace(receipt, '"by":"test"', '"by":"nobody"')""",
         "receipts",

@@ -47,6 +47,7 @@ SCOPES: Mapping[Face, tuple[Role, ...]] = {
     "core": ("append", "read"),
     "agent": ("append", "read"),
     "turns": ("append", "read"),
+    "rest": ("append", "read"),
     "admin": ("read", "admin"),
 }
 """What may be granted at each face."""

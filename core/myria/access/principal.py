@@ -25,7 +25,7 @@ from myria.masks import Mask, Masks
 from myria.scopes import MAX_PARTICIPANTS, canonical_participants
 
 Role = Literal["append", "read", "admin", "erase"]
-Face = Literal["core", "agent", "turns", "admin"]
+Face = Literal["core", "agent", "turns", "rest", "admin"]
 TextFormat = Literal["text", "json"]
 
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -178,6 +178,8 @@ class Removal:
             status = await connection.execute(sql("erasure.forget_successors"), self._tenant, numbers)
             gone["withdrawals"] = _rows(status)
             gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, numbers)
+            entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, numbers)
+            gone["registrations"] = len(entries)
             for place, statement in (
                 ("note_links", "erasure.erase_links"),
                 ("tool_feedback", "erasure.erase_feedback"),
@@ -189,6 +191,8 @@ class Removal:
                 await connection.execute(sql("erasure.drop_session"), self._tenant, row["scope_id"], row["context_id"])
                 await connection.execute(sql("erasure.fold_session"), self._tenant, row["scope_id"], row["context_id"])
             gone["sessions"] = len(sessions)
+            kinds, ids = [row["kind"] for row in entries], [row["id"] for row in entries]
+            await connection.execute(sql("erasure.fold_registrations"), self._tenant, kinds, ids)
             for row in turns:
                 session = (self._tenant, row["owner"], row["context_id"], row["scope_id"])
                 await connection.execute(sql("erasure.drop_turn_session"), *session)

@@ -317,9 +317,10 @@ def _count(look: _Look, now: int, counts: dict[str, int]) -> None:
 
 
 def _likeness(row: asyncpg.Record) -> bytes:
-    text = " ".join(orjson.loads(row["payload"])["text"].casefold().split()).rstrip(".。 ")
-    if row["kind"] in FACT_KINDS:
-        return hashlib.sha256(row["note_id"].encode()).digest()  # each context has its own: none is like another
+    payload = orjson.loads(row["payload"])
+    text = " ".join(payload["text"].casefold().split()).rstrip(".。 ")
+    if row["kind"] in FACT_KINDS or "memory" in payload["note"]:
+        return hashlib.sha256(row["note_id"].encode()).digest()  # none is like another: what it is a repeat of, it says
     session = row["context_id"] or "" if row["session"] else ""
     return hashlib.sha256(f"{row['kind']}\n{session}\n{text}".encode()).digest()
 

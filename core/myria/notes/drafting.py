@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from myria.analysis.tokens import counted_surfaces, is_stopword
 from myria.notes.kinds import Contract, Lifetime, policy_of
@@ -70,7 +72,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteText:
-    """What a note says, complete. `inferred` names what was filled in by rule."""
+    """What a note says, complete. `inferred` names what was filled in by rule.
+
+    `memory` is what one has that was kept over REST, beside this (`myria.memories.model`).
+    """
 
     content: str
     kind: str
@@ -82,6 +87,7 @@ class NoteText:
     anchor: bool
     session_id: str | None
     inferred: tuple[str, ...] = ()
+    memory: Mapping[str, Any] | None = None
 
 
 def completed(draft: Draft, contract: Contract) -> NoteText:

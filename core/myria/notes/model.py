@@ -59,6 +59,8 @@ def note_event(
         about["anchor"] = True
     if note.source is not None:
         about["source"] = note.source
+    if note.memory is not None:
+        about["memory"] = note.memory
     payload: dict[str, Any] = {"text": note.content, "note": about}
     if speaker is not None:
         payload["speaker"] = speaker
@@ -94,6 +96,7 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
         lifetime=lifetime,
         anchor=about.get("anchor") is True,
         session_id=context_id,
+        memory=about.get("memory"),
     )
 
 

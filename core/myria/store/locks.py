@@ -39,3 +39,15 @@ def turns_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
     """Return the signed 64-bit advisory lock key of the turns of one session."""
     raw = hashlib.sha256(f"myria.turns:{tenant}:{owner.hex()}:{context_id}".encode()).digest()[:8]
     return int.from_bytes(raw, "big", signed=True)
+
+
+def memory_lock_key(tenant: str, dedup_key: str) -> int:
+    """Return the signed 64-bit advisory lock key of the memories with one deduplication key."""
+    raw = hashlib.sha256(f"myria.memory:{tenant}:{dedup_key}".encode()).digest()[:8]
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def registration_lock_key(tenant: str, kind: str, entry_id: str) -> int:
+    """Return the signed 64-bit advisory lock key of one registration."""
+    raw = hashlib.sha256(f"myria.registration:{tenant}:{kind}:{entry_id}".encode()).digest()[:8]
+    return int.from_bytes(raw, "big", signed=True)

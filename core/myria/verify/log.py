@@ -115,6 +115,22 @@ async def turns(exam: Examination, check: Check) -> None:
         check.fail(f"the state of the turns of {row['context_id']} up to event {row['last_seq']} {where}")
 
 
+async def memories(exam: Examination, check: Check) -> None:
+    """By what memories are listed is what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_memories")
+    for row in await exam.connection.fetch(sql("verify.memories_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"memory {row['note_id']} of event {row['event_seq']} {where}")
+
+
+async def registrations(exam: Examination, check: Check) -> None:
+    """The agents and sessions of REST are what the log gives when it is folded anew."""
+    check.examined = await exam.count("verify.count_registrations")
+    for row in await exam.connection.fetch(sql("verify.registrations_differ"), exam.tenant):
+        where = "is kept, but the log does not give it" if row["is_kept"] else "follows from the log, but is not kept"
+        check.fail(f"the {row['kind']} {row['id']} of event {row['event_seq']} {where}")
+
+
 async def receipts(exam: Examination, check: Check) -> None:
     """The receipts of erasures follow from each other, and name what is kept for them."""
     check.examined, problems = await chain_problems(exam.connection, exam.tenant)

@@ -19,6 +19,8 @@ CHECKS: Mapping[str, str] = {
     "feedback": "the feedback on tools is what the log gives when it is folded anew",
     "evaluations": "the ratings of notes are what the log gives when it is folded anew",
     "turns": "the turns, and how far their sessions have come, are what the log gives when it is folded anew",
+    "memories": "by what memories are listed is what the log gives when it is folded anew",
+    "registrations": "the agents and sessions of REST are what the log gives when it is folded anew",
     "receipts": "the receipts of erasures follow from each other, and name what is kept for them",
     "leaf_refs": "every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute",
     "renderings": "every rendering's id recomputes unless a receipt names it; children, topic, anchor event exist",

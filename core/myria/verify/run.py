@@ -24,6 +24,8 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("feedback", log.feedback),
     ("evaluations", log.evaluations),
     ("turns", log.turns),
+    ("memories", log.memories),
+    ("registrations", log.registrations),
     ("receipts", log.receipts),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),

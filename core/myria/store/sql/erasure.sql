@@ -222,6 +222,8 @@ WITH gone AS (
     DELETE FROM myria.note_evaluations_due d USING gone WHERE d.tenant_id = $1 AND d.note_id = gone.note_id
 ), uses AS (
     DELETE FROM myria.note_usage u USING gone WHERE u.tenant_id = $1 AND u.note_id = gone.note_id
+), listed AS (
+    DELETE FROM myria.memories m USING gone WHERE m.tenant_id = $1 AND m.note_id = gone.note_id
 )
 SELECT count(*) FROM gone;
 
@@ -230,6 +232,21 @@ DELETE FROM myria.note_links WHERE tenant_id = $1 AND event_seq = ANY ($2::bigin
 
 -- name: erase_feedback
 DELETE FROM myria.tool_feedback WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
+
+-- name: drop_registrations
+-- Agents and sessions of which a version that counts is among some events.
+DELETE FROM myria.registrations r
+WHERE r.tenant_id = $1 AND (r.event_seq = ANY ($2::bigint[]) OR r.first_seq = ANY ($2::bigint[]))
+RETURNING r.kind, r.id;
+
+-- name: fold_registrations
+-- What is left of them in the log.
+INSERT INTO myria.registrations (tenant_id, kind, id, scope_id, event_seq, first_seq, version, name, agent_id, status,
+                                 created_at, updated_at)
+SELECT g.tenant_id, g.kind, g.id, g.scope_id, g.event_seq, g.first_seq, g.version, g.name, g.agent_id, g.status,
+       g.created_at, g.updated_at
+FROM unnest($2::text[], $3::text[]) AS dropped (kind, id)
+JOIN myria.registrations_of_log g ON g.tenant_id = $1 AND g.kind = dropped.kind AND g.id = dropped.id;
 
 -- name: erase_events
 UPDATE myria.events
@@ -409,7 +426,12 @@ SELECT l.from_id, l.relation FROM myria.note_links l WHERE l.tenant_id = $1
 UNION ALL
 SELECT f.event_seq::text, f.tool FROM myria.tool_feedback f WHERE f.tenant_id = $1
 UNION ALL
-SELECT t.event_seq::text, concat_ws(' ', t.context_id, t.turn_id) FROM myria.turns t WHERE t.tenant_id = $1;
+SELECT t.event_seq::text, concat_ws(' ', t.context_id, t.turn_id) FROM myria.turns t WHERE t.tenant_id = $1
+UNION ALL
+SELECT m.note_id, concat_ws(' ', m.agent_id, m.context_id, m.event_type, array_to_string(m.tags, ' '))
+FROM myria.memories m WHERE m.tenant_id = $1
+UNION ALL
+SELECT r.id, concat_ws(' ', r.name, r.status) FROM myria.registrations r WHERE r.tenant_id = $1;
 
 -- name: words_left
 -- Events of an erasure of which more than the tombstone is left.

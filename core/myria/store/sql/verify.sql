@@ -309,3 +309,27 @@ ORDER BY last_seq, is_kept;
 -- name: erased_seqs
 -- Events of a scope that were erased, or are being erased: search blocks may lack them.
 SELECT x.event_seq FROM myria.erased x WHERE x.tenant_id = $1 AND x.scope_id = $2 ORDER BY x.event_seq;
+
+-- name: count_memories
+SELECT count(*) FROM myria.memories m WHERE m.tenant_id = $1;
+
+-- name: memories_differ
+-- As notes_differ.
+WITH given AS (SELECT * FROM myria.memories_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.memories k WHERE k.tenant_id = $1)
+(SELECT x.note_id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.note_id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY note_id, is_kept;
+
+-- name: count_registrations
+SELECT count(*) FROM myria.registrations r WHERE r.tenant_id = $1;
+
+-- name: registrations_differ
+-- As notes_differ.
+WITH given AS (SELECT * FROM myria.registrations_of_log g WHERE g.tenant_id = $1),
+     kept AS (SELECT * FROM myria.registrations k WHERE k.tenant_id = $1)
+(SELECT x.kind, x.id, x.event_seq, true AS is_kept FROM (TABLE kept EXCEPT TABLE given) x LIMIT 1000)
+UNION ALL
+(SELECT x.kind, x.id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
+ORDER BY kind, id, is_kept;

@@ -1,0 +1,345 @@
+"""Keeping, changing and withdrawing memories: each is one append, which shares its commit with those of others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import asyncpg
+import orjson
+
+from myria.canonical import digest
+from myria.contract.acknowledgement import AppendResult
+from myria.contract.event import NewEvent
+from myria.contract.limits import MAX_WITHDRAWN
+from myria.errors import (
+    AlreadySuperseded,
+    DuplicateMemory,
+    EventNotFound,
+    IdempotencyKeyReused,
+    NoteNotFound,
+    Overloaded,
+    PayloadTooLarge,
+)
+from myria.ids import new_id
+from myria.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_event, memory_of
+from myria.redaction.kinds import Kind
+from myria.redaction.redactor import PayloadRedactor
+from myria.store.clock import to_datetime
+from myria.store.database import Database
+from myria.store.queries import sql
+from myria.withdrawal.commands import Append, MaySee, Withdrawals
+
+RedactorOf = Callable[[str], Awaitable[PayloadRedactor]]
+"""Returns what takes out of a tenant's texts what must not be kept."""
+
+_ATTEMPTS = 50
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """For whom memories are kept: `participants` may see them, `shared` among these; `own` tells callers apart."""
+
+    own: tuple[str, ...]
+    shared: str
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Who may see them, canonical."""
+        return tuple(sorted({*self.own, self.shared}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What became of a draft: the memory, or None where it is a duplicate. `is_new` is false for a retried one."""
+
+    memory: StoredMemory | None
+    is_new: bool
+
+
+class Memories:
+    """The commands of one process.
+
+    Args:
+        database: where memories that were kept before are looked up.
+        append: how memories reach the log.
+        window_s: seconds within which another memory with the same key is a repeat; 0: none is.
+        payload_bytes: the largest payload of an event.
+        on_redacted: called with each kind that was taken out of a stored memory, and how often.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        append: Append,
+        redactor_of: RedactorOf,
+        *,
+        window_s: int,
+        payload_bytes: int,
+        on_redacted: Callable[[str, int], None] = lambda _kind, _count: None,
+    ) -> None:
+        self._database = database
+        self._append = append
+        self._withdrawals = Withdrawals(database, append)
+        self._redactor_of = redactor_of
+        self._window_s = window_s
+        self._payload_bytes = payload_bytes
+        self._on_redacted = on_redacted
+
+    async def keep(
+        self, tenant: str, keeping: Keeping, draft: MemoryDraft, *, key: str | None = None, now: int | None = None
+    ) -> Kept:
+        """Keep a memory, once within the window.
+
+        Args:
+            key: the caller's own name for this call: a repeat answers the first.
+            now: in microseconds since 1970 UTC; left out, this machine's clock.
+
+        Raises:
+            DuplicateMemory: it was kept within the window.
+            IdempotencyKeyReused: another memory was kept with this key before.
+            NoteNotFound: the memory that was kept with this key was withdrawn.
+            PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
+            as `Ingest.append_events`.
+        """
+        (kept,) = await self.keep_all(tenant, keeping, [draft], whole=True, key=key, now=now)
+        return kept
+
+    async def keep_all(
+        self,
+        tenant: str,
+        keeping: Keeping,
+        drafts: Sequence[MemoryDraft],
+        *,
+        whole: bool = False,
+        key: str | None = None,
+        now: int | None = None,
+    ) -> list[Kept]:
+        """Keep several memories by one append; duplicates are left out, or with `whole` refuse all.
+
+        Raises:
+            as `keep`; the detail `index` names the memory where there are several.
+        """
+        at = time.time_ns() // 1000 if now is None else now
+        clean, redacted = await self._clean(tenant, drafts)
+        events = [
+            memory_event(
+                draft,
+                keeping.participants,
+                memory_id=new_id("note"),
+                at=at,
+                shared=keeping.shared,
+                window_s=self._window_s,
+                key=None if key is None else _source_key(keeping, key, index),
+            )
+            for index, draft in enumerate(clean)
+        ]
+        for event in events:
+            self._check_size(event)
+        if len(drafts) > 1 and not whole:
+            duplicates = await self._duplicates(tenant, keeping, clean, events, at)
+        else:
+            duplicates = set()
+        for _ in range(_ATTEMPTS):
+            chosen = [index for index in range(len(events)) if index not in duplicates]
+            if not chosen:
+                return [Kept(memory=None, is_new=False) for _ in events]
+            try:
+                results = await self._append(tenant, [events[index] for index in chosen])
+            except DuplicateMemory:
+                found = await self._duplicates(tenant, keeping, clean, events, at)
+                if whole:
+                    index = min(found, default=0)
+                    raise DuplicateMemory("duplicate memory", **({"index": index} if len(events) > 1 else {})) from None
+                duplicates = found
+                continue
+            for kind, count in redacted.items():
+                self._on_redacted(kind, count)
+            answered = await self._answered(tenant, clean, dict(zip(chosen, results, strict=True)), events)
+            return [answered.get(index, Kept(memory=None, is_new=False)) for index in range(len(events))]
+        raise Overloaded("the same memories are being kept and withdrawn again and again; retry")
+
+    async def amend(
+        self,
+        tenant: str,
+        memory_id: str,
+        changes: MemoryChanges,
+        *,
+        may_see: MaySee,
+        version: int | None = None,
+        now: int | None = None,
+    ) -> StoredMemory:
+        """Make a version of a memory that takes the place of the one before; its id and its time stay.
+
+        Args:
+            may_see: whether the caller may see what these participants may.
+            version: the version that the caller saw; None for whichever is the newest.
+
+        Raises:
+            NoteNotFound: absent, of others, or withdrawn.
+            AlreadySuperseded: another changed it meanwhile.
+            PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
+        """
+        row = await self._row(tenant, memory_id, may_see)
+        memory = memory_of(row)
+        if version is not None and memory.version != version:
+            raise AlreadySuperseded(
+                f"this memory is at version {memory.version} by now; read it again", version=memory.version
+            )
+        (draft,), redacted = await self._clean(tenant, [changes.of(memory.draft)])
+        if draft == memory.draft:
+            return memory
+        at = time.time_ns() // 1000 if now is None else now
+        about = orjson.loads(row["payload"])["note"]["memory"]
+        event = memory_event(
+            draft,
+            tuple(row["participants"]),
+            memory_id=memory_id,
+            at=at,
+            shared=about.get("shared_with", ""),
+            window_s=about.get("dedup_within_s", 0),
+            version=memory.version + 1,
+            previous=row["event_id"],
+            with_dedup=memory.dedup_key is not None,
+        )
+        self._check_size(event)
+        try:
+            await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
+        except EventNotFound as error:
+            raise _absent() from error
+        for kind, count in redacted.items():
+            self._on_redacted(kind, count)
+        return replace(memory, draft=draft, updated_at=at, version=memory.version + 1)
+
+    async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee) -> None:
+        """Take a memory with all its versions out of every answer.
+
+        Raises:
+            NoteNotFound: absent, of others, or withdrawn.
+        """
+        for _ in range(_ATTEMPTS):
+            await self._row(tenant, memory_id, may_see)
+            async with self._database.read(tenant) as connection:
+                rows = await connection.fetch(sql("notes.versions"), tenant, memory_id)
+            ids = [row["event_id"] for row in rows]
+            for start in range(0, len(ids), MAX_WITHDRAWN):
+                some = ids[start : start + MAX_WITHDRAWN]
+                await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see)
+            async with self._database.read(tenant) as connection:
+                if await connection.fetchrow(sql("memories.by_id"), tenant, memory_id) is None:
+                    return
+        raise Overloaded("the memory is being changed again and again; retry")
+
+    async def _row(self, tenant: str, memory_id: str, may_see: MaySee) -> asyncpg.Record:
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("memories.by_id"), tenant, memory_id)
+        if row is None or not may_see(row["participants"]):
+            raise _absent()
+        return row
+
+    async def _clean(self, tenant: str, drafts: Sequence[MemoryDraft]) -> tuple[list[MemoryDraft], Mapping[Kind, int]]:
+        """Return drafts without what must not be kept, and how much of each kind was taken out."""
+        redactor = await self._redactor_of(tenant)
+        given = [{"content": draft.content, "metadata": draft.metadata, "tags": list(draft.tags)} for draft in drafts]
+        redacted = redactor.payload(orjson.dumps({"memories": given}))
+        if not redacted.counts:
+            return list(drafts), {}
+        clean = [
+            replace(draft, content=kept["content"], metadata=kept["metadata"], tags=tuple(kept["tags"]))
+            for draft, kept in zip(drafts, orjson.loads(redacted.payload_json)["memories"], strict=True)
+        ]
+        return clean, redacted.counts
+
+    async def _duplicates(
+        self, tenant: str, keeping: Keeping, drafts: Sequence[MemoryDraft], events: Sequence[NewEvent], at: int
+    ) -> set[int]:
+        """Return which drafts were kept within the window, or come earlier among these."""
+        if not self._window_s:
+            return set()
+        since = to_datetime(at - self._window_s * _SECOND)
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(
+                sql("memories.standing"),
+                tenant,
+                [draft.key for draft in drafts],
+                [since] * len(drafts),
+                [keeping.shared] * len(drafts),
+            )
+        seen: set[str] = set()
+        found = set()
+        for index, (draft, event, row) in enumerate(zip(drafts, events, rows, strict=True)):
+            is_repeat = row["source_event_key"] is not None and row["source_event_key"] == event.source_event_key
+            if (row["event_id"] is not None and not is_repeat) or draft.key in seen:
+                found.add(index)
+            seen.add(draft.key)
+        return found
+
+    async def _answered(
+        self,
+        tenant: str,
+        drafts: Sequence[MemoryDraft],
+        results: Mapping[int, AppendResult],
+        events: Sequence[NewEvent],
+    ) -> dict[int, Kept]:
+        """Return what became of drafts that were appended; of one that was retried, what the first call kept."""
+        repeats = {index: result.event_id for index, result in results.items() if result.deduplicated}
+        earlier: dict[str, asyncpg.Record] = {}
+        if repeats:
+            async with self._database.read(tenant) as connection:
+                rows = await connection.fetch(sql("memories.of_first_events"), tenant, list(repeats.values()))
+            earlier = {row["first_event_id"]: row for row in rows}
+        answered: dict[int, Kept] = {}
+        for index in results:
+            if index in repeats:
+                row = earlier.get(repeats[index])
+                if row is None:
+                    raise NoteNotFound("the memory that was kept with this key was withdrawn; use a new key")
+                if not _same(orjson.loads(row["first_payload"]), orjson.loads(events[index].payload_json)):
+                    raise IdempotencyKeyReused(
+                        "this Idempotency-Key was used before, for another memory; nothing was kept: use a new one"
+                    )
+                answered[index] = Kept(memory=memory_of(row), is_new=False)
+                continue
+            event, draft = events[index], drafts[index]
+            memory_id: str = orjson.loads(event.payload_json)["note"]["id"]
+            answered[index] = Kept(
+                memory=StoredMemory(
+                    memory_id=memory_id,
+                    draft=draft,
+                    dedup_key=draft.key,
+                    at=event.timestamp,
+                    updated_at=event.timestamp,
+                    version=1,
+                    number=results[index].event_seq,
+                ),
+                is_new=True,
+            )
+        return answered
+
+    def _check_size(self, event: NewEvent) -> None:
+        if len(event.payload_json) > self._payload_bytes:
+            raise PayloadTooLarge(
+                f"the memory is {len(event.payload_json)} bytes of JSON; at most {self._payload_bytes} are stored",
+                field="content",
+                limit=self._payload_bytes,
+            )
+
+
+def _same(first: Mapping[str, object], again: Mapping[str, object]) -> bool:
+    """Tell whether two events keep the same memory, their ids aside."""
+
+    def said(payload: Mapping[str, object]) -> object:
+        note = payload["note"]
+        return payload["text"], note["kind"], note["memory"]  # type: ignore[index]
+
+    return said(first) == said(again)
+
+
+def _source_key(keeping: Keeping, key: str, index: int) -> str:
+    return f"memory:{digest([*keeping.participants, key, index]).hex()}"
+
+
+def _absent() -> NoteNotFound:
+    return NoteNotFound("memory not found")

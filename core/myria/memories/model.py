@@ -1,0 +1,194 @@
+"""What a memory is: what its writer gives, the event that keeps it, and what is read of it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from myria.contract.event import NewEvent
+from myria.contract.rest import DEFAULT_EVENT_TYPE
+from myria.notes.drafting import NoteText
+from myria.notes.kinds import policy_of
+from myria.notes.model import note_event
+from myria.notes.subjects import subject_of
+from myria.store.clock import to_microseconds, to_rfc3339
+
+_DIGESTED_BYTES = 200
+_KEY_DIGITS = 32
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDraft:
+    """A memory as its writer gives it."""
+
+    agent_id: str
+    content: str
+    session_id: str | None = None
+    memory_type: str = "episodic"
+    event_type: str = DEFAULT_EVENT_TYPE
+    metadata: Mapping[str, Any] | None = None
+    tags: tuple[str, ...] = ()
+    dedup_key: str | None = None
+    importance: float | None = None
+    parent_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key by which a repeat is known: the writer's own, else that of the contract."""
+        return self.dedup_key or dedup_key(self.agent_id, self.event_type, self.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryChanges:
+    """What an amendment changes; None leaves it as it is, and an empty object or list takes it away."""
+
+    content: str | None = None
+    event_type: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    tags: tuple[str, ...] | None = None
+    importance: float | None = None
+
+    def of(self, draft: MemoryDraft) -> MemoryDraft:
+        """Return the memory with the changes. One whose words changed has the key of its writer, or none."""
+        content = draft.content if self.content is None else self.content
+        return replace(
+            draft,
+            content=content,
+            event_type=draft.event_type if self.event_type is None else self.event_type,
+            metadata=draft.metadata if self.metadata is None else (self.metadata or None),
+            tags=draft.tags if self.tags is None else self.tags,
+            importance=draft.importance if self.importance is None else self.importance,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMemory:
+    """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time."""
+
+    memory_id: str
+    draft: MemoryDraft
+    dedup_key: str | None
+    at: int
+    updated_at: int
+    version: int
+    number: int = 0
+
+    def to_json(self, tenant: str) -> Json:
+        """Return it in the contract's form; what it has not is left out."""
+        draft = self.draft
+        body: Json = {
+            "id": self.memory_id,
+            "time": to_rfc3339(self.at),
+            "org_id": tenant,
+            "agent_id": draft.agent_id,
+            "memory_type": draft.memory_type,
+            "event_type": draft.event_type,
+            "content": draft.content,
+        }
+        optional = {
+            "session_id": draft.session_id,
+            "metadata": draft.metadata,
+            "tags": list(draft.tags),
+            "dedup_key": self.dedup_key,
+            "importance": draft.importance,
+            "parent_id": draft.parent_id,
+        }
+        body |= {name: value for name, value in optional.items() if value not in (None, [], {})}
+        if self.version > 1:
+            body |= {"version": self.version, "updated_at": to_rfc3339(self.updated_at)}
+        return body
+
+
+def dedup_key(agent_id: str, event_type: str, content: str) -> str:
+    """Return the key of the contract: 32 hexadecimal digits over who says what kind of thing, and how it begins."""
+    said = f"{agent_id}|{event_type}|".encode() + content.encode()[:_DIGESTED_BYTES]
+    return hashlib.sha256(said).hexdigest()[:_KEY_DIGITS]
+
+
+def memory_event(
+    draft: MemoryDraft,
+    participants: tuple[str, ...],
+    *,
+    memory_id: str,
+    at: int,
+    shared: str,
+    window_s: int,
+    version: int = 1,
+    previous: str | None = None,
+    key: str | None = None,
+    with_dedup: bool = True,
+) -> NewEvent:
+    """Return the event that keeps a version of a memory.
+
+    Args:
+        participants: canonical; who may see it, `shared` among them.
+        at: in microseconds since 1970 UTC.
+        shared: the participant with whom all memories of an organisation are shared: repeats are known among these.
+        window_s: seconds within which another with the same key is a repeat of it; 0: none is.
+        previous: the event of the version before.
+        key: its source key.
+        with_dedup: whether it has a key by which repeats are known.
+    """
+    about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
+    if with_dedup:
+        about |= {"dedup_key": draft.key, "dedup_within_s": window_s, "shared_with": shared}
+    for name in ("metadata", "importance", "parent_id"):
+        if (value := getattr(draft, name)) is not None:
+            about[name] = value
+    named = draft.event_type != DEFAULT_EVENT_TYPE
+    default = policy_of(draft.memory_type, "003").importance
+    note = NoteText(
+        content=draft.content,
+        kind=draft.memory_type,
+        topic=draft.event_type if named else subject_of(draft.content),
+        keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)),
+        importance=default if draft.importance is None else draft.importance,
+        source=None,
+        lifetime="permanent",
+        anchor=False,
+        session_id=draft.session_id,
+        memory=about,
+    )
+    return note_event(
+        note,
+        participants,
+        note_id=memory_id,
+        version=version,
+        timestamp=at,
+        speaker=draft.agent_id,
+        previous=previous,
+        key=key,
+    )
+
+
+def memory_of(row: Any) -> StoredMemory:
+    """Return the memory of a row of `memories.newest` and its like."""
+    payload = orjson.loads(row["payload"])
+    about = payload["note"]["memory"]
+    draft = MemoryDraft(
+        agent_id=row["agent_id"],
+        content=payload["text"],
+        session_id=row["context_id"],
+        memory_type=row["memory_type"],
+        event_type=row["event_type"],
+        metadata=about.get("metadata"),
+        tags=tuple(row["tags"]),
+        dedup_key=row["dedup_key"],
+        importance=about.get("importance"),
+        parent_id=about.get("parent_id"),
+    )
+    return StoredMemory(
+        memory_id=row["note_id"],
+        draft=draft,
+        dedup_key=row["dedup_key"],
+        at=to_microseconds(row["created_at"]),
+        updated_at=to_microseconds(row["changed_at"]),
+        version=row["version"],
+        number=row["first_seq"],
+    )

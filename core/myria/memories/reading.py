@@ -1,0 +1,255 @@
+"""Reading memories: by id, listed and searched by filters, and what an agent's come to."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+
+from myria.canonical import digest
+from myria.contract.rest import MEMORY_TYPES
+from myria.errors import CursorInvalid, InvalidParticipants, NoteNotFound
+from myria.memories.model import StoredMemory, memory_of
+from myria.store.clock import to_datetime, to_microseconds
+from myria.store.database import Database
+from myria.store.queries import sql
+
+Order = Literal["asc", "desc"]
+
+MOST_COUNTED = 100_000
+"""Memories of an agent that its statistics count: its newest ones."""
+
+DAY_US = 86_400 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewer:
+    """As whom memories are read: `own` participants, and the one with whom an organisation shares them.
+
+    What contains all of its own is seen, and what is shared.
+
+    Raises:
+        InvalidParticipants: it has no participants of its own.
+    """
+
+    own: tuple[str, ...]
+    shared: str
+
+    def __post_init__(self) -> None:
+        if not self.own:
+            raise InvalidParticipants("somebody must ask: nobody would see everything")
+
+    def sees(self, participants: Sequence[str]) -> bool:
+        """Tell whether it sees what these participants may."""
+        return self.shared in participants or set(self.own) <= set(participants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFilters:
+    """Which memories are asked for; times in microseconds since 1970 UTC, both exclusive. None asks for any."""
+
+    agent_id: str | None = None
+    session_id: str | None = None
+    memory_types: tuple[str, ...] | None = None
+    event_types: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    contains: str | None = None
+    since: int | None = None
+    until: int | None = None
+    min_importance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPage:
+    """Memories in order, whether there are more, and the cursor of what follows.
+
+    `scanned` is how many were looked at for a text, where not all of those that match otherwise were.
+    """
+
+    memories: tuple[StoredMemory, ...]
+    has_more: bool
+    cursor: str | None
+    scanned: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatistics:
+    """What an agent's newest memories come to."""
+
+    memories: int
+    memories_24h: int
+    errors_24h: int
+    last_active_at: int | None
+    by_type: dict[str, int]
+
+
+class MemoryReader:
+    """Reads memories of one database.
+
+    Args:
+        scanned: most memories whose text is looked at for what it contains.
+    """
+
+    def __init__(self, database: Database, *, scanned: int) -> None:
+        self._database = database
+        self._scanned = scanned
+
+    async def get(self, tenant: str, viewer: Viewer, memory_id: str) -> StoredMemory:
+        """Return a memory.
+
+        Raises:
+            NoteNotFound: absent, of others, or withdrawn.
+        """
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(sql("memories.by_id"), tenant, memory_id)
+        if row is None or not viewer.sees(row["participants"]):
+            raise NoteNotFound("memory not found")
+        return memory_of(row)
+
+    async def page(
+        self,
+        tenant: str,
+        viewer: Viewer,
+        filters: MemoryFilters,
+        *,
+        agents: Sequence[str] = (),
+        order: Order = "desc",
+        limit: int = 100,
+        offset: int = 0,
+        cursor: str | None = None,
+    ) -> MemoryPage:
+        """Return memories in the order of their time.
+
+        Args:
+            agents: further names of the agent that is asked for.
+            cursor: of the page before; it goes on behind it, whatever was kept meanwhile.
+
+        Raises:
+            CursorInvalid: it is none of this question.
+        """
+        after = None if cursor is None else _after(cursor, filters, order)
+        names: list[str | None] = list(dict.fromkeys([filters.agent_id, *agents]))
+        reach = self._scanned if filters.contains is not None else None
+        found: list[StoredMemory] = []
+        matching = 0
+        async with self._database.read(tenant) as connection:
+            await connection.execute(sql("memories.custom_plans"))
+            for name in names:
+                asked = replace(filters, agent_id=name)
+                rows = await connection.fetch(
+                    sql("memories.newest" if order == "desc" else "memories.oldest"),
+                    tenant,
+                    list(viewer.own),
+                    [viewer.shared],
+                    *_asked(asked),
+                    *(after or (None, None)),
+                    reach,
+                    filters.contains,
+                    limit + 1 + (offset if len(names) > 1 else 0),
+                    0 if len(names) > 1 else offset,
+                )
+                found += [memory_of(row) for row in rows]
+                if reach is not None:
+                    behind = after if order == "desc" else None
+                    matching += await connection.fetchval(
+                        sql("memories.matching"), tenant, *_asked(asked), *(behind or (None, None)), reach + 1
+                    )
+        if len(names) > 1:
+            found.sort(key=lambda memory: (memory.at, memory.number), reverse=order == "desc")
+            found = found[offset:]
+        shown, has_more = tuple(found[:limit]), len(found) > limit
+        return MemoryPage(
+            memories=shown,
+            has_more=has_more,
+            cursor=_cursor(shown[-1], filters, order) if has_more else None,
+            scanned=self._scanned if matching > self._scanned and not has_more else None,
+        )
+
+    async def statistics(
+        self, tenant: str, viewer: Viewer, names: Sequence[str], *, now: int | None = None
+    ) -> AgentStatistics:
+        """Return what the newest memories of an agent come to, under each of its names."""
+        at = time.time_ns() // 1000 if now is None else now
+        async with self._database.read(tenant) as connection:
+            row = await connection.fetchrow(
+                sql("memories.statistics"),
+                tenant,
+                list(viewer.own),
+                [viewer.shared],
+                list(names),
+                MOST_COUNTED,
+                to_datetime(at - DAY_US),
+            )
+        if row is None:
+            raise AssertionError("a count always answers")
+        last = row["last_active_at"]
+        return AgentStatistics(
+            memories=row["memories"],
+            memories_24h=row["memories_24h"],
+            errors_24h=row["errors_24h"],
+            last_active_at=None if last is None else to_microseconds(last),
+            by_type={kind: row[kind] for kind in MEMORY_TYPES if row[kind]},
+        )
+
+    async def last_active(self, tenant: str, viewer: Viewer, names: Sequence[str]) -> dict[str, int]:
+        """Return when each name kept its newest memory, in microseconds since 1970 UTC, where it kept any."""
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(
+                sql("memories.last_active"), tenant, list(viewer.own), [viewer.shared], list(names)
+            )
+        return {
+            row["agent_id"]: to_microseconds(row["last_active_at"]) for row in rows if row["last_active_at"] is not None
+        }
+
+
+def _asked(filters: MemoryFilters) -> tuple[Any, ...]:
+    return (
+        filters.agent_id,
+        filters.session_id,
+        None if filters.memory_types is None else list(filters.memory_types),
+        None if filters.event_types is None else list(filters.event_types),
+        None if filters.tags is None else list(filters.tags),
+        None if filters.since is None else to_datetime(filters.since),
+        None if filters.until is None else to_datetime(filters.until),
+        filters.min_importance,
+    )
+
+
+def _fingerprint(filters: MemoryFilters, order: Order) -> str:
+    """Return what tells one question from another: a relative time moves on from page to page, so it is left out."""
+    of_question = (
+        filters.agent_id or "",
+        filters.session_id or "",
+        *("\n".join(part or ()) for part in (filters.memory_types, filters.event_types, filters.tags)),
+        filters.contains or "",
+        order,
+    )
+    return digest(of_question).hex()[:16]
+
+
+def _cursor(last: StoredMemory, filters: MemoryFilters, order: Order) -> str:
+    place = [last.at, last.number, _fingerprint(filters, order)]
+    return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
+
+
+def _after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[datetime, int]:
+    try:
+        at, number, question = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if type(at) is not int or type(number) is not int or not 0 <= number < 1 << 63:
+            raise _no_cursor()
+        place = to_datetime(at), number
+    except (ValueError, TypeError, OverflowError, binascii.Error) as error:
+        raise _no_cursor() from error
+    if question != _fingerprint(filters, order):
+        raise CursorInvalid("this cursor belongs to another question; send it with the filters and order it came from")
+    return place
+
+
+def _no_cursor() -> CursorInvalid:
+    return CursorInvalid("this is no cursor of this server; send next_cursor of the page before, unchanged")

@@ -1,0 +1,489 @@
+"""The face of REST (contract 003): its routes, and its seven tools over MCP, in terms of the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from myria.access.principal import Principal
+from myria.answertext import ShownAnswer
+from myria.canonical import digest
+from myria.contract import inputs, rest
+from myria.contract.rest import refused
+from myria.contract.routes import Matched
+from myria.errors import BatchTooLarge, InvalidArgument, InvalidText, MyriaError
+from myria.memories.commands import Kept
+from myria.memories.context import MOST_SHOWN, session_context
+from myria.memories.model import MemoryChanges, MemoryDraft
+from myria.memories.reading import MemoryFilters, MemoryPage, Viewer
+from myria.memories.sharing import keeping, own_of, viewing
+from myria.memory import Memory
+from myria.notes.model import NOTE_CHANNEL
+from myria.registrations.model import REGISTRY_CHANNEL
+from myria.scopes import canonical_participants
+from myria.settings import Settings
+from myria.store.clock import to_rfc3339
+from myria.tokens import token_counter
+
+__all__ = ["Asked", "RestFace", "handlers", "refused"]
+
+Json = dict[str, Any]
+Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
+ToolHandler = Callable[[Principal, Any], Awaitable[Json | ShownAnswer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a request asks: the id in its path, its query, its body, and its Idempotency-Key."""
+
+    entry_id: str = ""
+    query: Json = field(default_factory=dict)
+    body: Any = None
+    key: str | None = None
+
+    @classmethod
+    def of(cls, matched: Matched, *, query: bytes, body: Any, key: bytes | None) -> Asked:
+        """Return what a request asks.
+
+        Raises:
+            InvalidArgument: a parameter that is given twice, or that the route does not know; a key that is none.
+        """
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
+        named = dict(pairs)
+        if len(named) < len(pairs):
+            twice = next(name for name, _ in pairs if [known for known, _ in pairs].count(name) > 1)
+            raise InvalidArgument(f"{twice[:50]} is given more than once", field=twice[:50])
+        if key is not None and (
+            not 0 < len(key) <= rest.MAX_KEY or not key.isascii() or not key.decode().isprintable()
+        ):
+            raise InvalidText(
+                f"the header Idempotency-Key must hold 1 to {rest.MAX_KEY} printable characters of ASCII",
+                field="Idempotency-Key",
+            )
+        return cls(entry_id=matched.entry_id, query=named, body=body, key=None if key is None else key.decode())
+
+
+class RestFace:
+    """What runs each route, by its name."""
+
+    def __init__(self, memory: Memory, settings: Settings) -> None:
+        self._memory = memory
+        (self._shared,) = canonical_participants([settings.rest.shared_participant], field="rest.shared_participant")
+        self._most_at_once = settings.ingest.batch_events
+        self.runs: Mapping[str, Handler] = {
+            "keep_memories": self.keep_memories,
+            "list_memories": self.list_memories,
+            "get_memory": self.get_memory,
+            "amend_memory": self.amend_memory,
+            "withdraw_memory": self.withdraw_memory,
+            "search_memories": self.search_memories,
+            "register_agent": self.register_agent,
+            "list_agents": self.list_agents,
+            "get_agent": self.get_agent,
+            "delete_agent": self.delete_agent,
+            "list_agent_memories": self.list_agent_memories,
+            "get_agent_statistics": self.get_agent_statistics,
+            "open_session": self.open_session,
+            "list_sessions": self.list_sessions,
+            "get_session": self.get_session,
+            "change_session": self.change_session,
+            "list_session_memories": self.list_session_memories,
+            "get_session_context": self.get_session_context,
+        }
+
+    async def keep_memories(self, principal: Principal, asked: Asked) -> Json:
+        """Keep one memory, or several."""
+        body = asked.body
+        if isinstance(body, Mapping) and body.get("memories"):
+            return await self._keep_several(principal, asked)
+        request = inputs.read(rest.MemoryInput, _object(body))
+        principal.need_channel(NOTE_CHANNEL)
+        kept = await self._memory.memories.keep(
+            principal.tenant, keeping(principal, self._shared), _draft(request), key=asked.key
+        )
+        if kept.memory is None:
+            raise AssertionError("a duplicate is refused")
+        return kept.memory.to_json(principal.tenant)
+
+    async def _keep_several(self, principal: Principal, asked: Asked) -> Json:
+        request = inputs.read(rest.MemoriesInput, asked.body)
+        if len(request.memories) > self._most_at_once:
+            raise BatchTooLarge(
+                f"{len(request.memories)} memories; at most {self._most_at_once} are taken at once",
+                limit=self._most_at_once,
+            )
+        principal.need_channel(NOTE_CHANNEL)
+        drafts: list[MemoryDraft | MyriaError] = []
+        for index, item in enumerate(request.memories):
+            try:
+                drafts.append(_draft(inputs.read(rest.MemoryInput, _object(item))))
+            except MyriaError as error:
+                refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
+                if request.atomic is not False:
+                    raise refusal from error
+                drafts.append(refusal)
+        good = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
+        kept: Sequence[Kept] = ()
+        if good:
+            kept = await self._memory.memories.keep_all(
+                principal.tenant, keeping(principal, self._shared), good, whole=request.atomic is True, key=asked.key
+            )
+        outcomes = iter(kept)
+        memories, results = [], []
+        for index, draft in enumerate(drafts):
+            result: Json = {"index": index}
+            if isinstance(draft, MyriaError):
+                results.append(result | {"status": "refused", "error": draft.message})
+                continue
+            memory = next(outcomes).memory
+            if memory is None:
+                results.append(result | {"status": "duplicate"})
+                continue
+            results.append(result | {"status": "stored", "id": memory.memory_id})
+            memories.append(memory.to_json(principal.tenant))
+        return {"memories": memories, "count": len(memories), "results": results}
+
+    async def list_memories(self, principal: Principal, asked: Asked) -> Json:
+        """List memories."""
+        return await self._listed(principal, inputs.read(rest.ListInput, asked.query))
+
+    async def list_agent_memories(self, principal: Principal, asked: Asked) -> Json:
+        """List what an agent kept."""
+        request = inputs.read(rest.AgentListInput, {**asked.query, "agent_id": None})
+        return await self._listed(principal, request, agents=await self._names(principal, asked.entry_id))
+
+    async def list_session_memories(self, principal: Principal, asked: Asked) -> Json:
+        """List what was kept in a session."""
+        request = inputs.read(rest.ListInput, {**asked.query, "session_id": None})
+        return await self._listed(principal, request, session_id=asked.entry_id)
+
+    async def _listed(
+        self,
+        principal: Principal,
+        request: rest.ListInput,
+        *,
+        agents: Sequence[str] = (),
+        session_id: str | None = None,
+    ) -> Json:
+        now = rest.now_us()
+        filters = MemoryFilters(
+            agent_id=agents[0] if agents else request.agent_id,
+            session_id=session_id or request.session_id,
+            memory_types=request.memory_type,
+            event_types=request.event_type,
+            tags=request.tags or None,
+            since=_moment(request.since, "since", now),
+            until=_moment(request.until, "until", now),
+        )
+        page = await self._memory.memory_reader.page(
+            principal.tenant,
+            self._viewer(principal),
+            filters,
+            agents=agents[1:],
+            order=request.order,
+            limit=request.limit,
+            offset=request.offset or 0,
+            cursor=request.cursor,
+        )
+        memories = [memory.to_json(principal.tenant) for memory in page.memories]
+        return {"memories": memories, "count": len(memories), "has_more": page.has_more, **_further(page)}
+
+    async def get_memory(self, principal: Principal, asked: Asked) -> Json:
+        """Read one memory."""
+        reader = self._memory.memory_reader
+        memory = await reader.get(principal.tenant, self._viewer(principal), asked.entry_id)
+        return memory.to_json(principal.tenant)
+
+    async def amend_memory(self, principal: Principal, asked: Asked) -> Json:
+        """Change a memory."""
+        request = inputs.read(rest.MemoryChangeInput, _object(asked.body))
+        principal.need_channel(NOTE_CHANNEL)
+        changes = MemoryChanges(
+            content=request.content,
+            event_type=request.event_type,
+            metadata=request.metadata,
+            tags=request.tags,
+            importance=request.importance,
+        )
+        memory = await self._memory.memories.amend(
+            principal.tenant,
+            asked.entry_id,
+            changes,
+            may_see=self._viewer(principal).sees,
+            version=request.version,
+        )
+        return memory.to_json(principal.tenant)
+
+    async def withdraw_memory(self, principal: Principal, asked: Asked) -> Json:
+        """Take a memory out of every answer."""
+        principal.need_channel(NOTE_CHANNEL)
+        await self._memory.memories.withdraw(principal.tenant, asked.entry_id, may_see=self._viewer(principal).sees)
+        return {}
+
+    async def search_memories(self, principal: Principal, asked: Asked) -> Json:
+        """Search memories."""
+        began = time.perf_counter()
+        request = inputs.read(rest.SearchInput, _object(asked.body))
+        now = rest.now_us()
+        filters = MemoryFilters(
+            agent_id=request.agent_id,
+            session_id=request.session_id,
+            memory_types=request.memory_types,
+            event_types=request.event_types,
+            tags=request.tags or None,
+            contains=request.content_contains,
+            since=_moment(request.since, "since", now),
+            until=_moment(request.until, "until", now),
+            min_importance=request.min_importance or None,
+        )
+        page = await self._memory.memory_reader.page(
+            principal.tenant,
+            self._viewer(principal),
+            filters,
+            order=request.order,
+            limit=request.limit,
+            offset=request.offset or 0,
+            cursor=request.cursor,
+        )
+        results = [memory.to_json(principal.tenant) for memory in page.memories]
+        answer: Json = {
+            "results": results,
+            "count": len(results),
+            "query_time_ms": round((time.perf_counter() - began) * 1000),
+            "has_more": page.has_more,
+            **_further(page),
+        }
+        if page.scanned is not None:
+            answer["scanned"] = page.scanned
+        return answer
+
+    async def register_agent(self, principal: Principal, asked: Asked) -> Json:
+        """Register an agent."""
+        request = inputs.read(rest.NewAgentInput, _object(asked.body))
+        principal.need_channel(REGISTRY_CHANNEL)
+        entry = await self._memory.registrations.register_agent(
+            principal.tenant,
+            self._shared,
+            name=request.name,
+            description=request.description,
+            config=request.config,
+            key=self._own_key(principal, asked.key),
+        )
+        return entry.agent_json(principal.tenant, last_active_at=None)
+
+    async def list_agents(self, principal: Principal, asked: Asked) -> Json:
+        """List agents."""
+        request = inputs.read(rest.RegistryInput, asked.query)
+        viewer = self._viewer(principal)
+        entries = await self._memory.registrations.agents(
+            principal.tenant, self._shared, limit=request.limit, offset=request.offset or 0
+        )
+        names = [name for entry in entries for name in (entry.entry_id, entry.name or "")]
+        active = await self._memory.memory_reader.last_active(principal.tenant, viewer, names) if names else {}
+        agents = [
+            entry.agent_json(principal.tenant, last_active_at=_latest(active, entry.entry_id, entry.name or ""))
+            for entry in entries
+        ]
+        return {"agents": agents, "count": len(agents)}
+
+    async def get_agent(self, principal: Principal, asked: Asked) -> Json:
+        """Read an agent."""
+        viewer = self._viewer(principal)
+        entry = await self._memory.registrations.get_agent(principal.tenant, self._shared, asked.entry_id)
+        names = (entry.entry_id, entry.name or "")
+        active = await self._memory.memory_reader.last_active(principal.tenant, viewer, names)
+        return entry.agent_json(principal.tenant, last_active_at=_latest(active, *names))
+
+    async def delete_agent(self, principal: Principal, asked: Asked) -> Json:
+        """Take an agent out of the registry."""
+        own_of(principal, self._shared)
+        principal.need_channel(REGISTRY_CHANNEL)
+        await self._memory.registrations.delete_agent(principal.tenant, self._shared, asked.entry_id)
+        return {}
+
+    async def get_agent_statistics(self, principal: Principal, asked: Asked) -> Json:
+        """Count what an agent kept."""
+        viewer = self._viewer(principal)
+        names = await self._names(principal, asked.entry_id)
+        found = await self._memory.memory_reader.statistics(principal.tenant, viewer, names)
+        sessions, active = await self._memory.registrations.sessions_of(principal.tenant, self._shared, names)
+        answer: Json = {
+            "agent_id": asked.entry_id,
+            "memory_count": found.memories,
+            "memories_24h": found.memories_24h,
+            "errors_24h": found.errors_24h,
+            "session_count": sessions,
+            "active_sessions": active,
+            "memory_types": found.by_type,
+        }
+        if found.last_active_at is not None:
+            answer["last_active_at"] = to_rfc3339(found.last_active_at)
+        return answer
+
+    async def open_session(self, principal: Principal, asked: Asked) -> Json:
+        """Open a session."""
+        request = inputs.read(rest.NewSessionInput, _object(asked.body))
+        principal.need_channel(REGISTRY_CHANNEL)
+        entry = await self._memory.registrations.open_session(
+            principal.tenant,
+            self._shared,
+            agent=request.agent_id,
+            metadata=request.metadata,
+            key=self._own_key(principal, asked.key),
+        )
+        return entry.session_json(principal.tenant)
+
+    async def list_sessions(self, principal: Principal, asked: Asked) -> Json:
+        """List sessions."""
+        request = inputs.read(rest.SessionsInput, asked.query)
+        own_of(principal, self._shared)
+        names = None if request.agent_id is None else await self._names(principal, request.agent_id)
+        entries = await self._memory.registrations.sessions(
+            principal.tenant, self._shared, agents=names, limit=request.limit, offset=request.offset or 0
+        )
+        sessions = [entry.session_json(principal.tenant) for entry in entries]
+        return {"sessions": sessions, "count": len(sessions)}
+
+    async def get_session(self, principal: Principal, asked: Asked) -> Json:
+        """Read a session."""
+        own_of(principal, self._shared)
+        entry = await self._memory.registrations.get_session(principal.tenant, self._shared, asked.entry_id)
+        return entry.session_json(principal.tenant)
+
+    async def change_session(self, principal: Principal, asked: Asked) -> Json:
+        """Close a session, or change it."""
+        request = inputs.read(rest.SessionChangeInput, _object(asked.body))
+        own_of(principal, self._shared)
+        principal.need_channel(REGISTRY_CHANNEL)
+        entry = await self._memory.registrations.change_session(
+            principal.tenant, self._shared, asked.entry_id, status=request.status, metadata=request.metadata
+        )
+        return entry.session_json(principal.tenant)
+
+    async def get_session_context(self, principal: Principal, asked: Asked) -> Json:
+        """Write the context of a session."""
+        request = inputs.read(rest.SessionContextInput, {} if asked.body is None else _object(asked.body))
+        filters = MemoryFilters(
+            session_id=asked.entry_id,
+            memory_types=request.include_types,
+            since=_moment(request.since, "since", rest.now_us()),
+        )
+        page = await self._memory.memory_reader.page(
+            principal.tenant, self._viewer(principal), filters, limit=MOST_SHOWN
+        )
+        counter = None if request.max_tokens is None else await asyncio.to_thread(token_counter)
+        context = session_context(
+            asked.entry_id,
+            page.memories,
+            query=request.query,
+            max_tokens=request.max_tokens,
+            count=None if counter is None else counter.count,
+        )
+        return {"session_id": asked.entry_id, "context": context.text, "memory_count": context.memories}
+
+    def _viewer(self, principal: Principal) -> Viewer:
+        return viewing(principal, self._shared)
+
+    def _own_key(self, principal: Principal, key: str | None) -> str | None:
+        """Return a caller's key as one of its own: that of another principal is another."""
+        own = own_of(principal, self._shared)
+        return None if key is None else digest([*own, key]).hex()
+
+    async def _names(self, principal: Principal, named: str) -> list[str]:
+        """Return under which names an agent keeps memories that is named by its id, its name, or as nobody is."""
+        own_of(principal, self._shared)
+        entry = await self._memory.registrations.find_agent(principal.tenant, self._shared, named)
+        if entry is None:
+            return [named]
+        return list(dict.fromkeys([named, entry.entry_id, entry.name or named]))
+
+
+def handlers(face: RestFace) -> Mapping[str, ToolHandler]:
+    """Return what runs each tool of the face, by its name."""
+
+    async def memtrace_remember(principal: Principal, arguments: Any) -> Json:
+        return await face.keep_memories(principal, Asked(body=_object(arguments)))
+
+    async def memtrace_recall(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(rest.RecallToolInput, arguments)
+        return await face.list_memories(principal, Asked(query=request.model_dump(exclude_none=True)))
+
+    async def memtrace_search(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(rest.SearchToolInput, arguments)
+        return await face.search_memories(principal, Asked(body=request.model_dump(exclude_none=True)))
+
+    async def memtrace_decide(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(rest.DecideInput, arguments)
+        body = {
+            "agent_id": request.agent_id,
+            "content": request.decision,
+            "memory_type": "decision",
+            "event_type": "decision",
+            "metadata": {"reasoning": request.reasoning},
+        }
+        return await face.keep_memories(principal, Asked(body=body))
+
+    async def memtrace_session_create(principal: Principal, arguments: Any) -> Json:
+        return await face.open_session(principal, Asked(body=_object(arguments)))
+
+    async def memtrace_session_context(principal: Principal, arguments: Any) -> ShownAnswer:
+        request = inputs.read(rest.ContextToolInput, arguments)
+        body = request.model_dump(exclude_none=True, exclude={"session_id"})
+        content = await face.get_session_context(principal, Asked(entry_id=request.session_id, body=body))
+        return ShownAnswer(content=content, text=content["context"])
+
+    async def memtrace_agent_register(principal: Principal, arguments: Any) -> Json:
+        request = inputs.read(rest.RegisterToolInput, arguments)
+        return await face.register_agent(principal, Asked(body=request.model_dump(exclude_none=True)))
+
+    return {
+        handler.__name__: handler
+        for handler in (
+            memtrace_remember,
+            memtrace_recall,
+            memtrace_search,
+            memtrace_decide,
+            memtrace_session_create,
+            memtrace_session_context,
+            memtrace_agent_register,
+        )
+    }
+
+
+def _object(body: Any) -> Json:
+    if body is None:
+        return {}
+    if not isinstance(body, dict):
+        raise InvalidArgument("invalid request body: it must be a JSON object", field="")
+    return body
+
+
+def _draft(request: rest.MemoryInput) -> MemoryDraft:
+    return MemoryDraft(
+        agent_id=request.agent_id,
+        content=request.content,
+        session_id=request.session_id,
+        memory_type=request.memory_type,
+        event_type=request.event_type,
+        metadata=request.metadata,
+        tags=request.tags or (),
+        dedup_key=request.dedup_key,
+        importance=request.importance,
+        parent_id=request.parent_id,
+    )
+
+
+def _moment(value: str | None, name: str, now: int) -> int | None:
+    return None if value is None else rest.moment(value, field=name, now=now)
+
+
+def _further(page: MemoryPage) -> Json:
+    return {} if page.cursor is None else {"next_cursor": page.cursor}
+
+
+def _latest(active: Mapping[str, int], *names: str) -> int | None:
+    return max((active[name] for name in names if name in active), default=None)

@@ -1,0 +1,271 @@
+"""REST: the routes of its contract, what they answer and refuse, dedup, paging, and who sees what."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from myria.contract.rest import PREFIX
+from myria.contract.routes import ROUTES
+from myria.memory import Memory
+from myria.settings import AuthSettings, Settings
+from tests.server.wire import Served, serving
+from tests.support.keys import access_store, make_key
+from tests.support.postgres import Database
+
+SAID = {"agent_id": "bot", "content": "Crawled https://example.com"}
+
+
+async def ask(served: Served, method: str, path: str, body: Any = None, *, status: int = 200, **sent: str) -> Any:
+    """Return what a route answers, None where it answers nothing."""
+    lines = {name.replace("_", "-"): value for name, value in sent.items()}
+    response = await served.client.request(method, PREFIX + path, json=body, headers=lines)
+    assert response.status_code == status, (method, path, response.status_code, response.text)
+    answered: Any = response.json() if response.content else None
+    if status >= 400:
+        assert isinstance(answered["error"], str)
+    return answered
+
+
+async def test_a_memory_is_kept_found_changed_and_withdrawn(served: Served) -> None:
+    """It has an id that stays, and is read at once."""
+    whole = {
+        **SAID,
+        "session_id": "s1",
+        "memory_type": "decision",
+        "event_type": "page_crawled",
+        "metadata": {"pages": 3},
+        "tags": ["web", "v1.2"],
+        "importance": 0.7,
+        "parent_id": "note_x",
+    }
+    kept = await ask(served, "POST", "/memories", whole, status=201)
+    assert kept.items() >= {**whole, "org_id": "default"}.items()
+    assert await ask(served, "GET", f"/memories/{kept['id']}") == kept
+    listed = await ask(served, "GET", "/memories?agent_id=bot&tags=web,v1.2")
+    assert listed == {"memories": [kept], "count": 1, "has_more": False}
+    found = await ask(served, "POST", "/search", {"content_contains": "example", "min_importance": 0.5})
+    assert found["results"] == [kept]
+    changed = await ask(served, "PATCH", f"/memories/{kept['id']}", {"content": "Crawled it twice", "tags": []})
+    assert (changed["id"], changed["time"], changed["version"]) == (kept["id"], kept["time"], 2)
+    assert "tags" not in changed
+    assert (await ask(served, "POST", "/search", {"content_contains": "example"}))["results"] == []
+    assert await ask(served, "DELETE", f"/memories/{kept['id']}", status=204) is None
+    for method, body in (("GET", None), ("PATCH", {"content": "x"}), ("DELETE", None)):
+        refused = await ask(served, method, f"/memories/{kept['id']}", body, status=404)
+        assert refused["error"] == "memory not found"
+    assert (await ask(served, "GET", "/memories"))["memories"] == []
+
+
+async def test_what_is_left_out_has_the_contract_s_defaults(served: Served) -> None:
+    """Empty optional values are as good as none, and are not answered."""
+    kept = await ask(served, "POST", "/memories", {**SAID, "session_id": "", "tags": [], "metadata": None}, status=201)
+    assert set(kept) == {"id", "time", "org_id", "agent_id", "memory_type", "event_type", "content", "dedup_key"}
+    assert (kept["memory_type"], kept["event_type"]) == ("episodic", "general")
+    # the first 32 digits of SHA-256("bot|general|Crawled https://example.com")
+    assert len(kept["dedup_key"]) == 32
+
+
+async def test_a_duplicate_is_refused_once_and_left_out_of_several(served: Served) -> None:
+    """Of many at the same time one is stored; a batch answers those that are new, or with atomic none."""
+    answers = await asyncio.gather(*(served.client.post(f"{PREFIX}/memories", json=SAID) for _ in range(32)))
+    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 31
+    assert {answer.json()["error"] for answer in answers if answer.status_code == 409} == {"duplicate memory"}
+    batch = [SAID, {**SAID, "content": "another"}, {**SAID, "content": "another"}]
+    many = await asyncio.gather(*(served.client.post(f"{PREFIX}/memories", json={"memories": batch}) for _ in range(8)))
+    assert {answer.status_code for answer in many} == {201}
+    assert sum(answer.json()["count"] for answer in many) == 1
+    refused = await ask(served, "POST", "/memories", {"memories": [SAID], "atomic": True}, status=409)
+    assert refused["error"] == "duplicate memory"
+    assert (await ask(served, "GET", "/memories"))["count"] == 2
+
+
+async def test_each_of_several_by_itself(served: Served) -> None:
+    """Left out, one that is wrong refuses all; with atomic false the others are kept, and each is told of."""
+    batch = [SAID, {"agent_id": "bot"}, {**SAID, "memory_type": "dream"}]
+    refused = await ask(served, "POST", "/memories", {"memories": batch}, status=400)
+    assert (refused["error"], refused["index"]) == ("memories[1]: content is required", 1)
+    assert (await ask(served, "GET", "/memories"))["count"] == 0
+    answer = await ask(served, "POST", "/memories", {"memories": batch, "atomic": False}, status=201)
+    assert [result["status"] for result in answer["results"]] == ["stored", "refused", "refused"]
+    assert answer["count"] == 1
+
+
+async def test_an_idempotency_key_answers_the_first(served: Served) -> None:
+    """Also for several, for agents and for sessions; for something else it is refused."""
+    first = await ask(served, "POST", "/memories", SAID, status=201, idempotency_key="k1")
+    assert await ask(served, "POST", "/memories", SAID, status=201, idempotency_key="k1") == first
+    other = {**SAID, "content": "something else"}
+    refused = await ask(served, "POST", "/memories", other, status=409, idempotency_key="k1")
+    assert refused["code"] == "idempotency_key_reused"
+    batch = {"memories": [{**SAID, "content": text} for text in ("a", "b")]}
+    several = await ask(served, "POST", "/memories", batch, status=201, idempotency_key="k2")
+    assert await ask(served, "POST", "/memories", batch, status=201, idempotency_key="k2") == several
+    assert several["count"] == 2
+    agent = await ask(served, "POST", "/agents", {"name": "bot"}, status=201, idempotency_key="k3")
+    assert await ask(served, "POST", "/agents", {"name": "bot"}, status=201, idempotency_key="k3") == agent
+    session = await ask(served, "POST", "/sessions", {"agent_id": "bot"}, status=201, idempotency_key="k3")
+    assert await ask(served, "POST", "/sessions", {"agent_id": "bot"}, status=201, idempotency_key="k3") == session
+    await ask(served, "POST", "/agents", {"name": "cat"}, status=409, idempotency_key="k3")
+
+
+async def test_pages_by_offset_and_by_cursor(served: Served) -> None:
+    """Both give each memory once, in either order; a cursor goes on behind it while more is kept."""
+    for number in range(7):
+        await ask(served, "POST", "/memories", {**SAID, "content": f"text {number}"}, status=201)
+    for order in ("asc", "desc"):
+        texts: list[str] = []
+        cursor = ""
+        while True:
+            page = await ask(served, "GET", f"/memories?limit=3&order={order}&cursor={cursor}")
+            texts += [memory["content"] for memory in page["memories"]]
+            if not page["has_more"]:
+                break
+            cursor = page["next_cursor"]
+        assert texts == sorted((f"text {number}" for number in range(7)), reverse=order == "desc")
+        by_offset = [
+            (await ask(served, "GET", f"/memories?limit=3&offset={offset}&order={order}"))["memories"]
+            for offset in (0, 3, 6)
+        ]
+        assert [memory["content"] for page in by_offset for memory in page] == texts
+    await ask(served, "GET", f"/memories?order=asc&cursor={cursor}&tags=x", status=400)
+
+
+async def test_agents_and_sessions(served: Served) -> None:
+    """An agent is found by its id and its name; a session belongs to one, is closed, and has its memories."""
+    agent = await ask(served, "POST", "/agents", {"name": "bot", "config": {"a": 1}, "description": "d"}, status=201)
+    assert agent["id"].startswith("agent_")
+    assert (await ask(served, "POST", "/agents", {"name": "bot"}, status=409))["error"] == "agent already exists"
+    for name in ("bot", agent["id"]):
+        assert await ask(served, "GET", f"/agents/{name}") == agent
+    session = await ask(served, "POST", "/sessions", {"agent_id": agent["id"], "metadata": {"m": 1}}, status=201)
+    assert (session["status"], session["agent_id"]) == ("active", agent["id"])
+    await ask(served, "POST", "/sessions", {"agent_id": "nobody"}, status=400)
+    for agent_id, kind, event in (("bot", "episodic", "general"), (agent["id"], "episodic", "error")):
+        body = {"agent_id": agent_id, "content": f"by {agent_id}", "memory_type": kind, "event_type": event}
+        await ask(served, "POST", "/memories", {**body, "session_id": session["id"]}, status=201)
+    assert (await ask(served, "GET", "/agents/bot/memories"))["count"] == 2
+    assert (await ask(served, "GET", f"/sessions/{session['id']}/memories?order=asc"))["count"] == 2
+    statistics = await ask(served, "GET", f"/agents/{agent['id']}/stats")
+    assert (
+        statistics.items()
+        >= {
+            "memory_count": 2,
+            "memories_24h": 2,
+            "errors_24h": 1,
+            "session_count": 1,
+            "active_sessions": 1,
+            "memory_types": {"episodic": 2},
+        }.items()
+    )
+    context = await ask(served, "POST", f"/sessions/{session['id']}/context")
+    assert context["memory_count"] == 2
+    assert context["context"].startswith(f"## Session Context ({session['id']})\n\n### Recent Actions (1)\n- [")
+    assert "### Errors (1)\n" in context["context"]
+    short = await ask(served, "POST", f"/sessions/{session['id']}/context", {"max_tokens": 70, "query": "by bot"})
+    assert short["memory_count"] == 1
+    assert "by bot" in short["context"]
+    closed = await ask(served, "PUT", f"/sessions/{session['id']}", {"status": "closed"})
+    assert (closed["status"], closed["metadata"]) == ("closed", {"m": 1})
+    assert closed["closed_at"] == closed["updated_at"]
+    assert await ask(served, "GET", f"/sessions/{session['id']}") == closed
+    assert (await ask(served, "GET", "/sessions?agent_id=bot"))["sessions"] == [closed]
+    shown = (await ask(served, "GET", "/agents"))["agents"]
+    assert [one["id"] for one in shown] == [agent["id"]]
+    assert "last_active_at" in shown[0]
+    assert await ask(served, "DELETE", f"/agents/{agent['id']}", status=204) is None
+    await ask(served, "GET", "/agents/bot", status=404)
+    await ask(served, "POST", "/agents", {"name": "bot"}, status=201)
+
+
+REFUSED: dict[str, tuple[str, str, Any, int]] = {
+    "no agent": ("POST", "/memories", {"content": "x"}, 400),
+    "no content": ("POST", "/memories", {"agent_id": "bot"}, 400),
+    "an empty list of memories": ("POST", "/memories", {"memories": []}, 400),
+    "a memory that is a list": ("POST", "/memories", [], 400),
+    "a memory in a list that is none": ("POST", "/memories", {"memories": ["x"]}, 400),
+    "an agent that is no id": ("POST", "/memories", {**SAID, "agent_id": "1 bot"}, 400),
+    "a type that nobody knows": ("POST", "/memories", {**SAID, "memory_type": "dream"}, 400),
+    "an event type with a hyphen": ("POST", "/memories", {**SAID, "event_type": "a-b"}, 400),
+    "a tag with a space": ("POST", "/memories", {**SAID, "tags": ["a b"]}, 400),
+    "importance above 1": ("POST", "/memories", {**SAID, "importance": 1.5}, 400),
+    "metadata that is a text": ("POST", "/memories", {**SAID, "metadata": "x"}, 400),
+    "NUL": ("POST", "/memories", {**SAID, "content": "a\0b"}, 400),
+    "NUL in metadata": ("POST", "/memories", {**SAID, "metadata": {"a": "\0"}}, 400),
+    "a field that nobody knows": ("POST", "/memories", {**SAID, "colour": "red"}, 400),
+    "a memory that is too long": ("POST", "/memories", {**SAID, "content": "x" * 300_000}, 400),
+    "too many memories": ("POST", "/memories", {"memories": [SAID] * 501}, 400),
+    "a time that is none": ("GET", "/memories?since=yesterday", None, 400),
+    "an order that is none": ("GET", "/memories?order=up", None, 400),
+    "a limit that is none": ("GET", "/memories?limit=many", None, 400),
+    "a parameter twice": ("GET", "/memories?limit=1&limit=2", None, 400),
+    "a parameter that nobody knows": ("GET", "/memories?colour=red", None, 400),
+    "a parameter where none is": ("GET", "/agents/bot?x=1", None, 400),
+    "a cursor that is none": ("GET", "/memories?cursor=abc", None, 400),
+    "a memory that is not there": ("GET", "/memories/note_0", None, 404),
+    "an id that nothing has": ("GET", "/memories/%2e%2e%2f", None, 404),
+    "an id with NUL": ("GET", "/memories/a%00", None, 404),
+    "an id that is no UTF-8": ("GET", "/memories/%ff", None, 400),
+    "a search without a body": ("POST", "/search", None, 400),
+    "a search for a number": ("POST", "/search", {"content_contains": 1}, 400),
+    "an agent without a name": ("POST", "/agents", {}, 400),
+    "an agent that is not there": ("GET", "/agents/bot", None, 404),
+    "an agent to delete that is not there": ("DELETE", "/agents/bot", None, 404),
+    "a session that is not there": ("GET", "/sessions/s", None, 404),
+    "a session to close that is not there": ("PUT", "/sessions/s", {"status": "closed"}, 404),
+    "a path that is none": ("GET", "/nothing", None, 404),
+    "the prefix alone": ("GET", "", None, 404),
+    "a method that is none": ("PUT", "/memories", {}, 405),
+}
+
+
+async def test_every_refusal_is_the_contract_s(served: Served) -> None:
+    """Status, and an object whose error is a text."""
+    for name, (method, path, body, status) in REFUSED.items():
+        refused = await ask(served, method, path, body, status=status)
+        assert refused["error"], name
+    malformed = await served.client.post(f"{PREFIX}/memories", content=b"{")
+    assert malformed.status_code == 400
+    assert isinstance(malformed.json()["error"], str)
+
+
+async def test_what_is_not_there_may_be_asked_for(served: Served) -> None:
+    """Memories, statistics and the context of what nobody registered are empty, as in the contract."""
+    assert (await ask(served, "GET", "/agents/bot/memories"))["count"] == 0
+    assert (await ask(served, "GET", "/agents/bot/stats"))["memory_count"] == 0
+    assert (await ask(served, "GET", "/sessions/s/memories"))["count"] == 0
+    context = await ask(served, "POST", "/sessions/s/context", {})
+    assert context == {"session_id": "s", "context": "## Session Context (s)\n\n", "memory_count": 0}
+    for path in ("/health", "/ready"):
+        assert (await ask(served, "GET", path))["service"]
+
+
+async def test_keys_and_whom_they_show_what(memory: Memory, database: Database) -> None:
+    """Both headers are taken; all keys with this face share what is kept here, and other tenants see nothing."""
+    async with (
+        access_store(database, "other") as store,
+        serving(memory, Settings(auth=AuthSettings(mode="keys"))) as served,
+    ):
+        ada = await make_key(store, "ada", faces=("rest",))
+        bob = await make_key(store, "bob", faces=("rest",))
+        eve = await make_key(store, "ada", faces=("rest",), tenant="other")
+        reader = await make_key(store, "ada", faces=("rest",), roles=("read",))
+        many = await make_key(store, may_ask=("user:*",), faces=("rest",))
+        core = await make_key(store, "ada", faces=("core",))
+        kept = await ask(served, "POST", "/memories", SAID, status=201, x_api_key=ada)
+        for key in (bob, reader):
+            assert (await ask(served, "GET", "/memories", authorization=f"Bearer {key}"))["memories"] == [kept]
+        assert (await ask(served, "GET", "/memories", x_api_key=eve))["memories"] == []
+        await ask(served, "GET", f"/memories/{kept['id']}", status=404, x_api_key=eve)
+        await ask(served, "POST", "/memories", SAID, status=409, x_api_key=bob)
+        await ask(served, "POST", "/memories", SAID, status=201, x_api_key=eve)
+        assert (await ask(served, "GET", "/memories", status=401))["error"] == "missing API key"
+        assert (await ask(served, "GET", "/memories", status=401, x_api_key="mtk_x"))["error"] == "invalid API key"
+        for key, code in ((core, "face_not_allowed"), (many, "participants_not_allowed")):
+            assert (await ask(served, "GET", "/memories", status=403, x_api_key=key))["code"] == code
+        for route in ROUTES:
+            if route.changes:
+                path = route.path.replace("{id}", "x")
+                body: dict[str, Any] | None = None if route.method == "DELETE" else {}
+                refused = await ask(served, route.method, path, body, status=403, x_api_key=reader)
+                assert refused["code"] == "role_required"
