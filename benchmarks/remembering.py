@@ -26,7 +26,7 @@ from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import KEY_SLOT, Request, tool_call
 from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import TENANT, built
-from benchmarks.processes import Server, myria_server, usage
+from benchmarks.processes import Server, cpu_seconds, myria_server
 from benchmarks.reads import MIDDLE
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
@@ -192,12 +192,12 @@ async def _block(
 ) -> tuple[Result, float, float]:
     """Keep each text once as one kind; return the CPU per call of server and PostgreSQL, in microseconds, too."""
     requests, calls = [kind.request(text) for text in texts], len(texts)
-    before = usage(server.pid).cpu_s
-    backends = {row["pid"]: usage(row["pid"]).cpu_s for row in await connection.fetch(statement("backends"))}
+    before = cpu_seconds(server.pid)
+    backends = {row["pid"]: cpu_seconds(row["pid"]) for row in await connection.fetch(statement("backends"))}
     result = await load.run(requests, port=server.port, connections=connections, count=calls, key_prefix=prefix)
     _check(result)
-    server_us = (usage(server.pid).cpu_s - before) / calls * 1e6
-    after = {row["pid"]: usage(row["pid"]).cpu_s for row in await connection.fetch(statement("backends"))}
+    server_us = (cpu_seconds(server.pid) - before) / calls * 1e6
+    after = {row["pid"]: cpu_seconds(row["pid"]) for row in await connection.fetch(statement("backends"))}
     database_us = sum(cpu_s - backends.get(pid, 0.0) for pid, cpu_s in after.items()) / calls * 1e6
     console.say(f"{kind.name}, {connections} clients: {server_us:,.0f} + {database_us:,.0f} µs", "dim")
     return result, server_us, database_us
@@ -264,10 +264,10 @@ async def _recalling(cluster: Cluster, options: Common, report: Report, *, round
             _check(await load.run(warm, port=case.server.port, connections=1, count=len(warm)))
         for round_ in range(rounds):
             for case in asked if round_ % 2 else reversed(asked):
-                before = usage(case.server.pid).cpu_s
+                before = cpu_seconds(case.server.pid)
                 result = await load.run(case.requests, port=case.server.port, connections=ASKERS, count=questions)
                 _check(result)
-                case.cpu_ms.append((usage(case.server.pid).cpu_s - before) / questions * 1e3)
+                case.cpu_ms.append((cpu_seconds(case.server.pid) - before) / questions * 1e3)
                 case.results.append(result)
                 console.say(f"recall at {case.size:,}: p50 {result.latency.p50:.2f} ms", "dim")
     for name in names:

@@ -8,6 +8,7 @@ admit within `FRESH_S`.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections import OrderedDict
@@ -68,6 +69,7 @@ class TenantQuotas:
         self._bytes_stored = bytes_stored
         self._ticks = ticks
         self._uses: OrderedDict[str, _Use] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[_Use]] = {}
 
     @asynccontextmanager
     async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[tuple[Kind, ...] | None]:
@@ -82,9 +84,7 @@ class TenantQuotas:
             StorageQuotaExceeded: they would take more room than the tenant has; none was counted.
             DatabaseUnavailable: nobody can tell now.
         """
-        use = self._uses.get(tenant)
-        if use is None or self._ticks() - use.read_at >= FRESH_S:
-            use = await self._read(tenant)
+        use = await self._fresh(tenant)
         if use.most is not None and use.stored + use.added + size > use.most and use.added:
             # What was admitted here may have been a repetition, or have failed.
             use = await self._read(tenant)
@@ -118,10 +118,23 @@ class TenantQuotas:
         Raises:
             DatabaseUnavailable: nobody can tell now.
         """
+        return (await self._fresh(tenant)).redacted
+
+    async def _fresh(self, tenant: str) -> _Use:
+        """Return what is known of a tenant, read again if that is too old: once for all who ask meanwhile."""
         use = self._uses.get(tenant)
-        if use is None or self._ticks() - use.read_at >= FRESH_S:
-            use = await self._read(tenant)
-        return use.redacted
+        if use is not None and self._ticks() - use.read_at < FRESH_S:
+            return use
+        reading = self._reading.get(tenant)
+        if reading is None:
+            reading = self._reading[tenant] = asyncio.create_task(self._read(tenant))
+            reading.add_done_callback(lambda done: self._was_read(tenant, done))
+        return await asyncio.shield(reading)
+
+    def _was_read(self, tenant: str, reading: asyncio.Task[_Use]) -> None:
+        del self._reading[tenant]
+        if not reading.cancelled():
+            reading.exception()  # those who wait get it; perhaps nobody does any more
 
     async def _read(self, tenant: str) -> _Use:
         async with self._database.read(tenant) as connection:

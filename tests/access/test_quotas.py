@@ -19,6 +19,7 @@ from myria.settings import Settings
 from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
 from tests.cli.conftest import call
+from tests.isolation.world import Statements
 from tests.support import builds
 from tests.support.events import append, conversation, event
 from tests.support.postgres import Database
@@ -83,6 +84,23 @@ async def test_settings_give_what_a_tenant_does_not_say(database: Database, stor
         await admit(quotas, "default", 2)
         with pytest.raises(QuotaExceeded):
             await admit(quotas, "default", 1)
+
+
+async def test_appends_that_come_together_read_the_row_once(database: Database, store: AccessStore) -> None:
+    """However many find what is known too old, one read serves all; one that gives up takes it from no other."""
+    clock = Clock()
+    async with Pool(database.server_dsn) as pool:
+        statements = Statements(pool)
+        quotas = TenantQuotas(pool, None, ticks=clock)
+        for _ in range(2):
+            clock.at += FRESH_S
+            before = statements.run
+            appends = [asyncio.create_task(admit(quotas, "default", 1)) for _ in range(20)]
+            await asyncio.sleep(0)
+            appends[0].cancel()
+            outcomes = await asyncio.gather(*appends, return_exceptions=True)
+            assert outcomes[1:] == [None] * 19
+            assert statements.run - before <= 3  # begin, the row, commit
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from myria.analysis.tokens import counted_surfaces, is_stopword
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.notes.subjects import subject_of, topic_of
+from myria.notes.wordcounts import WordCounts
 from myria.redaction.expressions import first_look
 
 KEYWORDS = 5
 """Keywords of a note that names none."""
-
-_SHORTEST = 2
 
 _KIND_RULES = (
     (
@@ -98,12 +96,13 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
     """
     kind = draft.kind or inferred_kind(draft.content)
     policy = policy_of(kind, contract)
-    chosen = draft.keywords if draft.keywords is not None else keywords_of(draft.content)
+    counted = WordCounts.of_text(draft.content[:_LOOKED_AT]) if draft.keywords is None else None
+    chosen = keywords_of(draft.content, counted) if draft.keywords is None else draft.keywords
     given = {"type": draft.kind, "topic": draft.topic, "keywords": draft.keywords, "importance": draft.importance}
     return NoteText(
         content=draft.content,
         kind=kind,
-        topic=draft.topic or (subject_of(draft.content) if draft.keywords is None else topic_of(chosen)),
+        topic=draft.topic or (subject_of(draft.content, counted) if draft.keywords is None else topic_of(chosen)),
         keywords=tuple(dict.fromkeys(keyword.strip().lower() for keyword in chosen if keyword.strip())),
         importance=policy.importance if draft.importance is None else draft.importance,
         source=draft.source,
@@ -123,17 +122,14 @@ def inferred_kind(content: str) -> str:
     return next((kind for kind, look, rule in _RULES if look.search(raw) and rule.search(beginning)), "fact")
 
 
-def keywords_of(content: str) -> tuple[str, ...]:
+def keywords_of(content: str, counted: WordCounts | None = None) -> tuple[str, ...]:
     """Return the words that a text uses most, as they are written, stop words left out; of equals the earlier first.
 
     The words are those of the search (`myria.analysis`), so a keyword finds what it was taken from.
+
+    Args:
+        counted: the words of the content's beginning, where they are counted already.
     """
-    counts: dict[str, int] = {}
-    shown: dict[str, str] = {}
-    for surface, term, count in counted_surfaces(content[:_LOOKED_AT]):
-        if len(surface) < _SHORTEST or surface.isdigit() or is_stopword(term):
-            continue
-        counts[term] = counts.get(term, 0) + count
-        shown.setdefault(term, surface)
-    best = sorted(counts, key=counts.__getitem__, reverse=True)
-    return tuple(dict.fromkeys(shown[term] for term in best[: KEYWORDS * 2]))[:KEYWORDS]
+    words = WordCounts.of_text(content[:_LOOKED_AT]) if counted is None else counted
+    best = sorted(words.counts, key=words.counts.__getitem__, reverse=True)
+    return tuple(dict.fromkeys(words.shown[term] for term in best[: KEYWORDS * 2]))[:KEYWORDS]

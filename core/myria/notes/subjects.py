@@ -7,14 +7,14 @@ what function words are, is known as it is where topics of the tree are named; a
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from myria.analysis import Token, is_stopword, tokens
+from myria.analysis import is_stopword, tokens
+from myria.notes.wordcounts import WordCounts
 from myria.planning.common_words import plain_terms, weak_terms
 from myria.planning.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
-from myria.planning.wording import ENGLISH, Language, is_function_word, language_of, words_of
+from myria.planning.wording import ENGLISH, Language, is_function_word, language_of, language_of_terms, words_of
 
 GENERAL = "general"
 """The topic of a note that says nothing that could be one."""
@@ -22,7 +22,6 @@ GENERAL = "general"
 _LOOKED_AT = 2_000
 """Characters of a text that are looked at."""
 
-_SHORTEST = 2
 _NONE = 2
 _ENGLISH_SHARE = 3
 
@@ -55,33 +54,51 @@ def topic_of(keywords: Sequence[str]) -> str:
     return keywords[0] if keywords else GENERAL
 
 
-def subject_of(content: str) -> str:
+def subject_of(content: str, counted: WordCounts | None = None) -> str:
     """Return the topic of a note whose writer chose none: the word that it says most often, of equals the first.
 
     Words that may be subjects come before others, and of these uncommon ones before everyday nouns.
+
+    Args:
+        counted: the words of the content, where they are counted already.
     """
     beginning = content[:_LOOKED_AT]
+    if not beginning.isascii() or len(content) > _LOOKED_AT:
+        counted = None
     if not beginning.isascii():
         beginning = _within().sub(" ", beginning)
-    found = tokens(beginning)
-    language = ENGLISH if _is_plainly_english(beginning, found) else language_of(found)
-    counts: Counter[str] = Counter()
-    shown: dict[str, str] = {}
-    for word in words_of(beginning, found, language):
-        if len(word.surface) >= _SHORTEST and not word.surface.isdigit() and not is_stopword(word.term):
-            counts[word.term] += 1
-            shown.setdefault(word.term, word.surface)
-    best, best_rank = GENERAL, (_NONE + 1, 0)
-    for term, surface in shown.items():
-        rank = (_class_of(term, surface, language), -counts[term])
-        if rank < best_rank:
-            best, best_rank = surface.lower(), rank
-    return best
+    language, words = _counted(beginning, counted) or _in_order(beginning)
+    everyday: str | None = None
+    other: str | None = None
+    # Nearly always the first or second is a subject, and the others need not be looked at.
+    for term in sorted(words.counts, key=words.counts.__getitem__, reverse=True):
+        surface = words.shown[term]
+        rank = _class_of(term, surface, language)
+        if not rank:
+            return surface.lower()
+        if rank == _NONE:
+            other = other or surface.lower()
+        else:
+            everyday = everyday or surface.lower()
+    return everyday or other or GENERAL
 
 
-def _is_plainly_english(text: str, found: Sequence[Token]) -> bool:
-    """Tell whether so many words are English function words that no other language need be thought of."""
-    return text.isascii() and _ENGLISH_SHARE * sum(is_stopword(word.term) for word in found) >= len(found)
+def _counted(text: str, counted: WordCounts | None) -> tuple[Language, WordCounts] | None:
+    """Return the language of a text and its words; None where that takes more than counting them."""
+    if not text.isascii():
+        return None
+    words = WordCounts.of_text(text) if counted is None else counted
+    if _ENGLISH_SHARE * sum(count for term, count in words.others.items() if is_stopword(term)) >= words.words:
+        return ENGLISH, words  # so many English function words that no other language need be thought of
+    language = language_of_terms(words.terms())
+    return None if language.capitalises_nouns or language.adjective is not None else (language, words)
+
+
+def _in_order(text: str) -> tuple[Language, WordCounts]:
+    """Return the language of a text and its words as they are written in it."""
+    found = tokens(text)
+    language = language_of(found)
+    return language, WordCounts.of((word.surface, word.term, 1) for word in words_of(text, found, language))
 
 
 def _class_of(term: str, surface: str, language: Language) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -395,20 +395,25 @@ def language_of(tokens: Iterable[Token], likely: Language | None = None) -> Lang
 
     A short text is in the `likely` language unless another one shows itself clearly.
     """
-    seen = Counter(token.term for token in tokens if not token.surface.isdigit())
+    return language_of_terms(Counter(token.term for token in tokens if not token.surface.isdigit()), likely)
+
+
+def language_of_terms(seen: Mapping[str, int], likely: Language | None = None) -> Language:
+    """Return the language of a text of which is known how often it has each term, numbers left out: `language_of`."""
     most = sum(times for term, times in seen.items() if is_stopword(term))
     best = ENGLISH if most * _LEAST_SHARE >= sum(seen.values()) else UNKNOWN
     if likely is not None:
         if likely is not ENGLISH:
             most = max(most, sum(times for term, times in seen.items() if term in likely.function_terms))
         best, most = likely, most + _DOUBT
-    speaking, times_of = _speaking(), [0] * len(_known())
+    speaking, times_of = _speaking(), dict[int, int]()
     for term, times in seen.items():
-        for position in speaking.get(term, ()):
-            times_of[position] += times
-    for language, times in zip(_known(), times_of, strict=True):
-        if times > max(1, most):
-            best, most = language, times
+        if term in speaking:
+            for position in speaking[term]:
+                times_of[position] = times_of.get(position, 0) + times
+    for position in sorted(times_of):
+        if times_of[position] > max(1, most):
+            best, most = _known()[position], times_of[position]
     return best
 
 
