@@ -20,10 +20,15 @@ Cost = Callable[..., Awaitable[int]]
 
 
 @pytest.fixture
-def cost(memory: Memory, served: Served, monkeypatch: pytest.MonkeyPatch) -> Cost:
+def pools(memory: Memory) -> list[Statements]:
+    """Return what counts the statements of a memory, from before it is served."""
+    return [Statements(memory.appending), Statements(memory.database)]
+
+
+@pytest.fixture
+def cost(pools: list[Statements], served: Served, monkeypatch: pytest.MonkeyPatch) -> Cost:
     """Return how many round trips a call of a tool takes."""
     monkeypatch.setattr("myria.notes.usage.WRITTEN_EVERY_S", 3_600.0)  # uses are written beside the requests
-    pools = [Statements(memory.appending), Statements(memory.database)]
 
     async def counted(tool: str, face: Face = "agent", /, **arguments: Any) -> int:
         before = sum(pool.run for pool in pools)
