@@ -244,10 +244,15 @@ def serving() -> Json:
                     unit="cps",
                 ),
                 graph(
-                    "Repeats and compactions",
-                    "Turns that came again (stored: nothing is done; under_way: refused), and prompts with a summary.",
+                    "Repeats, compactions, differences",
+                    "Turns that came again (stored: nothing is done; under_way: refused), prompts with a summary, and "
+                    "answers that differ from those of hosts in shadow mode.",
                     (f"sum by (state) (rate(myria_turn_conflicts_total{{{HERE}}}[{RATE}]))", "again: {{state}}"),
                     (f"sum(rate(myria_turn_compactions_total{{{HERE}}}[{RATE}]))", "compacted"),
+                    (
+                        f'sum by (aspect) (rate(myria_turn_comparisons_total{{{HERE}, outcome!="same"}}[{RATE}]))',
+                        "differs: {{aspect}}",
+                    ),
                     unit="cps",
                 ),
             ),

@@ -22,6 +22,7 @@ from myria_cli.commands import (
     querying,
     running,
     snapshots,
+    turning,
 )
 
 _UsageError: Any = typer.BadParameter.__base__  # typer brings a click of its own, or uses the other one
@@ -69,6 +70,7 @@ for subject in (
     erasing,
     access,
     granting,
+    turning,
     cluster,
     auditing,
 ):

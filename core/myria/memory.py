@@ -45,6 +45,7 @@ from myria.tokens import token_counter
 from myria.turns.directory import Directories
 from myria.turns.maintaining import TurnMaintenance
 from myria.turns.preparing import Preparing
+from myria.turns.shadow import ShadowLog
 from myria.turns.storing import TurnStore
 from myria.withdrawal.commands import MaySee, WithdrawalResult, Withdrawals
 from myria.withdrawal.model import Reason
@@ -107,6 +108,7 @@ class Memory:
             lock_timeout_ms=settings.turns.session_lock_timeout_ms,
         )
         self.before_turns = Preparing(self._read, settings.turns)
+        self.shadows = ShadowLog(self.appending)
         self.directories = Directories(self._read)
         self.memories = Memories(
             self.appending,
@@ -135,6 +137,7 @@ class Memory:
         """Finish the commits under way and close the connections."""
         await self.ingest.close()
         await self.usage.close()
+        await self.shadows.close()
         await self.retrieval.close()
         await self.database.close()
         await self.appending.close()

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from myria.access.limits import BURST_S, TokenBucket
+from myria.access.principal import TurnsMode
 from myria.errors import QuotaExceeded, StorageQuotaExceeded
 from myria.redaction.kinds import Kind
 from myria.store.database import Database
@@ -44,6 +45,7 @@ class _Use:
     added: int = 0
     under_way: int = 0
     redacted: tuple[Kind, ...] | None = None
+    turns: TurnsMode | None = None
 
 
 class TenantQuotas:
@@ -136,6 +138,17 @@ class TenantQuotas:
         if not reading.cancelled():
             reading.exception()  # those who wait get it; perhaps nobody does any more
 
+    async def turns(self, tenant: str) -> TurnsMode | None:
+        """Return whether turns are served to a tenant; None where that is what the settings say.
+
+        Raises:
+            DatabaseUnavailable: nobody can tell now.
+        """
+        use = self._uses.get(tenant)
+        if use is None or self._ticks() - use.read_at >= FRESH_S:
+            use = await self._read(tenant)
+        return use.turns
+
     async def _read(self, tenant: str) -> _Use:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.quotas"), tenant)
@@ -146,6 +159,7 @@ class TenantQuotas:
             self._uses.popitem(last=False)
         use.read_at = now
         use.redacted = None if row is None or row["redacted"] is None else tuple(row["redacted"])
+        use.turns = None if row is None else row["turns_mode"]
         rate, most, use.stored = (row["events_per_s"], row["bytes_stored"], row["stored"]) if row else (None, None, 0)
         rate = self._events_per_s if rate is None else rate
         use.most = self._bytes_stored if most is None else most

@@ -414,6 +414,12 @@ class TurnsSettings(Section):
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024
     """Longest text of a content part or of a tool's output, in bytes of UTF-8."""
+    shadow: bool = False
+    """Whether answers are compared with what hosts say that they computed themselves (`client_result`), for tenants
+    whose own setting (`myria turns mode`) says nothing. No answer changes by it; `myria turns shadow` shows the
+    differences."""
+    shadow_keep_s: Annotated[float, Field(ge=0, le=86_400 * 3650)] = 30 * _DAY_S
+    """Age after which a comparison is removed, in seconds."""
     l1_retention_days: Annotated[int, Field(ge=1, le=3_650)] = 1
     """Days in UTC for which a fact of tier L1 holds, that on which it was said being the first. It counts for facts
     that are said from then on."""

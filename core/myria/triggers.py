@@ -41,6 +41,7 @@ from myria.settings import Settings
 from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
 from myria.turns.maintaining import TurnMaintenance
+from myria.turns.shadow import forget_shadows
 
 logger = logging.getLogger(__name__)
 
@@ -576,6 +577,7 @@ class ControlLoop:
 
         A session that somebody else maintains is left to them; what one look leaves comes with the next.
         """
+        await forget_shadows(self._database, self._settings.turns.shadow_keep_s)
         async with self._database.read(ALL_TENANTS) as connection:
             tenants = [row["tenant_id"] for row in await connection.fetch(sql("consolidation.tenants_due"))]
         looked_at = 0

@@ -40,6 +40,7 @@ GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO my
 GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
 GRANT INSERT ON myria.turn_extractions_due TO myria_server;
 GRANT INSERT, UPDATE ON myria.memories, myria.registrations TO myria_server;
+GRANT INSERT, UPDATE ON myria.turn_shadows TO myria_server;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_server;
 GRANT INSERT ON myria.llm_calls TO myria_server;
 GRANT INSERT, UPDATE ON myria.key_uses TO myria_server;
@@ -94,6 +95,7 @@ GRANT INSERT ON myria.tool_feedback TO myria_operator;
 GRANT INSERT, UPDATE ON myria.note_evaluations TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.note_evaluations_due TO myria_operator;
 GRANT UPDATE, DELETE ON myria.turn_extractions_due TO myria_operator;
+GRANT DELETE ON myria.turn_shadows TO myria_operator;
 GRANT UPDATE, DELETE ON myria.note_looks TO myria_operator;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_operator;
 GRANT UPDATE (ended_at, ended_reason) ON myria.oauth_grants TO myria_operator;

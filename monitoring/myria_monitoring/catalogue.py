@@ -86,6 +86,15 @@ METRICS: tuple[Described, ...] = (
         "Turns that came again; state is stored (nothing is done) or under_way (refused, to be tried again)",
         "state",
     ),
+    _counter(
+        "serving",
+        "myria_turn_comparisons_total",
+        "Shadow mode: answers compared with what hosts computed themselves, by aspect; outcome is same, different, "
+        "unreadable (their result) or dropped (too many at once)",
+        "call",
+        "aspect",
+        "outcome",
+    ),
     _counter("serving", "myria_turn_compactions_total", "Prompts in which a summary stands for earlier items"),
     _gauge("serving", "myria_cache_bytes", "Bytes held by a cache", "cache"),
     _counter("serving", "myria_cache_lookups_total", "Cache look-ups; result is hit or miss", "cache", "result"),

@@ -20,6 +20,7 @@ from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
 from myria.redaction.kinds import KINDS
 from myria.turns.facts import Tier
+from myria.turns.shadow import Aspect, Call, Outcome
 from myria_monitoring.exposition import OTHER, Tally, about_process, counter, gauge, histogram, text_of
 from myria_server.readiness import Readiness
 
@@ -72,6 +73,13 @@ class ServerMetrics:
         self.redactions: dict[tuple[str, ...], float] = {(kind,): 0 for kind in KINDS}
         self.turn_facts: dict[tuple[str, ...], float] = {(tier,): 0 for tier in get_args(Tier)}
         self.turn_conflicts: dict[tuple[str, ...], float] = {(state,): 0 for state in get_args(TurnConflict)}
+        self.turn_comparisons: dict[tuple[str, ...], float] = {
+            (call, aspect, outcome): 0
+            for call in get_args(Call)
+            for aspect in get_args(Aspect)
+            if aspect != "all"
+            for outcome in ("same", "different")
+        }
         self.turn_compactions = 0
         self.durations: dict[tuple[str, ...], Tally] = {}
         self.commits = Tally(BATCH_EVENTS)
@@ -116,6 +124,11 @@ class ServerMetrics:
     def turn_conflicted(self, state: TurnConflict) -> None:
         """Count a turn that came again: it was stored already, or another request was storing it."""
         self.turn_conflicts[state,] += 1
+
+    def turn_compared(self, call: Call, aspect: Aspect, outcome: Outcome) -> None:
+        """Count an aspect in which an answer was compared with what the host computed itself."""
+        key = (call, aspect, outcome)
+        self.turn_comparisons[key] = self.turn_comparisons.get(key, 0) + 1
 
     def turn_compacted(self) -> None:
         """Count a prompt in which a summary stands for earlier items."""
@@ -167,6 +180,7 @@ class ServerMetrics:
         yield counter("myria_answers_degraded_total", self.degraded)
         yield counter("myria_turn_facts_total", self.turn_facts)
         yield counter("myria_turn_conflicts_total", self.turn_conflicts)
+        yield counter("myria_turn_comparisons_total", self.turn_comparisons)
         yield counter("myria_turn_compactions_total", {(): self.turn_compactions})
         yield from self._cache_families()
         if self._pools:

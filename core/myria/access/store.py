@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import asyncpg
 
@@ -17,6 +17,7 @@ from myria.access.principal import (
     Face,
     Role,
     TextFormat,
+    TurnsMode,
     checked_pattern,
 )
 from myria.access.secrets import MadeKey, make_key
@@ -212,6 +213,24 @@ class AccessStore:
             if await connection.fetchrow(sql("access.set_redaction"), name, chosen) is None:
                 raise _no_tenant(name)
             await self._note(connection, name, "tenant.redact", name, kinds=chosen)
+        return await self.tenant(name)
+
+    async def set_turns(self, name: str, mode: TurnsMode | None) -> Json:
+        """Say whether turns are served to a tenant, and compared with its own results, within five seconds.
+
+        Args:
+            mode: None stands for what the settings say.
+
+        Raises:
+            InvalidArgument: an unknown mode; nothing was changed.
+            TenantNotFound: there is none of this name.
+        """
+        if mode is not None:
+            _chosen([mode], get_args(TurnsMode), "mode", least=1)
+        async with self._database.write(checked_tenant(name)) as connection:
+            if await connection.fetchrow(sql("access.set_turns"), name, mode) is None:
+                raise _no_tenant(name)
+            await self._note(connection, name, "tenant.turns", name, mode=mode)
         return await self.tenant(name)
 
     async def suspend_tenant(self, name: str, reason: str | None = None) -> Json:
@@ -440,6 +459,7 @@ def _tenant(row: asyncpg.Record) -> Json:
         "suspended_reason": row["suspended_reason"],
         **{quota: row[quota] for quota in QUOTAS},
         "redacted": row["redacted"],
+        "turns": row["turns_mode"],
         "use": {
             "bytes_stored": row["stored"],
             "concurrent_builds": row["builds"],

@@ -6,9 +6,10 @@ dropped. Refusals are the contract's own: `{code, message, retryable}`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, WithJsonSchema
 
 from myria.contract.answers import Answer
 from myria.contract.fields import check_name, check_text
@@ -179,6 +180,46 @@ class SessionInput(Input):
     session_id: Annotated[str, _named(DEFAULT_NAME, MAX_NAME), _TEXT] = DEFAULT_NAME
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientResult:
+    """What a host computed itself for a call, as far as it tells: its prompt or what it keeps, and its facts.
+
+    `facts` are tier, key and value of each; `tokens` its estimate of its prompt.
+    """
+
+    items: tuple[dict[str, Any], ...] | None = None
+    fact_ids: tuple[str, ...] | None = None
+    facts: tuple[tuple[str, str, str], ...] | None = None
+    tokens: int | None = None
+
+    @classmethod
+    def read(cls, value: Any) -> ClientResult | None:
+        """Return what a `client_result` says; None where it cannot be read, whatever it is."""
+        if not isinstance(value, dict):
+            return None
+        items, ids, facts, tokens = (
+            value.get(name) for name in ("input_items", "recall_fact_ids", "facts", "context_token_count")
+        )
+        try:
+            read = None if items is None else AfterTurnInput(input_items=items).input_items
+        except (MyriaError, ValidationError):
+            return None
+        if not _is_list_of(ids, str) or not _is_list_of(facts, dict) or not (tokens is None or type(tokens) is int):
+            return None
+        named = None
+        if facts is not None:
+            named = tuple(
+                (str(fact.get("tier", "")), str(fact.get("key", "")), str(fact.get("value", ""))) for fact in facts
+            )
+        return cls(items=read, fact_ids=None if ids is None else tuple(ids), facts=named, tokens=tokens)
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, list) and len(value) <= _MAX_ITEMS and all(isinstance(one, kind) for one in value)
+
+
 class TurnInput(SessionInput):
     """Arguments of the tools about one turn."""
 
@@ -187,6 +228,9 @@ class TurnInput(SessionInput):
     )
     user_id: Annotated[str | None, _named(None, MAX_PARTICIPANT_CHARACTERS), _TEXT] = Field(
         default=None, description="Who speaks: it is their memory too"
+    )
+    client_result: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="What you computed yourself for this call; compared in shadow mode, never used"
     )
     conversation_items: Items = Field(default=(), description="The whole conversation, where you have it")
     current_input_start: Place = Field(default=None, description="Where in conversation_items this turn begins")

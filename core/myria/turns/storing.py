@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -57,10 +57,15 @@ class FinishedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """What became of a turn: whether this call stored it, and how many facts of each tier it brought."""
+    """What became of a turn: whether this call stored it, and how many facts of each tier it brought.
+
+    `found` are all facts that it says, also those that were known, and `given` the items that went in, as kept.
+    """
 
     is_new: bool
     facts: Mapping[str, int]
+    found: Sequence[Fact] = field(default=(), compare=False)
+    given: Sequence[Json] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +169,7 @@ class TurnStore:
                 return StoredTurn(is_new=False, facts={})
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
-            return StoredTurn(is_new=True, facts=kept)
+            return StoredTurn(is_new=True, facts=kept, found=facts, given=clean.given)
 
     async def _state(self, tenant: str, turn: FinishedTurn) -> _State:
         session = turn.session

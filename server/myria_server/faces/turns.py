@@ -8,16 +8,18 @@ import os
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from myria.access.principal import Principal
+from myria.access.principal import Principal, TurnsMode
 from myria.contract import inputs
 from myria.contract.turns import (
     AfterTurnInput,
     BeforeTurnInput,
+    ClientResult,
     ListDirInput,
     MaintenanceInput,
     RunTurnInput,
@@ -25,12 +27,13 @@ from myria.contract.turns import (
     TurnInput,
     refused,
 )
-from myria.errors import InvalidArgument, InvalidText, PayloadTooLarge, TurnBusy
+from myria.errors import InvalidArgument, InvalidText, PayloadTooLarge, ToolNotEnabled, TurnBusy
 from myria.memory import Memory
 from myria.scopes import canonical_participants
 from myria.settings import Settings
 from myria.turns.model import Session
 from myria.turns.preparing import Before, Prepared
+from myria.turns.shadow import UNREADABLE, Call, Comparison, compare_after, compare_before
 from myria.turns.storing import FinishedTurn
 from myria_server.metrics import ServerMetrics
 
@@ -62,11 +65,13 @@ class _TurnTools:
 
     async def before(self, principal: Principal, arguments: Any) -> Json:
         """Prepare a turn."""
+        mode = await self._mode(principal)
         request = inputs.read(BeforeTurnInput, arguments)
-        return _prepared_json(await self._prepare(principal, request))
+        return _prepared_json(await self._prepare(principal, request, mode))
 
     async def after(self, principal: Principal, arguments: Any) -> Json:
         """Keep a turn."""
+        mode = await self._mode(principal)
         request = inputs.read(AfterTurnInput, arguments)
         self._check(request.conversation_items, request.input_items, request.output_items)
         given: Sequence[Json] = request.input_items
@@ -79,16 +84,18 @@ class _TurnTools:
             given=given,
             came_out=request.output_items,
             is_current=bool(request.conversation_items),
+            mode=mode,
         )
         return {"ok": True}
 
     async def run(self, principal: Principal, arguments: Any) -> Json:
         """Prepare a turn, or keep it: the second call names it by what the first one gave."""
+        mode = await self._mode(principal)
         request = inputs.read(RunTurnInput, arguments)
         if request.operation_token is None:
             turn_id = request.turn_id or new_turn_id()
             principal.need_channel(self._session(principal, request, request.user_id).channel)
-            prepared = await self._prepare(principal, request)
+            prepared = await self._prepare(principal, request, mode)
             _, current = self._split(request)
             token = _token(self._session(principal, request, request.user_id), turn_id, request.user_id, current)
             return {**_prepared_json(prepared), "operation_token": token, "turn_id": turn_id}
@@ -114,11 +121,13 @@ class _TurnTools:
             given=said,
             came_out=request.output_items,
             is_current=True,
+            mode=mode,
         )
         return {"ok": True, "turn_id": begun["turn_id"]}
 
     async def maintain(self, principal: Principal, arguments: Any) -> Json:
         """Let what has expired go."""
+        await self._mode(principal)
         request = inputs.read(MaintenanceInput, arguments)
         session = self._session(principal, request, None)
         principal.need_channel(session.channel)
@@ -127,6 +136,7 @@ class _TurnTools:
 
     async def list_directories(self, principal: Principal, arguments: Any) -> Json:
         """Show what a session holds as directories."""
+        await self._mode(principal)
         request = inputs.read(ListDirInput, arguments)
         found = await self._memory.directories.below(
             principal.tenant,
@@ -138,7 +148,38 @@ class _TurnTools:
         )
         return {"summaries": [summary.to_json() for summary in found]}
 
-    async def _prepare(self, principal: Principal, request: BeforeTurnInput) -> Prepared:
+    async def _mode(self, principal: Principal) -> TurnsMode:
+        """Return whether answers are compared with what hosts compute themselves.
+
+        Raises:
+            ToolNotEnabled: turns are not served to this tenant.
+        """
+        mode = await self._memory.quotas.turns(principal.tenant)
+        if mode == "off":
+            raise ToolNotEnabled("turns are off for this tenant; an administrator allows them by `myria turns mode`")
+        return mode or ("shadow" if self._settings.shadow else "on")
+
+    def _compare(
+        self,
+        principal: Principal,
+        session: Session,
+        request: TurnInput,
+        turn_id: str,
+        *,
+        call: Call,
+        how: Callable[[ClientResult], list[Comparison]],
+    ) -> None:
+        """Compare an answer with what the host computed itself, beside the call."""
+
+        def compare() -> list[Comparison]:
+            theirs = ClientResult.read(request.client_result)
+            return [UNREADABLE] if theirs is None else how(theirs)
+
+        self._memory.shadows.note(
+            principal.tenant, session, turn_id, call, compare, on_compared=self._metrics.turn_compared
+        )
+
+    async def _prepare(self, principal: Principal, request: BeforeTurnInput, mode: TurnsMode) -> Prepared:
         self._check(request.conversation_items, request.current_input)
         history, current = self._split(request)
         before = Before(
@@ -150,6 +191,10 @@ class _TurnTools:
         prepared = await self._memory.before_turns.prepare(principal.tenant, before, now=_now())
         if prepared.compacted:
             self._metrics.turn_compacted()
+        if mode == "shadow" and request.client_result is not None:
+            turn_id = request.turn_id or new_turn_id()
+            how = partial(compare_before, prepared)
+            self._compare(principal, before.session, request, turn_id, call="before", how=how)
         return prepared
 
     def _split(self, request: BeforeTurnInput) -> tuple[list[Json], list[Json]]:
@@ -177,6 +222,7 @@ class _TurnTools:
         given: Sequence[Json],
         came_out: Sequence[Json],
         is_current: bool,
+        mode: TurnsMode,
     ) -> None:
         session = self._session(principal, request, request.user_id)
         principal.need_channel(session.channel)
@@ -197,6 +243,9 @@ class _TurnTools:
         self._metrics.turn_stored(stored.facts)
         if not stored.is_new:
             self._metrics.turn_conflicted("stored")
+        elif mode == "shadow" and request.client_result is not None:
+            how = partial(compare_after, stored.found, stored.given)
+            self._compare(principal, session, request, turn_id, call="after", how=how)
 
     def _session(self, principal: Principal, request: SessionInput, user_id: str | None) -> Session:
         """Return the session of a call: of the principal's own participants, and the user where one is named.

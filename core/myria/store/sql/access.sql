@@ -32,7 +32,7 @@ INSERT INTO myria.tenants (tenant_id) VALUES ($1) ON CONFLICT DO NOTHING RETURNI
 -- name: tenants
 -- Tenants by name, with what each may use where its row says so, and what it uses.
 SELECT t.tenant_id, t.created_at, t.suspended_at, t.suspended_reason, t.deleting_at, t.removal_began_at,
-       t.events_per_s, t.bytes_stored, t.concurrent_builds, t.model_tokens_per_day, t.redacted,
+       t.events_per_s, t.bytes_stored, t.concurrent_builds, t.model_tokens_per_day, t.redacted, t.turns_mode,
        (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z WHERE z.tenant_id = t.tenant_id) AS stored,
        (SELECT count(*) FROM myria.builds b WHERE b.tenant_id = t.tenant_id AND b.finished_at IS NULL) AS builds,
        coalesce((SELECT u.tokens FROM myria.model_uses u
@@ -46,7 +46,7 @@ ORDER BY t.tenant_id;
 
 -- name: quotas
 -- What one tenant may use and what is taken out of its payloads, where its row says so, and how many bytes it stores.
-SELECT t.events_per_s, t.bytes_stored, t.redacted,
+SELECT t.events_per_s, t.bytes_stored, t.redacted, t.turns_mode,
        (SELECT coalesce(sum(z.payload_bytes), 0)::bigint FROM myria.stored_sizes z WHERE z.tenant_id = $1) AS stored
 FROM (SELECT) one LEFT JOIN myria.tenants t ON t.tenant_id = $1;
 
@@ -68,6 +68,9 @@ WHERE tenant_id = $1 RETURNING tenant_id;
 
 -- name: set_redaction
 UPDATE myria.tenants SET redacted = $2::text[] WHERE tenant_id = $1 RETURNING tenant_id;
+
+-- name: set_turns
+UPDATE myria.tenants SET turns_mode = $2 WHERE tenant_id = $1 RETURNING tenant_id;
 
 -- name: redaction
 SELECT t.redacted FROM myria.tenants t WHERE t.tenant_id = $1;

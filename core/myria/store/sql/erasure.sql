@@ -193,10 +193,15 @@ WHERE g.tenant_id = $1 AND g.scope_id = $2 AND g.context_id = $3;
 SELECT DISTINCT t.owner, t.context_id, t.scope_id FROM myria.turns t WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[]);
 
 -- name: erase_turns
+-- With the turns that wait for a model, and all comparisons of their sessions.
 WITH due AS (
     DELETE FROM myria.turn_extractions_due d USING myria.turns t
     WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[])
       AND d.tenant_id = $1 AND d.owner = t.owner AND d.context_id = t.context_id AND d.turn_id = t.turn_id
+), shadows AS (
+    DELETE FROM myria.turn_shadows s USING myria.turns t
+    WHERE t.tenant_id = $1 AND t.event_seq = ANY ($2::bigint[])
+      AND s.tenant_id = $1 AND s.owner = t.owner AND s.context_id = t.context_id
 )
 DELETE FROM myria.turns WHERE tenant_id = $1 AND event_seq = ANY ($2::bigint[]);
 

@@ -203,3 +203,40 @@ ORDER BY t.event_seq;
 DELETE FROM myria.turn_extractions_due d
 USING unnest($2::bytea[], $3::text[], $4::text[]) AS given (owner, context_id, turn_id)
 WHERE d.tenant_id = $1 AND d.owner = given.owner AND d.context_id = given.context_id AND d.turn_id = given.turn_id;
+
+-- name: keep_shadow
+-- Of a call that is repeated the last comparison counts.
+INSERT INTO myria.turn_shadows AS s (tenant_id, owner, context_id, turn_id, call, aspect, same, ours, theirs, missing, extra,
+                                     compared_at)
+SELECT $1, $2, $3, $4, $5, given.*, clock_timestamp()
+FROM unnest($6::text[], $7::boolean[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
+    AS given (aspect, same, ours, theirs, missing, extra)
+ORDER BY given.aspect
+ON CONFLICT (tenant_id, owner, context_id, turn_id, call, aspect) DO UPDATE SET
+    same = EXCLUDED.same, ours = EXCLUDED.ours, theirs = EXCLUDED.theirs, missing = EXCLUDED.missing, extra = EXCLUDED.extra,
+    compared_at = EXCLUDED.compared_at;
+
+-- name: shadows
+-- How a tenant's answers compare with its hosts' own, by call and aspect.
+SELECT s.call, s.aspect, count(*) AS compared, count(*) FILTER (WHERE s.same) AS same, sum(s.ours)::bigint AS ours,
+       sum(s.theirs)::bigint AS theirs, sum(s.missing)::bigint AS missing, sum(s.extra)::bigint AS extra
+FROM myria.turn_shadows s
+WHERE s.tenant_id = $1
+GROUP BY s.call, s.aspect
+ORDER BY s.call DESC, s.aspect;
+
+-- name: shadows_differing
+-- The newest turns of which an aspect differed.
+SELECT s.context_id, s.turn_id, s.call, s.aspect, s.ours, s.theirs, s.missing, s.extra, s.compared_at
+FROM myria.turn_shadows s
+WHERE s.tenant_id = $1 AND NOT s.same
+ORDER BY s.compared_at DESC, s.context_id, s.turn_id, s.call, s.aspect
+LIMIT $2;
+
+-- name: forget_shadows
+-- The next batch of comparisons that are too old.
+DELETE FROM myria.turn_shadows s USING (
+    SELECT o.tenant_id, o.owner, o.context_id, o.turn_id, o.call, o.aspect FROM myria.turn_shadows o
+    WHERE o.compared_at < clock_timestamp() - make_interval(secs => $1) ORDER BY o.compared_at LIMIT $2) old
+WHERE s.tenant_id = old.tenant_id AND s.owner = old.owner AND s.context_id = old.context_id AND s.turn_id = old.turn_id
+  AND s.call = old.call AND s.aspect = old.aspect;
