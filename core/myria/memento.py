@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from myria import errors
 from myria.canonical import digest
+from myria.contract.agent import MAX_CIRCUMSTANCE
 from myria.contract.fields import check_text, parse_timestamp
 from myria.contract.limits import MAX_ID, MAX_TYPE
 from myria.jsontext import decode
 from myria.notes.commands import Notes
+from myria.notes.details import DETAILS, Details
 from myria.notes.drafting import Draft
 from myria.notes.usage import keep_from
 from myria.scopes import canonical_participants
@@ -143,6 +145,7 @@ def fragment_of(line: Any) -> ExportedFragment:
             importance=_importance(line),
             source=_text(line, "source", MAX_ID) or "memento",
             anchor=line.get("is_anchor") is True,
+            details=Details(**{name: _text(line, name, MAX_CIRCUMSTANCE) for name in DETAILS}),
         ),
     )
 

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from myria.memento import import_fragments
+from myria.errors import MyriaError
+from myria.memento import fragment_of, import_fragments
 from myria.notes.consolidating import Consolidation
+from myria.notes.details import Details
 from myria.notes.expiry import DAY_US
 from myria.store.database import Database as Pool
 from tests.notes.test_remembering import TENANT, US, Keeper
@@ -35,3 +37,18 @@ async def test_old_fragments_last_from_their_import_on(keeper: Keeper) -> None:
     assert (await consolidation.run(TENANT)).counts["expiry"] == 0
     assert (await consolidation.run(TENANT, now=now + 100 * DAY_US)).counts["expiry"] == 0
     assert (await consolidation.run(TENANT, now=now + 200 * DAY_US)).counts["expiry"] == 3
+
+
+def test_details_of_a_fragment_are_the_note_s() -> None:
+    """Its circumstances and its case come along; what is no text there is refused with its name."""
+    fragment = {"content": "The kiln is hot", "created_at": "2026-01-05T10:00:00Z", "case_id": "c1", "outcome": None}
+    assert fragment_of(fragment | {"phase": "done"}).draft.details == Details(case_id="c1", phase="done")
+    with pytest.raises(MyriaError, match="goal"):
+        fragment_of(fragment | {"goal": 7})
+
+
+def test_details_of_a_note_are_texts() -> None:
+    """Whoever can write an event may write anything: what is no detail, or no text, is none."""
+    for given in (None, [], "x", {"goal": 7, "phase": None, "else": "x"}):
+        assert Details.of(given) == Details()
+    assert Details.of({"goal": "g", "phase": ["p"]}) == Details(goal="g")

@@ -159,6 +159,20 @@ ROWS: tuple[Row, ...] = (
     remember("idempotencyKey", "k1", created=True),
     remember("dryRun", True, created=False, id=None, dryRun=True),
     remember("agentId", "row-planner", created=True),
+    *(
+        remember(parameter, "kiln", created=True)
+        for parameter in (
+            *("contextSummary", "workspace", "caseId", "goal", "outcome", "phase", "resolutionStatus"),
+            "affect",
+        )
+    ),
+    remember("assertionStatus", "observed", created=True),
+    Row(
+        tool="remember",
+        parameters=("assertionStatus",),
+        arguments={"content": FRIDAY, "assertionStatus": "guessed"},
+        answers={"success": False, "code": "invalid_argument"},
+    ),
     Row(
         tool="remember",
         parameters=("scope", "sessionId"),
@@ -239,6 +253,54 @@ ROWS: tuple[Row, ...] = (
         before=(*THREE, ("recall", {"pageSize": 2})),
         arguments={"cursor": "$3"},
         holds=contents("kiln decision"),
+    ),
+    *(
+        recall(
+            "kept so",
+            before=(keeping("kept so", **{parameter: value}), keeping("not so", **{parameter: "else"})),
+            **{parameter: value},
+        )
+        for parameter, value in (
+            ("caseId", "CASE-7"),
+            ("phase", "debugging"),
+            ("resolutionStatus", "open"),
+            ("affect", "doubt"),
+        )
+    ),
+    recall(
+        "ours",
+        "of all",
+        before=(keeping("ours", workspace="kiln"), keeping("of all"), keeping("theirs", workspace="shop")),
+        workspace="Kiln",
+    ),
+    recall("anchor", before=(keeping("anchor", isAnchor=True), keeping("none")), isAnchor=True),
+    recall("none", before=(keeping("anchor", isAnchor=True), keeping("none")), isAnchor=False),
+    *(
+        Row(
+            tool="recall",
+            parameters=("includeContext",),
+            before=(keeping("kept so", **{parameter: "found in May"}),),
+            arguments={"includeContext": shown},
+            holds=lambda answer, name=name, shown=shown: (
+                ("found in May" in answer["fragments"][0].get(name, "")) == shown
+            ),
+        )
+        for parameter, name in (
+            ("contextSummary", "context_summary"),
+            ("goal", "goal"),
+            ("outcome", "outcome"),
+        )
+        for shown in (True, False)
+    ),
+    Row(
+        tool="recall",
+        parameters=(),
+        before=(keeping("kept so", assertionStatus="verified", caseId="CASE-7", phase="done"),),
+        arguments={"keywords": ["case-7"]},
+        holds=lambda answer: (
+            {"assertion_status": "verified", "case_id": "CASE-7", "phase": "done"}.items()
+            <= answer["fragments"][0].items()
+        ),
     ),
     recall("fuse", "fuse blew", before=LINKED, topic="found"),
     recall("fuse", before=LINKED, topic="found", includeLinks=False),

@@ -30,6 +30,7 @@ MAX_KEYWORD = 100
 MAX_KEYWORDS = 32
 MAX_SOURCE = 500
 MAX_IDS = 100
+MAX_CIRCUMSTANCE = 2_000
 MAX_BUDGET = 100_000
 
 _Checked = Callable[[Any, ValidationInfo], Any]
@@ -90,6 +91,7 @@ Content = Annotated[str, BeforeValidator(_text(10_000_000)), _TEXT]
 OptionalContent = Annotated[str | None, BeforeValidator(_optional_text(10_000_000)), _TEXT]
 Topic = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), _TEXT]
 Source = Annotated[str | None, BeforeValidator(_optional_text(MAX_SOURCE)), _TEXT]
+Circumstance = Annotated[str | None, BeforeValidator(_optional_text(MAX_CIRCUMSTANCE)), _TEXT]
 Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
 Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(MAX_KEYWORDS, MAX_KEYWORD)), _TEXTS]
 AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]

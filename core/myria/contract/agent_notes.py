@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from myria.contract.agent import (
     AgentAnswer,
     AgentInput,
     Budget,
+    Circumstance,
     Content,
     Format,
     Id,
@@ -40,7 +42,20 @@ DEFAULT_BUDGET = 1000
 """Tokens of an answer of recall."""
 
 
-class _NoteInput(AgentInput):
+Assertion = Annotated[Literal["observed", "inferred", "verified", "rejected"] | None, choice(None)]
+
+
+class _DetailsInput(AgentInput):
+    """Details by which notes are kept and asked for; accepted, and not published: few callers have any."""
+
+    workspace: SkipJsonSchema[Topic] = None
+    caseId: SkipJsonSchema[Topic] = None
+    phase: SkipJsonSchema[Topic] = None
+    resolutionStatus: SkipJsonSchema[Topic] = None
+    affect: SkipJsonSchema[Topic] = None
+
+
+class _NoteInput(_DetailsInput):
     content: Content = Field(description="one self-contained statement")
     type: Kind = None
     topic: Topic = None
@@ -53,6 +68,10 @@ class _NoteInput(AgentInput):
     linkedTo: Ids = None
     supersedes: Ids = None
     idempotencyKey: OptionalId = None
+    contextSummary: SkipJsonSchema[Circumstance] = None
+    goal: SkipJsonSchema[Circumstance] = None
+    outcome: SkipJsonSchema[Circumstance] = None
+    assertionStatus: SkipJsonSchema[Assertion] = None
 
 
 class RememberInput(_NoteInput):
@@ -79,7 +98,7 @@ class TimeRange(Input):
     to: Annotated[Time, moment("timeRange.to")] = None
 
 
-class RecallInput(AgentInput):
+class RecallInput(_DetailsInput):
     """Arguments of recall."""
 
     text: Query = Field(default=None, description="question in plain words")
@@ -99,6 +118,8 @@ class RecallInput(AgentInput):
     ] = None
     cursor: Annotated[Query, choice(None)] = None
     sessionId: SessionId = None
+    isAnchor: SkipJsonSchema[OptionalFlag] = None
+    includeContext: SkipJsonSchema[No] = False
     format: Annotated[Format | None, choice(None)] = None
 
 
@@ -169,6 +190,15 @@ class FragmentBody(Answer):
     superseded_by: str | None = None
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
     resolved: bool = Field(default=False, description="Of an error: a link says what resolves it")
+    workspace: str | None = None
+    case_id: str | None = None
+    phase: str | None = None
+    resolution_status: str | None = None
+    assertion_status: str | None = None
+    context_summary: str | None = Field(default=None, description="With includeContext, as goal, outcome and affect")
+    goal: str | None = None
+    outcome: str | None = None
+    affect: str | None = None
     contradicted_by: list[str] = Field(default=[], description="Handles of notes that say otherwise")
 
 

@@ -25,6 +25,7 @@ from myria.errors import (
     PayloadTooLarge,
 )
 from myria.ids import new_id
+from myria.notes.details import NO_DETAILS
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
 from myria.notes.kinds import Contract, tier
@@ -350,8 +351,11 @@ class Notes:
         keywords = None if draft.keywords is None else tuple(self._kept(word, counts) for word in draft.keywords)
         topic = None if draft.topic is None else self._kept(draft.topic, counts)
         source = None if draft.source is None else self._kept(draft.source, counts)
+        details = draft.details
+        if details != NO_DETAILS:
+            details = details.with_texts({name: self._kept(text, counts) for name, text in details.to_json().items()})
         if counts or content != draft.content:
-            draft = replace(draft, content=content, keywords=keywords, topic=topic, source=source)
+            draft = replace(draft, content=content, keywords=keywords, topic=topic, source=source, details=details)
         return draft, dict(counts)
 
     def _kept(self, text: str, counts: Counter[Kind]) -> str:

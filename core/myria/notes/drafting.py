@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Contract, Lifetime, policy_of
 from myria.notes.subjects import subject_of, topic_of
 from myria.notes.wordcounts import WordCounts
@@ -66,6 +67,7 @@ class Draft:
     lifetime: Lifetime = "permanent"
     anchor: bool = False
     session_id: str | None = None
+    details: Details = NO_DETAILS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class NoteText:
     session_id: str | None
     inferred: tuple[str, ...] = ()
     memory: Mapping[str, Any] | None = None
+    details: Details = NO_DETAILS
 
 
 def completed(draft: Draft, contract: Contract) -> NoteText:
@@ -110,6 +113,7 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
         anchor=draft.anchor,
         session_id=draft.session_id,
         inferred=tuple(name for name, value in given.items() if value is None),
+        details=draft.details,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Tier, tier
 from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
@@ -57,6 +58,7 @@ class Fragment:
     relation: str | None = None
     contradicted_by: tuple[str, ...] = ()
     resolved: bool = False
+    details: Details = NO_DETAILS
 
     def to_json(self) -> Json:
         """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
@@ -71,6 +73,7 @@ class Fragment:
         if self.kind is not None:
             shown |= {"type": self.kind, "topic": self.topic, "keywords": list(self.keywords)}
             shown |= {"importance": self.importance, "ttl_tier": self.tier}
+            shown |= self.details.to_json()
         if self.stale_days is not None:
             shown["stale_days"] = self.stale_days
         if self.relation is not None:
@@ -103,6 +106,8 @@ class Fragment:
             marks.append(f"old: {self.stale_days} days")
         if self.contradicted_by:
             marks.append(f"contradicted by {', '.join(self.contradicted_by)}")
+        if self.details.context_summary is not None:
+            marks.append(f"context: {on_one_line(self.details.context_summary)}")
         return written_line(
             date=to_rfc3339(self.at)[:10],
             speaker=self.speaker,

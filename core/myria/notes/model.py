@@ -11,6 +11,7 @@ import orjson
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_HINT, MAX_TOPIC_HINTS
 from myria.events import TopicHint
+from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import NoteText, keywords_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import Contract, Lifetime, policy_of
@@ -61,6 +62,8 @@ def note_event(
         about["source"] = note.source
     if note.memory is not None:
         about["memory"] = note.memory
+    if note.details != NO_DETAILS:
+        about["details"] = note.details.to_json()
     payload: dict[str, Any] = {"text": note.content, "note": about}
     if speaker is not None:
         payload["speaker"] = speaker
@@ -78,7 +81,8 @@ def note_event(
 
 def _names(note: NoteText) -> tuple[str, ...]:
     """Return what a note is about in so many names, its topic first: as hints of its event, recall finds it by them."""
-    names = dict.fromkeys((note.topic, *note.keywords))
+    case = () if note.details.case_id is None else (note.details.case_id,)
+    names = dict.fromkeys((note.topic, *case, *note.keywords))
     return tuple(name for name in names if name.strip() and len(name) <= MAX_HINT)[:MAX_TOPIC_HINTS]
 
 
@@ -97,6 +101,7 @@ def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
         anchor=about.get("anchor") is True,
         session_id=context_id,
         memory=about.get("memory"),
+        details=Details.of(about.get("details")),
     )
 
 

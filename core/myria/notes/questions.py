@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from myria.contract.queries import EventNodesQuery
 from myria.events import TopicHint
 from myria.masks import Masks
+from myria.notes.details import NO_DETAILS, Details
 from myria.notes.model import NOTE_TYPE
 from myria.retrieval.cursors import query_digest
 
@@ -21,6 +22,9 @@ class RecallQuery:
     `text`, `keywords` and `topic` are looked for; without any of them the most recent comes first. `topic`, `kind` and
     `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
     UTC, as is `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
+
+    `anchor` and `details` filter notes, too; by a workspace, raw events and notes of none stay. `whole_details` shows
+    the circumstances in which notes were kept, too.
 
     `as_of` gives the state of knowledge at that moment, by the events' own times: what had happened by then, notes as
     they were then, and nothing hidden that was superseded later. What was forgotten or has expired since stays away.
@@ -40,6 +44,9 @@ class RecallQuery:
     as_of: int | None = None
     include_superseded: bool = False
     session_id: str | None = None
+    anchor: bool | None = None
+    details: Details = NO_DETAILS
+    whole_details: bool = False
     page_size: int = PAGE
     cursor: str | None = None
     goes_on: bool = True
@@ -52,7 +59,7 @@ class RecallQuery:
     @property
     def hints(self) -> tuple[str, ...]:
         """What is looked for in topics and keywords of notes, and in texts."""
-        return self.keywords if self.topic is None else (*self.keywords, self.topic)
+        return (*self.keywords, *(name for name in (self.topic, self.details.case_id) if name is not None))
 
     @property
     def is_ranked(self) -> bool:
@@ -62,7 +69,8 @@ class RecallQuery:
     @property
     def wants_notes(self) -> bool:
         """Whether only notes can match."""
-        return self.kind is not None or self.topic is not None or self.min_importance is not None
+        wanted = (self.kind, self.topic, self.min_importance, self.anchor)
+        return any(value is not None for value in wanted) or replace(self.details, workspace=None) != NO_DETAILS
 
     def digest(self, tenant: str) -> str:
         """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
@@ -72,6 +80,11 @@ class RecallQuery:
         }
         asked |= {"keywords": list(self.keywords), "masks": self.masks.to_json()}
         asked["min_importance"] = None if self.min_importance is None else round(self.min_importance * 10**6)
+        # cursors that were made before there were these stay valid
+        if self.anchor is not None:
+            asked["anchor"] = self.anchor
+        if self.details != NO_DETAILS:
+            asked["details"] = self.details.to_json()
         return query_digest(tenant, "recall", asked)
 
     def question(self, batch: int) -> EventNodesQuery:

@@ -291,6 +291,7 @@ class Recall:
             keywords=note.keywords,
             importance=round(importance, 3),
             tier=tier(note.kind, note.importance, anchor=note.anchor, age_days=age, idle_days=idle),
+            details=note.details if query.whole_details else note.details.brief(),
             resolved=is_resolved,
             stale_days=int(idle) if stale_after and idle >= stale_after and not note.anchor else None,
         )
@@ -368,6 +369,8 @@ def _is_wanted(query: RecallQuery, note: NoteText, row: asyncpg.Record) -> bool:
     if Lasting.of(row).has_expired(query.now):
         return False
     if query.kind is not None and note.kind != query.kind:
+        return False
+    if query.anchor not in (None, note.anchor) or not note.details.answers(query.details):
         return False
     if query.topic is not None and note.topic.casefold() != query.topic.casefold():
         return False

@@ -25,6 +25,7 @@ from myria.contract.event import NewEvent
 from myria.errors import EventNotFound, InvalidArgument, MyriaError, NoteNotFound
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.notes.commands import Notes, Remembered, note_absent
+from myria.notes.details import Details
 from myria.notes.drafting import Draft, NoteText
 from myria.notes.fragments import Fragment, linked_fragment
 from myria.notes.kinds import Tier, tier
@@ -92,6 +93,13 @@ class NoteTools(AgentTools):
             lifetime=request.scope,
             anchor=request.isAnchor,
             session_id=request.sessionId,
+            details=replace(
+                _details(request),
+                context_summary=request.contextSummary,
+                goal=request.goal,
+                outcome=request.outcome,
+                assertion_status=request.assertionStatus,
+            ),
         )
         replaced = {name: await self.note_id(principal, name) for name in request.supersedes or ()}
         linked = {name: await self.note_id(principal, name) for name in request.linkedTo or ()}
@@ -186,6 +194,9 @@ class NoteTools(AgentTools):
             as_of=request.asOf,
             include_superseded=request.includeSuperseded,
             session_id=request.sessionId,
+            anchor=request.isAnchor,
+            details=_details(request),
+            whole_details=request.includeContext,
             page_size=request.pageSize or PAGE,
             cursor=request.cursor,
             goes_on=is_paged,
@@ -369,6 +380,17 @@ class NoteTools(AgentTools):
         if amended.redacted:
             content["redacted"] = amended.redacted
         return self.answered(principal, request, content, f"Amended {amended.note_id} (version {amended.version}).")
+
+
+def _details(request: RememberInput | RecallInput) -> Details:
+    """Return the details that notes are kept with, and asked for by."""
+    return Details(
+        workspace=request.workspace,
+        case_id=request.caseId,
+        phase=request.phase,
+        resolution_status=request.resolutionStatus,
+        affect=request.affect,
+    )
 
 
 def _is_event(name: str) -> bool:
