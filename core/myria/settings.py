@@ -351,6 +351,9 @@ class RecallSettings(Section):
     out."""
     quality: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share that a note gains which a model rates 1 (notes.evaluate), and that one loses which it rates 0."""
+    use: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """Share that a note of importance 1 gains at most for having been recalled often, half of it by three times; not
+    where pages follow each other, since what a page shows counts as used."""
     linked_limit: Annotated[int, Field(ge=0, le=200)] = 10
     """Most notes that recall adds because a link leads to one that it found."""
     stale_after_fact_days: Annotated[int, Field(ge=0, le=36_500)] | None = None

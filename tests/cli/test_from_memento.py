@@ -66,6 +66,7 @@ def test_fragments_become_notes(myria: Call, tmp_path: Path) -> None:
         "lifetime": "permanent",
         "anchor": True,
         "source": "session:42",
+        "details": {"assertion_status": "observed"},
     }
     assert notes["Quiet hours are nights"]["participants"] == ["home", "me", "planner"]
     assert notes["Quiet hours are nights"]["payload"]["speaker"] == "planner"

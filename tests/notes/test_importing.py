@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,7 @@ def test_details_of_a_fragment_are_the_note_s() -> None:
 
 def test_details_of_a_note_are_texts() -> None:
     """Whoever can write an event may write anything: what is no detail, or no text, is none."""
-    for given in (None, [], "x", {"goal": 7, "phase": None, "else": "x"}):
+    strange: tuple[Any, ...] = (None, [], "x", {"goal": 7, "phase": None, "else": "x"})
+    for given in strange:
         assert Details.of(given) == Details()
     assert Details.of({"goal": "g", "phase": ["p"]}) == Details(goal="g")

@@ -107,6 +107,22 @@ async def test_masks_are_the_readers(recaller: Recaller) -> None:
     assert sorted(await recaller.texts(both, text="kiln")) == ["planner kiln", "pool kiln"]
 
 
+async def test_what_is_recalled_often_gains_a_little(recaller: Recaller) -> None:
+    """Softly, and not where pages follow each other: what the first one showed would move the next."""
+    used, other = [await recaller.keep(f"The kiln opens on {day}") for day in ("Friday", "Monday")]
+    for _ in range(20):
+        recaller.memory.usage.count(TENANT, [used], NOW)
+    await recaller.memory.usage.write()
+
+    async def scores(*, goes_on: bool) -> dict[str | None, int]:
+        page = await recaller.page(text="kiln", goes_on=goes_on)
+        return {fragment.note_id: fragment.score for fragment in page.fragments}
+
+    before, after = await scores(goes_on=True), await scores(goes_on=False)
+    assert before[used] < after[used] < 1.05 * before[used]
+    assert before[other] == after[other]
+
+
 @pytest.mark.parametrize("is_built", [False, True])
 async def test_only_current_versions_of_kept_notes_come_back(
     recaller: Recaller, database: Database, is_built: bool

@@ -48,6 +48,11 @@ def contents(*texts: str) -> Callable[[Json], bool]:
     return lambda answer: sorted(fragment["content"] for fragment in answer["fragments"]) == sorted(texts)
 
 
+def saying(text: str | None, name: str) -> Callable[[Json], bool]:
+    """Return a check that this is what an answer's first fragment says under a name; None for nothing."""
+    return lambda answer: answer["fragments"][0].get(name) == text
+
+
 def opens(*parameters: str, shows: str, hides: str, before: tuple[tuple[str, Json], ...], **arguments: Any) -> Row:
     """Return a row for parameters of context, whose text shows one thing and hides another."""
     return Row(
@@ -281,9 +286,7 @@ ROWS: tuple[Row, ...] = (
             parameters=("includeContext",),
             before=(keeping("kept so", **{parameter: "found in May"}),),
             arguments={"includeContext": shown},
-            holds=lambda answer, name=name, shown=shown: (
-                ("found in May" in answer["fragments"][0].get(name, "")) == shown
-            ),
+            holds=saying("found in May" if shown else None, name),
         )
         for parameter, name in (
             ("contextSummary", "context_summary"),

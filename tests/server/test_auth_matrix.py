@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp_types import INVALID_PARAMS
 
 from myria.access.principal import ROLES
 from myria.access.secrets import make_key
@@ -644,6 +645,7 @@ async def test_a_role_opens_what_resources_tell(role: str, guarded: Served, keys
         may = role == "read" or str(resource.uri) == "memory://config"
         assert ("result" in answer) == may, (role, answer)
         assert may or answer["error"]["data"]["code"] == "role_required"
+        assert may or answer["error"]["code"] == INVALID_PARAMS
 
 
 def test_every_tool_takes_part_in_the_tables() -> None:

@@ -17,6 +17,7 @@ from myria.errors import MyriaError, NoteExists, NoteNotFound
 from myria.ingest import Ingest
 from myria.masks import Mask, Masks
 from myria.memory import Memory
+from myria.notes import consolidating
 from myria.notes.consolidating import STAGES, Consolidated, Consolidation
 from myria.notes.drafting import Draft
 from myria.notes.model import Changes
@@ -154,6 +155,25 @@ async def test_notes_that_say_the_same_are_merged(keeper: Keeper) -> None:
     assert await keeper.is_folded()
 
 
+async def test_a_note_takes_over_however_many_links(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read some at a time; a pair that it has itself stays, and of two that become one the newer counts."""
+    monkeypatch.setattr(consolidating, "MAX_LINKS", 2)
+    links = keeper.memory.links
+    first = await keeper.keep("Clay is wet", session=None, kind="fact")
+    same, also = [await keeper.keep(text, session=None, kind="fact") for text in ("clay is wet", "Clay is wet.")]
+    others = [await keeper.keep(f"Rain fell on day {day}", session=None, kind="fact") for day in range(5)]
+    await links.link(TENANT, first, others[:1], "related", may_see=_anybody)
+    await links.link(TENANT, same, others, "caused_by", may_see=_anybody)
+    await links.link(TENANT, also, others[1:2], "part_of", may_see=_anybody)
+    await links.link(TENANT, also, [same], "related", may_see=_anybody)
+    assert (await keeper.run(at=NOW + MINUTE)).counts["deduplication"] == 2
+    graph = await links.around(TENANT, first, may_see=_anybody)
+    assert {link.to_id: link.relation for link in graph.links} == dict(
+        zip(others, ("related", "part_of", "caused_by", "caused_by", "caused_by"), strict=True)
+    )
+    assert await keeper.is_folded()
+
+
 async def test_a_run_by_an_agent_touches_what_it_sees(keeper: Keeper) -> None:
     """Of notes of others it neither reports nor withdraws anything."""
     await keeper.keep("ours one")
@@ -215,6 +235,10 @@ async def test_the_control_plane_consolidates_every_tenant(database: Database) -
             assert [row["reason"] for row in rows] == ["expired", "superseded"][: 2 if tenant == "one" else 1]
         graph = await memory.links.around("one", same[0], may_see=lambda _: True)
         assert [(link.from_id, link.to_id) for link in graph.links] == [(same[0], same[2])]
+
+
+def _anybody(_: Sequence[str]) -> bool:
+    return True
 
 
 def _session_draft(content: str) -> Draft:

@@ -24,7 +24,7 @@ from myria.errors import AlreadySuperseded, EventNotFound
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.kinds import FACT_KINDS, importance_now, policies
-from myria.notes.links import MAX_LINKS, link_event
+from myria.notes.links import MAX_LINKS, Relation, link_event
 from myria.notes.scopes import scopes_with_notes
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
@@ -235,22 +235,31 @@ class Consolidation:
 
     async def _link_instead(self, tenant: str, first: asyncpg.Record, note_ids: Sequence[str]) -> None:
         """Give a note the links of those that it stands for, but where it has one of that pair itself."""
-        async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("links.of_notes"), tenant, [first["note_id"], *note_ids], MAX_LINKS)
         gone = set(note_ids)
-        known = {(row["from_id"], row["to_id"]) for row in rows}
-        moved = {
-            (_instead(row["from_id"], gone, first["note_id"]), _instead(row["to_id"], gone, first["note_id"])): row
-            for row in rows
-            if row["from_id"] in gone or row["to_id"] in gone
-        }
-        events = [
-            link_event(tuple(first["participants"]), source, target, row["relation"])
-            for (source, target), row in moved.items()
-            if source != target and (source, target) not in known
-        ]
-        if events:
-            await self._append(tenant, events)
+        before: int | None = None
+        while True:
+            async with self._database.read(tenant) as connection:
+                rows = await connection.fetch(sql("links.of_notes"), tenant, list(note_ids), MAX_LINKS, before)
+                moved: dict[tuple[str, str], Relation] = {}
+                for row in rows:  # newest first: of two that become one pair, the newer counts
+                    source, target = (_instead(row[end], gone, first["note_id"]) for end in ("from_id", "to_id"))
+                    if source != target:
+                        moved.setdefault((source, target), row["relation"])
+                known = {
+                    (row["from_id"], row["to_id"])
+                    for row in await connection.fetch(
+                        sql("links.there"), tenant, [source for source, _ in moved], [target for _, target in moved]
+                    )
+                }
+            participants = tuple(first["participants"])
+            events = [
+                link_event(participants, *pair, relation) for pair, relation in moved.items() if pair not in known
+            ]
+            if events:
+                await self._append(tenant, events)
+            if len(rows) < MAX_LINKS:
+                return
+            before = rows[-1]["event_seq"]
 
     async def _look_again(self, tenant: str, looks: Sequence[_Look], now: int) -> None:
         """Put notes back into the queue, but those that were changed since they were read."""

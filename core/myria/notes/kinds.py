@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from math import log
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -78,6 +79,16 @@ def importance_now(kind: str, importance: float, *, anchor: bool, idle_days: flo
         return importance
     faded: float = importance * _HALF ** (idle_days / decay)
     return faded
+
+
+def often(uses: int) -> float:
+    """Return how much a note is used, from 0 for once or never towards 1: what its uses add to its utility, bounded."""
+    return 1 - 1 / usefulness(uses)
+
+
+def usefulness(uses: int) -> float:
+    """Return by how much its uses multiply a note's importance to its utility (Memento's contract)."""
+    return 1 + log(max(uses, 1))
 
 
 def tier(kind: str, importance: float, *, anchor: bool, age_days: float, idle_days: float) -> Tier:

@@ -24,7 +24,7 @@ from myria.masks import Masks
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.fragments import Fragment, Json, Key, json_within
-from myria.notes.kinds import importance_now, policies, tier
+from myria.notes.kinds import importance_now, often, policies, tier
 from myria.notes.lines import MemoryText, memory_text
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.notes.questions import RecallQuery
@@ -269,12 +269,17 @@ class Recall:
             return None
         settings = self._settings
         moment = query.now if query.as_of is None else query.as_of
-        age, idle = (max(0, moment - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
+        age, unchanged = (max(0, moment - since) / DAY_US for since in (to_microseconds(row["created_at"]), event.at))
+        # what a page shows is used by that: the next one must not be ordered anew
+        counts_use = row["used_at"] is not None and query.as_of is None and not query.goes_on
+        idle = max(0, moment - max(event.at, to_microseconds(row["used_at"]))) / DAY_US if counts_use else unchanged
         is_resolved = row["resolved"] is True and query.as_of is None
         kept = min(note.importance, RESOLVED_IMPORTANCE) if is_resolved else note.importance
         importance = importance_now(note.kind, kept, anchor=note.anchor, idle_days=idle)
         shared = _shared(query.keywords, note.keywords)
         moved = settings.importance * importance + settings.keywords * shared
+        if counts_use:
+            moved += settings.use * importance * often(row["uses"])
         if row["worth"] is not None:
             moved += settings.quality * (2 * row["worth"] - 1)
         score = fragment.score + _moved(event.score, moved) - event.score
@@ -293,7 +298,7 @@ class Recall:
             tier=tier(note.kind, note.importance, anchor=note.anchor, age_days=age, idle_days=idle),
             details=note.details if query.whole_details else note.details.brief(),
             resolved=is_resolved,
-            stale_days=int(idle) if stale_after and idle >= stale_after and not note.anchor else None,
+            stale_days=int(unchanged) if stale_after and unchanged >= stale_after and not note.anchor else None,
         )
 
     async def _topics(

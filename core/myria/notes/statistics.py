@@ -6,12 +6,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Any
 
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
-from myria.notes.kinds import importance_now
+from myria.notes.kinds import importance_now, usefulness
 from myria.notes.scopes import scopes_with_notes
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -73,7 +72,7 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         worth = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
         importance += worth
         rated = 1.0 if row["worth"] is None else _LEAST_UTILITY + row["worth"]
-        utility += rated * worth * (1 + log(max(row["uses"], 1)))
+        utility += rated * worth * usefulness(row["uses"])
         uses += row["uses"]
         characters += row["characters"]
     return NoteStatistics(

@@ -19,16 +19,23 @@ ON CONFLICT (tenant_id, from_id, to_id) DO UPDATE SET relation = EXCLUDED.relati
 WHERE l.event_seq < EXCLUDED.event_seq;
 
 -- name: of_notes
--- The links of some notes in both directions, newest first, at most $3.
-SELECT l.from_id, l.to_id, l.relation FROM (
+-- The links of some notes in both directions, newest first, at most $3, before the event $4 where one is given.
+SELECT l.from_id, l.to_id, l.relation, l.event_seq FROM (
     SELECT o.from_id, o.to_id, o.relation, o.event_seq FROM myria.note_links o
     WHERE o.tenant_id = $1 AND o.from_id = ANY ($2::text[])
     UNION
     SELECT i.from_id, i.to_id, i.relation, i.event_seq FROM myria.note_links i
     WHERE i.tenant_id = $1 AND i.to_id = ANY ($2::text[])
 ) l
+WHERE $4::bigint IS NULL OR l.event_seq < $4
 ORDER BY l.event_seq DESC
 LIMIT $3;
+
+-- name: there
+-- Those of some pairs of notes that are linked.
+SELECT l.from_id, l.to_id
+FROM unnest($2::text[], $3::text[]) AS pair (from_id, to_id)
+JOIN myria.note_links l ON l.tenant_id = $1 AND l.from_id = pair.from_id AND l.to_id = pair.to_id;
 
 -- name: between
 -- The links that lead from one of some notes to another of them.

@@ -118,7 +118,7 @@ SELECT wanted.event_seq, n.note_id, n.first_seq, n.event_seq = wanted.event_seq 
             ELSE coalesce(x.last_at, n.changed_at) + coalesce(x.idle_s, 3600) * interval '1 second' END
             WHEN n.lasts_days IS NOT NULL
             THEN to_timestamp((floor(extract(epoch FROM n.changed_at) / 86400) + n.lasts_days)::double precision * 86400)
-       END AS session_ends_at, u.used_at, v.worth,
+       END AS session_ends_at, u.used_at, u.uses, v.worth,
        n.kind = 'error' AND (
            EXISTS (SELECT FROM myria.note_links l
                    JOIN myria.notes f ON f.tenant_id = $1 AND f.note_id = l.to_id AND f.live AND f.scope_id = n.scope_id

@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from myria.access.principal import Principal
 from myria.contract.agent import CONTRACT
+from myria.errors import InternalError
 from myria.notes.kinds import kinds_of, policies
 from myria.settings import Settings
 from myria_server.results import CallResult
@@ -70,7 +71,9 @@ async def read_resource(call: Call, settings: Settings, principal: Principal, ur
         outcome = await call("memory_stats", {}, principal)
         answer = orjson.loads(outcome.body)
         if outcome.is_error:
-            raise MCPError(code=mcp_types.INTERNAL_ERROR, message=f"{answer['code']}: {answer['error']}", data=answer)
+            is_ours = answer["retryable"] or outcome.code == InternalError.code
+            code = mcp_types.INTERNAL_ERROR if is_ours else mcp_types.INVALID_PARAMS
+            raise MCPError(code=code, message=f"{answer['code']}: {answer['error']}", data=answer)
         shown = answer["stats"] if resource.uri == "memory://stats" else {"topics": answer["topics"]}
     text = orjson.dumps(shown).decode()
     return mcp_types.ReadResourceResult(
