@@ -24,6 +24,7 @@ from mcp import Client as Agent
 from myria.ids import new_id
 from tests.cli.conftest import call
 from tests.metrics.scraping import Samples, samples
+from tests.server import wire
 from tests.soak.wire import Client
 from tests.support.counts import share
 from tests.support.patience import PATIENCE_S
@@ -154,6 +155,26 @@ def test_one_scrape_tells_of_all_planes(lasting_up: Up) -> None:
     assert seen["myria_tail_events"] >= 1
     assert seen["myria_tenants"] == 1
     assert seen["myria_builds_finished_total", "outcome=failed", "trigger=manual"] == 0
+
+
+def test_an_erasure_that_a_tool_begins_is_carried_out(lasting_up: Up) -> None:
+    """The control plane beside the server does it, and its receipt is there to fetch, with the key."""
+    erased = asyncio.run(append(lasting_up.port, [event("of eva", "what eva said")]))
+    chosen = {"source_keys": [{"channel": "up", "source_event_key": "of eva"}]}
+    assert tool(lasting_up, "preview_erasure", **chosen)["counts"]["events"] == 1, erased
+    begun = tool(lasting_up, "erase", **chosen, expected_events=1, reason="request 17")
+    asked = {"erasure_id": begun["erasure_id"]}
+    wait_until(lambda: tool(lasting_up, "get_erasures", **asked)["erasures"][0]["state"] == "done", 60.0, "the end")
+    receipt = tool(lasting_up, "get_erasure_receipt", **asked)
+    assert (receipt["receipt"]["rows"]["events"], len(receipt["key"])) == (1, 44)
+
+
+def tool(up: Up, name: str, **arguments: Any) -> Any:
+    """Return what a tool at the endpoint of administrators answers."""
+    message = wire.call(f"myria_{name}", arguments)
+    url = f"http://127.0.0.1:{up.port}/mcp/admin"
+    answer = httpx.post(url, json=message, headers=wire.headers(f"myria_{name}"), timeout=PATIENCE_S, verify=False)
+    return answer.json()["result"]["structuredContent"]
 
 
 def test_sigterm_stops_it_as_well(up: Up) -> None:

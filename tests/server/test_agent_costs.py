@@ -20,8 +20,9 @@ Cost = Callable[..., Awaitable[int]]
 
 
 @pytest.fixture
-def pools(memory: Memory) -> list[Statements]:
+def pools(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> list[Statements]:
     """Return what counts the statements of a memory, from before it is served."""
+    monkeypatch.setattr("myria.erasure.forgetting.POLL_S", 3_600.0)  # erasures are looked for beside the requests
     return [Statements(memory.appending), Statements(memory.database)]
 
 

@@ -532,6 +532,8 @@ TOOLS: tuple[Tool, ...] = (
         role="erase",
         arguments=erasing.ErasureReceiptInput,
         answer=erasing.ErasureReceipt,
+        changes=True,
+        repeatable=False,
     ),
 )
 
