@@ -90,7 +90,7 @@ class _Row:
     dedupe_key: bytes | None
     occurred_at: datetime
     topic_hints: str
-    compare: bool
+    compare: tuple[bytes, ...] | None
 
 
 class _ScopesGoneError(Exception):
@@ -149,12 +149,13 @@ class Ingest:
         self._waiting_events = 0
 
     async def append_events(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False
+        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
     ) -> list[AppendResult]:
         """Append events as one atomic group; return their results in input order, after the commit.
 
         Args:
-            compare: say of notes what is like them (`AppendResult.alike`), as far as they are new.
+            compare: say of notes what is like them (`AppendResult.alike`), as far as they are new, in their own scope
+                and in those of these keys.
 
         Raises:
             Overloaded, DatabaseUnavailable, DeadlineExceeded, DiskFull: retry; keyed events deduplicate, and
@@ -171,7 +172,7 @@ class Ingest:
         Raises:
             EventIdConflict: an event_id, or a source key, exists already with other content.
         """
-        return await self._submit(tenant, events, importing=True, compare=False)
+        return await self._submit(tenant, events, importing=True, compare=None)
 
     def forget(self, tenant: str) -> None:
         """Forget the words that projections keep of a tenant in this process."""
@@ -185,7 +186,7 @@ class Ingest:
             await asyncio.gather(*list(self._tasks), return_exceptions=True)
 
     async def _submit(
-        self, tenant: str, events: Sequence[NewEvent], *, importing: bool, compare: bool
+        self, tenant: str, events: Sequence[NewEvent], *, importing: bool, compare: tuple[bytes, ...] | None
     ) -> list[AppendResult]:
         if not events:
             return []
@@ -220,7 +221,9 @@ class Ingest:
                 "the append was not confirmed within its deadline; retry (with a source_event_key it cannot duplicate)"
             ) from error
 
-    async def _rows(self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: bool) -> list[_Row]:
+    async def _rows(
+        self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: tuple[bytes, ...] | None
+    ) -> list[_Row]:
         rows = []
         for event in events:
             scope = await self._scope(tenant, event.participants, deadline)

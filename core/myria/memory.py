@@ -157,7 +157,7 @@ class Memory:
         self._schema_checked = True
 
     async def append_events(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False
+        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
     ) -> list[AppendResult]:
         """Append events atomically, within the tenant's quotas, redacted; see `Ingest.append_events`.
 
@@ -179,7 +179,7 @@ class Memory:
         return results
 
     async def _append_redacted(
-        self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False
+        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
     ) -> list[AppendResult]:
         """Append events of notes, out of which `Notes` took what must not be kept; see `append_events`."""
         await self._check_schema_once()

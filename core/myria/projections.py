@@ -19,13 +19,13 @@ from myria.store.database import Connection
 class Incoming:
     """An event on its way into the log: what it is, and the id and scope that it gets.
 
-    `compare`: its caller wants to know what is like it.
+    `compare`: its caller wants to know what is like it, in its own scope and in those of these keys; None does not.
     """
 
     event: NewEvent
     event_id: str
     scope_id: int
-    compare: bool = False
+    compare: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ import pytest
 from myria.ingest import Ingest
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
-from myria.notes.likeness import LOOKED_AT, NewestNotes, words_of
+from myria.notes.kinds import Lifetime
+from myria.notes.likeness import LOOKED_AT, MOST, NewestNotes, said_by
 from myria.notes.model import Changes
 from myria.notes.similar import Similar
 from myria.redaction.redactor import PayloadRedactor
@@ -33,9 +34,18 @@ class Keeper:
             pool, self.ingest.append_events, PayloadRedactor(()), content_characters=10_000, payload_bytes=100_000
         )
 
-    async def keep(self, content: str, *, who: tuple[str, ...] = US, session: str | None = None) -> Remembered:
-        draft = Draft(content=content, session_id=session, lifetime="permanent" if session is None else "session")
-        return await self.notes.remember(TENANT, who, draft, contract="004", compare=True)
+    async def keep(
+        self,
+        content: str,
+        *,
+        who: tuple[str, ...] = US,
+        session: str | None = None,
+        beside: tuple[tuple[str, ...], ...] = (),
+        keywords: tuple[str, ...] = (),
+    ) -> Remembered:
+        lifetime: Lifetime = "permanent" if session is None else "session"
+        draft = Draft(content=content, session_id=session, lifetime=lifetime, keywords=keywords)
+        return await self.notes.remember(TENANT, who, draft, contract="004", compare=True, beside_in=beside)
 
     async def like(self, kept: Remembered) -> list[tuple[str, float]]:
         """Return the texts that a kept note is like; where it was not compared, that fails."""
@@ -63,7 +73,7 @@ async def test_a_note_names_those_that_it_is_like(keeper: Keeper) -> None:
     assert await keeper.like(await keeper.keep(FRIDAY)) == []
     kept = await keeper.keep(MONDAY)
     assert await keeper.like(kept) == [(FRIDAY, 0.75)]
-    looked_up = await keeper.similar.to(TENANT, US, MONDAY, but=kept.note_id)
+    looked_up = await keeper.similar.to(TENANT, [US], said_by(MONDAY), but=kept.note_id)
     assert [(other.text, other.similarity) for other in looked_up] == [(FRIDAY, 0.75)]
 
 
@@ -77,6 +87,36 @@ async def test_what_no_longer_stands_is_not_named(keeper: Keeper) -> None:
     await keeper.notes.amend(TENANT, amended.note_id, changes, may_see=lambda _: True, contract="004")
     assert await keeper.like(await keeper.keep(FRIDAY)) == []
     assert [text for text, _ in await keeper.like(await keeper.keep("rain is very likely"))] == ["rain is likely"]
+
+
+async def test_keywords_tell_what_is_alike(keeper: Keeper) -> None:
+    """Two notes in other words that share most keywords, whatever their case; two keywords alone say too little."""
+    named = ("kiln", "opening", "hours")
+    await keeper.keep("we fire it from nine", keywords=named)
+    await keeper.keep("clay comes on tuesdays", keywords=("kiln", "clay"))
+    kept = await keeper.keep("the heater cools down at ten", keywords=("Kiln", "Opening", "hours", "heater"))
+    assert await keeper.like(kept) == [("we fire it from nine", 0.75)]
+    assert await keeper.like(await keeper.keep("no one may come in", keywords=("kiln", "clay"))) == []
+    other = said_by("someone asks", list(named))
+    assert len(await keeper.similar.to(TENANT, [US], other, but=kept.note_id)) == 1
+    assert said_by("x", "kiln").keywords == said_by("x", [7]).keywords == frozenset()
+
+
+async def test_a_pool_is_compared_beside(keeper: Keeper) -> None:
+    """Where the caller sees one, its notes are named like its own, also when both are kept at once."""
+    planner, pool = (*US, "planner"), (US,)
+    assert await keeper.like(await keeper.keep("tea is green", who=planner, beside=pool)) == []
+    await keeper.keep(FRIDAY)
+    for day, others in (("monday", [FRIDAY]), ("sunday", [MONDAY, FRIDAY])):
+        kept = await keeper.keep(f"the kiln opens on {day} at nine", who=planner, beside=pool)
+        assert sorted(text for text, _ in await keeper.like(kept)) == sorted(others)
+    assert [text for text, _ in await keeper.like(await keeper.keep("the kiln opens on tuesday at nine"))] == [FRIDAY]
+    both = await asyncio.gather(
+        keeper.keep("the kiln opens at ten", who=planner, beside=pool), keeper.keep("the kiln opens at noon")
+    )
+    assert all([await keeper.like(kept) for kept in both])
+    looked_up = await keeper.similar.to(TENANT, [planner, *pool], said_by("the kiln opens on saturday at nine"), but="")
+    assert len(looked_up) == MOST
 
 
 async def test_other_processes_notes_are_compared(pool: Pool, keeper: Keeper) -> None:
@@ -116,13 +156,13 @@ def test_what_is_remembered_is_bounded() -> None:
     """Old versions of a scope are forgotten, those that stand last; scopes not asked of are forgotten whole."""
     newest = NewestNotes()
     for number in range(500):
-        newest.learn(TENANT, 1, {number: words_of(f"text {number}")}, standing=(3,))
+        newest.learn(TENANT, 1, {number: said_by(f"text {number}")}, standing=(3,))
     assert 2 * LOOKED_AT <= len(newest.of(TENANT, 1)) <= 4 * LOOKED_AT
     assert {3, 499} <= newest.of(TENANT, 1).keys()
-    long = words_of(" ".join(f"w{number}" for number in range(400)))
+    long = said_by(" ".join(f"w{number}" for number in range(400)))
     for scope in range(2, 600):
         newest.learn(TENANT, scope, {scope * 10: long, scope * 10 + 1: long})
     known = [scope for scope in range(1, 600) if newest.of(TENANT, scope)]
     assert known == list(range(known[0], 600))
     assert 1 < known[0] < 599
-    assert sum(len(words) for scope in known for words in newest.of(TENANT, scope).values()) <= 200_000
+    assert sum(said.size for scope in known for said in newest.of(TENANT, scope).values()) <= 200_000

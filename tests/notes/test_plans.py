@@ -13,12 +13,13 @@ from myria.store.queries import sql
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Database
 
+KEYS = r'{"\\x00"}'
 SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
 CASES = [
-    ("notes.fold", [SEQS, "{1}", SEQS, "24", "2000"]),
-    ("notes.fold", ["{1}", "{}", "{}", "24", "2000"]),
+    ("notes.fold", [SEQS, "{1}", SEQS, "24", "2000", KEYS]),
+    ("notes.fold", ["{1}", "{}", "{}", "24", "2000", "{}"]),
     ("notes.fold_withdrawals", [SEQS]),
-    ("notes.newest", ["\\x00", "24", "2000"]),
+    ("notes.newest", [KEYS, "24", "2000"]),
     ("notes.of_versions", [SEQS]),
     ("notes.current", ["note_1"]),
     ("notes.first_of_key", ["evt_1", "note_1"]),

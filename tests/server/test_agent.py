@@ -154,6 +154,15 @@ async def test_remember_needs_content_alone(served: Served) -> None:
     assert await found(served, "When does the kiln open?") == ["We decided that the kiln opens on Friday"]
 
 
+async def test_an_agent_hears_what_the_pool_says_already(served: Served) -> None:
+    """A note that is like one of the pool names it; one of another agent is not named, and not asked for again."""
+    pooled = await ask(served, "remember", content="The kiln opens on Friday at nine")
+    await ask(served, "remember", content="The kiln opens on Sunday at nine", agentId="critic")
+    for _ in range(2):  # the second time it was there already
+        kept = await ask(served, "remember", content="The kiln opens on Monday at nine", agentId="planner")
+        assert [conflict["existing_id"] for conflict in kept["conflicts"]] == [pooled["id"]]
+
+
 @pytest.mark.parametrize(
     ("given", "code", "says"),
     [

@@ -21,6 +21,11 @@ class Acting:
     masks: Masks
     speaker: str | None
 
+    @property
+    def beside(self) -> tuple[tuple[str, ...], ...]:
+        """Whose notes are seen beside those for `participants`: those of the pool."""
+        return tuple(mask.participants for mask in self.masks if mask.exact and mask.participants != self.participants)
+
 
 def acting(principal: Principal, agent_id: str | None, *, pooled: bool) -> Acting:
     """Return as whom a call acts that names an agent, or none.

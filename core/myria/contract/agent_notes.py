@@ -221,7 +221,7 @@ class _Kept(Answer):
     ttl_tier: str
     scope: Literal["permanent", "session"]
     inferred: list[str] = Field(description="What was left out and filled in by rule")
-    conflicts: list[Conflict] = Field(description="Similar notes of the same people")
+    conflicts: list[Conflict] = Field(description="Similar notes of the same people, or of the pool")
     redacted: dict[str, int] = Field(default={}, description="How much of each kind was taken out")
     dryRun: bool = False
 

@@ -42,8 +42,10 @@ from myria.withdrawal.model import Reason
 class Append(Protocol):
     """Appends events of a tenant as one atomic group, as `Ingest.append_events` does."""
 
-    async def __call__(self, tenant: str, events: Sequence[NewEvent], *, compare: bool = False) -> list[AppendResult]:
-        """Return their results in input order; with `compare` also what is like each."""
+    async def __call__(
+        self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
+    ) -> list[AppendResult]:
+        """Return their results in input order; with `compare` also what is like each, there and in these scopes."""
         ...
 
 
@@ -57,8 +59,8 @@ _ATTEMPTS = 5
 class Remembered:
     """A note that was kept, or was there. `event_id` is that of its first version, None where it was there before.
 
-    `note_id` is empty where a dry run would keep a new one. `alike`: the events of notes of the same people that are
-    like it, by their numbers, each with its similarity, most alike first; None where it was not compared.
+    `note_id` is empty where a dry run would keep a new one. `alike`: the events of notes that are like it, by their
+    numbers, each with its similarity, most alike first; None where it was not compared.
     """
 
     note_id: str
@@ -142,6 +144,7 @@ class Notes:
         dry_run: bool = False,
         beside: Callable[[str], Sequence[NewEvent]] = lambda _: (),
         compare: bool = False,
+        beside_in: Sequence[tuple[str, ...]] = (),
     ) -> Remembered:
         """Keep a note, once: of equal ones of the same people, kind and session, the first stays and is named.
 
@@ -154,6 +157,7 @@ class Notes:
             dry_run: only say what would be kept.
             beside: what is appended with a new note, given its id.
             compare: say which notes a new one is like; one that replaces others is not compared.
+            beside_in: canonical participants of further scopes, all of whose notes the caller may see: compared, too.
 
         Raises:
             InvalidArgument: no content, too long, or a kind that the contract does not know.
@@ -191,7 +195,8 @@ class Notes:
                         tenant, event, supersedes=replaced, may_see=may_see, beside=beside(note_id)
                     )
                 else:
-                    results = await self._append(tenant, (event, *beside(note_id)), compare=compare)
+                    scopes = tuple(map(scope_key, beside_in)) if compare else None
+                    results = await self._append(tenant, (event, *beside(note_id)), compare=scopes)
             except NoteExists:
                 earlier = await self._same(tenant, participants, note)
                 if earlier is None or await self._expire(tenant, earlier, now):

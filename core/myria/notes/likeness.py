@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 LOOKED_AT = 24
 """Notes that a new one is compared with: the newest of the same people."""
@@ -18,39 +19,60 @@ ALIKE = 0.5
 BEGINNING = 2_000
 """Characters of a text that are compared."""
 
+_LEAST_KEYWORDS = 3
+"""Keywords from which on two notes are compared by them: of fewer, too many notes have the same."""
+
 _REMEMBERED_NOTES = 4 * LOOKED_AT
 _KEPT_NOTES = 2 * LOOKED_AT
 _REMEMBERED_WORDS = 200_000
 _WORD = re.compile(r"\w+")
 
 Words = frozenset[int]
-"""The words of a text, each as this process's hash of it: they can be compared, and not read."""
+"""Words, each as this process's hash of it: they can be compared, and not read."""
 
 
-def words_of(text: str) -> Words:
-    """Return the words of a text's beginning, whatever their case."""
-    return frozenset(map(hash, _WORD.findall(text[:BEGINNING].casefold())))
+class Said(NamedTuple):
+    """What a note says: the words of its text's beginning, and its keywords."""
+
+    words: Words
+    keywords: Words = frozenset()
+
+    @property
+    def size(self) -> int:
+        """How much there is to remember."""
+        return len(self.words) + len(self.keywords)
 
 
-def share(one: Words, other: Words) -> float:
-    """Return the share of words that two texts have in common, of all words of both: Jaccard's index."""
+def said_by(text: str, keywords: Any = ()) -> Said:
+    """Return what a note says, whatever its case. Keywords that are no list of texts are none."""
+    named = [word for word in keywords if isinstance(word, str)] if isinstance(keywords, list | tuple) else []
+    return Said(
+        frozenset(map(hash, _WORD.findall(text[:BEGINNING].casefold()))),
+        frozenset([hash(word.casefold()) for word in named]),
+    )
+
+
+def _share(one: Words, other: Words) -> float:
+    """Return the share of words that both have, of all words of both (Jaccard's index); 0 where that is not enough."""
+    # Most are told apart by their sizes, without a look at a word.
+    smaller, larger = (len(one), len(other)) if len(one) < len(other) else (len(other), len(one))
+    if smaller < ALIKE * larger:
+        return 0.0
     common = len(one & other)
-    union = len(one) + len(other) - common
-    return round(common / union, 3) if union else 0.0
+    union = smaller + larger - common
+    return common / union if union and common >= ALIKE * union else 0.0
 
 
-def those_alike(words: Words, others: Iterable[tuple[int, Words]]) -> tuple[tuple[int, float], ...]:
-    """Return those of some texts that are like one, most alike first, each by its number and with its similarity."""
-    size = len(words)
+def those_alike(said: Said, others: Iterable[tuple[int, Said]]) -> tuple[tuple[int, float], ...]:
+    """Return those of some notes that are like one by their texts or by keywords, each by its number and with its
+    similarity, most alike first."""
     found = []
     for number, other in others:
-        # Most are told apart by their sizes, without a look at a word.
-        smaller, larger = (size, len(other)) if size < len(other) else (len(other), size)
-        if smaller < ALIKE * larger:
-            continue
-        common = len(words & other)
-        if common >= ALIKE * (smaller + larger - common):
-            found.append((number, share(words, other)))
+        similarity = _share(said.words, other.words)
+        if len(said.keywords) >= _LEAST_KEYWORDS <= len(other.keywords):
+            similarity = max(similarity, _share(said.keywords, other.keywords))
+        if similarity:
+            found.append((number, round(similarity, 3)))
     return tuple(sorted(found, key=lambda pair: (-pair[1], -pair[0])))
 
 
@@ -62,15 +84,15 @@ class NewestNotes:
     """
 
     def __init__(self) -> None:
-        self._scopes: OrderedDict[tuple[str, int], dict[int, Words]] = OrderedDict()
+        self._scopes: OrderedDict[tuple[str, int], dict[int, Said]] = OrderedDict()
         self._words = 0
 
-    def of(self, tenant: str, scope_id: int) -> Mapping[int, Words]:
+    def of(self, tenant: str, scope_id: int) -> Mapping[int, Said]:
         """Return the words of versions of notes of a scope, by the numbers of their events."""
         return self._scopes.get((tenant, scope_id), {})
 
     def learn(
-        self, tenant: str, scope_id: int, versions: Mapping[int, Words], *, standing: Collection[int] = ()
+        self, tenant: str, scope_id: int, versions: Mapping[int, Said], *, standing: Collection[int] = ()
     ) -> None:
         """Remember what versions say; old ones of the scope are forgotten, and scopes that were not asked of long.
 
@@ -79,20 +101,20 @@ class NewestNotes:
         """
         known = self._scopes.setdefault((tenant, scope_id), {})
         self._scopes.move_to_end((tenant, scope_id))
-        for number, words in versions.items():
+        for number, said in versions.items():
             if number not in known:
-                known[number] = words
-                self._words += len(words)
+                known[number] = said
+                self._words += said.size
         if len(known) > _REMEMBERED_NOTES:
             # Many at once, so that this is not done for every note.
             by_worth = sorted(known, key=lambda number: (number in standing, number))
             for number in by_worth[: len(known) - _KEPT_NOTES]:
-                self._words -= len(known.pop(number))
+                self._words -= known.pop(number).size
         while self._words > _REMEMBERED_WORDS and len(self._scopes) > 1:
             _, dropped = self._scopes.popitem(last=False)
-            self._words -= sum(map(len, dropped.values()))
+            self._words -= sum([said.size for said in dropped.values()])
 
     def forget(self, tenant: str) -> None:
         """Forget the notes of a tenant."""
         for key in [key for key in self._scopes if key[0] == tenant]:
-            self._words -= sum(map(len, self._scopes.pop(key).values()))
+            self._words -= sum([said.size for said in self._scopes.pop(key).values()])

@@ -1,7 +1,8 @@
 """The fold of notes, in the append transaction: the current version of each, and that no scope holds one twice.
 
-Whoever keeps a note may want to know which notes of the same people are like it. The statement that folds it answers
-with the newest of them, so that costs no round trip; what they say is read once in a process (`NewestNotes`).
+Whoever keeps a note may want to know which notes are like it, of the same people or of a pool beside. The statement
+that folds it answers with the newest of them, so that costs no round trip; what they say is read once in a process
+(`NewestNotes`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import asyncpg
 import orjson
 
 from myria.errors import NoteExists
-from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, those_alike, words_of
+from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE
 from myria.projections import Incoming, Likenesses, Stored
 from myria.store.database import Connection
@@ -22,6 +23,9 @@ from myria.store.queries import sql
 from myria.withdrawal.model import WITHDRAWAL_TYPE
 
 _ONCE = "notes_once"
+
+_MOST_SCOPES = 1_000
+"""Scopes, compared beside those of notes, whose numbers a process knows: it asks again for the words of others."""
 
 
 class NoteProjection:
@@ -34,10 +38,13 @@ class NoteProjection:
 
     def __init__(self) -> None:
         self._newest = NewestNotes()
+        self._scope_ids: dict[tuple[str, bytes], int] = {}
 
     def forget(self, tenant: str) -> None:
         """Forget what is kept in this process of a tenant's notes."""
         self._newest.forget(tenant)
+        for known in [known for known in self._scope_ids if known[0] == tenant]:
+            self._scope_ids.pop(known)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
@@ -70,30 +77,49 @@ class NoteProjection:
     async def _fold_notes(self, connection: Connection, tenant: str, notes: Sequence[Stored]) -> Likenesses:
         asking: defaultdict[int, list[Stored]] = defaultdict(list)
         for event in notes:
-            if event.compare:
+            if event.compare is not None:
                 asking[event.scope_id].append(event)
+        further = sorted({key for event in notes for key in event.compare or ()})
+        looked_at = {*asking, *(self._scope_ids[tenant, key] for key in further if (tenant, key) in self._scope_ids)}
         rows = await connection.fetch(
             sql("notes.fold"),
             tenant,
             [event.event_seq for event in notes],
             list(asking),
-            [number for scope_id in asking for number in self._newest.of(tenant, scope_id)],
+            [number for scope_id in looked_at for number in self._newest.of(tenant, scope_id)],
             LOOKED_AT,
             BEGINNING,
+            further,
         )
-        likenesses: dict[int, tuple[tuple[int, float], ...]] = {}
+        beside: dict[bytes, list[tuple[int, Said]]] = {}
+        own: list[tuple[int, list[tuple[int, Said]], dict[int, Said], Sequence[int]]] = []
         for row in rows:
-            scope_id = row["scope_id"]
+            scope_id, scope_key = row["scope_id"], row["scope_key"]
             numbers, texts = row["event_seqs"] or (), row["texts"] or ()
-            read = {number: words_of(text) for number, text in zip(numbers, texts, strict=True) if text is not None}
-            words = {**self._newest.of(tenant, scope_id), **read}
-            others = [(number, words[number]) for number in numbers if number in words]
+            read = {
+                number: said_by(*orjson.loads(text))
+                for number, text in zip(numbers, texts, strict=True)
+                if text is not None
+            }
+            known = {**self._newest.of(tenant, scope_id), **read}
+            others = [(number, known[number]) for number in numbers if number in known]
+            if scope_key is None:
+                own.append((scope_id, others, read, numbers))
+            else:
+                beside[scope_key] = others
+                self._scope_ids[tenant, scope_key] = scope_id
+                self._newest.learn(tenant, scope_id, read, standing=numbers)
+        while len(self._scope_ids) > _MOST_SCOPES:
+            self._scope_ids.pop(next(iter(self._scope_ids)))
+        likenesses: dict[int, tuple[tuple[int, float], ...]] = {}
+        for scope_id, others, read, numbers in own:
             for event in sorted(asking[scope_id], key=lambda event: event.event_seq):
                 # Notes of one commit are compared in the order of their numbers, each with the newest before it.
                 payload: dict[str, Any] = orjson.loads(event.event.payload_json)
-                read[event.event_seq] = own = words_of(payload["text"])
-                likenesses[event.event_seq] = those_alike(own, others)
+                read[event.event_seq] = said = said_by(payload["text"], payload["note"]["keywords"])
+                elsewhere = [other for key in event.compare or () for other in beside.get(key, ())]
+                likenesses[event.event_seq] = those_alike(said, [*others, *elsewhere])
                 if payload["note"]["lifetime"] != "session":
-                    others = [(event.event_seq, own), *others[: LOOKED_AT - 1]]
+                    others = [(event.event_seq, said), *others[: LOOKED_AT - 1]]
             self._newest.learn(tenant, scope_id, read, standing=numbers)
         return likenesses

@@ -1,7 +1,8 @@
 """Notes that are like a new one: it may say the same in other words, or contradict them; that is for people to judge.
 
-Looked at are the newest notes of the same people, a bounded number by one index. A new note is compared in the
-transaction that keeps it (`NoteProjection`), so what is left to read here is what the few that are alike say.
+Looked at are the newest notes of the same people, and of the pool beside them: a bounded number by one index. A new
+note is compared in the transaction that keeps it (`NoteProjection`), so what is left to read here is what the few that
+are alike say.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from myria.notes.expiry import Lasting
-from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, those_alike, words_of
+from myria.notes.likeness import BEGINNING, LOOKED_AT, MOST, Said, said_by, those_alike
 from myria.scopes import scope_key
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
@@ -36,17 +39,19 @@ class Similar:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def to(self, tenant: str, participants: tuple[str, ...], content: str, *, but: str) -> list[Alike]:
-        """Return live notes of exactly these participants that are like a text, most alike first.
+    async def to(self, tenant: str, scopes: Sequence[tuple[str, ...]], said: Said, *, but: str) -> list[Alike]:
+        """Return live notes of exactly these participants that are like another, most alike first.
 
         Args:
-            participants: canonical.
+            scopes: canonical participants of each.
             but: the id of a note that is not meant.
         """
         async with self._database.read(tenant) as connection:
-            rows = await connection.fetch(sql("notes.newest"), tenant, scope_key(participants), LOOKED_AT, BEGINNING)
-            others = [(row["event_seq"], words_of(row["text"])) for row in rows if row["note_id"] != but]
-            found = those_alike(words_of(content), others)
+            rows = await connection.fetch(
+                sql("notes.newest"), tenant, list(map(scope_key, scopes)), LOOKED_AT, BEGINNING
+            )
+            others = [(row["event_seq"], said_by(*orjson.loads(row["said"]))) for row in rows if row["note_id"] != but]
+            found = those_alike(said, others)
             return await _standing(connection, tenant, found) if found else []
 
     async def named(self, tenant: str, found: Sequence[tuple[int, float]]) -> list[Alike]:

@@ -1,7 +1,8 @@
 -- name: fold
 -- The events were stored by the statement before. Rows go in digest order, so that two commits never wait for each other
--- crosswise; a digest that a live note of the scope has already is refused by its index. The answer is what scopes ($3)
--- held before: their newest notes, at most $5 of each, with the first $6 characters of those that are not in $4.
+-- crosswise; a digest that a live note of the scope has already is refused by its index. The answer is what scopes ($3,
+-- and by their keys $7) held before: their newest notes, at most $5 of each, with the first $6 characters and the keywords
+-- of those that are not in $4.
 WITH folded AS (
     INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                                   anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
@@ -28,29 +29,37 @@ WITH folded AS (
         lasts_days = EXCLUDED.lasts_days
     WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq
 )
-SELECT asked AS scope_id, before.event_seqs, before.texts
-FROM unnest($3::bigint[]) AS asked
+SELECT asked.scope_id, asked.scope_key, before.event_seqs, before.texts
+FROM (
+    SELECT own AS scope_id, NULL::bytea AS scope_key FROM unnest($3::bigint[]) AS own
+    UNION ALL
+    SELECT s.scope_id, s.scope_key FROM unnest($7::bytea[]) AS further
+    CROSS JOIN LATERAL (
+        SELECT x.scope_id, x.scope_key FROM myria.scopes x WHERE x.tenant_id = $1 AND x.scope_key = further OFFSET 0
+    ) s
+) asked
 CROSS JOIN LATERAL (
     SELECT array_agg(k.event_seq) AS event_seqs,
            array_agg(CASE WHEN k.event_seq <> ALL ($4::bigint[]) THEN (
-               SELECT left(e.payload->>'text', $6) FROM myria.events e
+               SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $6), ''), e.payload->'note'->'keywords')::text FROM myria.events e
                WHERE e.tenant_id = $1 AND e.event_seq = k.event_seq) END) AS texts
     FROM (
         SELECT m.event_seq FROM myria.notes m
-        WHERE m.tenant_id = $1 AND m.scope_id = asked AND m.live AND NOT m.session
+        WHERE m.tenant_id = $1 AND m.scope_id = asked.scope_id AND m.live AND NOT m.session
         ORDER BY m.event_seq DESC LIMIT $5
     ) k
 ) before;
 
 -- name: newest
--- What the newest notes of a scope say that hold for longer than a session, at most $3, of each the first $4 characters.
+-- What the newest notes of scopes say that hold for longer than a session, at most $3, of each the first $4 characters.
 SELECT n.note_id, n.event_seq,
-       (SELECT left(e.payload->>'text', $4) FROM myria.events e
-        WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS text
+       (SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $4), ''), e.payload->'note'->'keywords')::text FROM myria.events e
+        WHERE e.tenant_id = $1 AND e.event_seq = n.event_seq) AS said
 FROM (
     SELECT k.note_id, k.event_seq FROM myria.notes k
     WHERE k.tenant_id = $1 AND k.live AND NOT k.session
-      AND k.scope_id = (SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = $2)
+      AND k.scope_id = ANY (ARRAY(
+          SELECT s.scope_id FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_key = ANY ($2::bytea[])))
     ORDER BY k.event_seq DESC LIMIT $3
 ) n;
 

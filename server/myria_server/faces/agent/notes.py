@@ -29,6 +29,7 @@ from myria.notes.details import Details
 from myria.notes.drafting import Draft, NoteText
 from myria.notes.fragments import Fragment, linked_fragment
 from myria.notes.kinds import Tier, tier
+from myria.notes.likeness import said_by
 from myria.notes.links import link_event
 from myria.notes.model import Changes
 from myria.notes.questions import PAGE, RecallQuery
@@ -74,7 +75,8 @@ class NoteTools(AgentTools):
         if kept.alike is not None:
             alike = await similar.named(principal.tenant, kept.alike)
         else:
-            alike = await similar.to(principal.tenant, who.participants, kept.note.content, but=kept.note_id)
+            scopes, said = [who.participants, *who.beside], said_by(kept.note.content, kept.note.keywords)
+            alike = await similar.to(principal.tenant, scopes, said, but=kept.note_id)
         content = _kept_json(kept, request, alike)
         return self.answered(principal, request, content, _kept_text(kept, content))
 
@@ -123,6 +125,7 @@ class NoteTools(AgentTools):
                 dry_run=request.dryRun,
                 beside=links,
                 compare=compare,
+                beside_in=who.beside,
             )
             if targets and not kept.created and not request.dryRun:
                 await self.memory.links.complete(principal.tenant, kept.note_id, targets, may_see=who.masks.sees)
