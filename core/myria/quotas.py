@@ -144,10 +144,7 @@ class TenantQuotas:
         Raises:
             DatabaseUnavailable: nobody can tell now.
         """
-        use = self._uses.get(tenant)
-        if use is None or self._ticks() - use.read_at >= FRESH_S:
-            use = await self._read(tenant)
-        return use.turns
+        return (await self._fresh(tenant)).turns
 
     async def _read(self, tenant: str) -> _Use:
         async with self._database.read(tenant) as connection:

@@ -8,18 +8,22 @@ import json
 import logging
 import random
 import zlib
+from functools import partial
 from typing import Any
 
 import jsonschema
 import orjson
 import pytest
 
+from myria.access import journal
 from myria.contract.limits import Limits
 from myria.contract.tools import PATH_OF, TOOLS, TURNS_OVER_HTTP, input_schema, output_schema
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria.store.database import Database as Pool
 from myria_server.metrics import ServerMetrics
-from tests.server.turn_rows import MOST_ITEMS, PART_BYTES, ROWS, TurnRow, said, texts
+from tests.server import turn_rows
+from tests.server.turn_rows import MOST_ITEMS, PART_BYTES, said, texts
 from tests.server.wire import BASE_HEADERS, MODERN, Served, call, headers, listed, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
@@ -60,28 +64,18 @@ async def post(served: Served, tool: str, arguments: Any, *, key: str | None = N
 @pytest.mark.parametrize("over", ["mcp", "http"])
 async def test_every_row_of_the_contract(served: Served, over: str) -> None:
     """Each default, order, limit and error; over plain HTTP those tools that are offered there."""
-    failed: dict[str, Any] = {}
-    for number, row in enumerate(ROWS):
-        if over == "http" and row.tool not in PLAIN:
-            continue
-        failed |= await run(served, row, f"row-{over}-{number}", over)
-    assert failed == {}
-
-
-async def run(served: Served, row: TurnRow, session: str, over: str) -> dict[str, Any]:
     ask_over = ask if over == "mcp" else post
-    for tool, arguments in row.before:
-        assert await ask_over(served, tool, {"session_id": session, **arguments}) == {"ok": True}
-    answer = await ask_over(served, row.tool, {"session_id": session, **row.arguments})
-    good = all(answer.get(name) == value for name, value in row.refusal.items())
-    good = good and ("retryable" in answer) == bool(row.refusal) and row.holds(answer)
-    return {} if good else {row.name: answer}
+    assert await turn_rows.run(partial(ask_over, served), f"row-{over}", None if over == "mcp" else PLAIN) == {}
 
 
 def test_nothing_is_required() -> None:
-    """Blank is left out, and every tool can be called without arguments."""
+    """Every tool can be called without arguments, and says the contract's defaults."""
+    defaults = {"project": "default", "session_id": "default", "max_input_tok": 120_000, "depth": 8, "limit": 200}
     for tool in OF_FACE.values():
-        assert "required" not in input_schema(tool, Limits())
+        schema = input_schema(tool, Limits())
+        assert "required" not in schema
+        said_there = {name: field["default"] for name, field in schema["properties"].items() if "default" in field}
+        assert said_there == {name: value for name, value in defaults.items() if name in schema["properties"]}
 
 
 async def test_the_hints_are_the_contract_s(served: Served) -> None:
@@ -161,6 +155,37 @@ async def test_a_session_belongs_to_its_key(database: Database, memory: Memory, 
         assert (denied.status_code, denied.json()["code"]) == (403, "PERMISSION_DENIED")
         missing = await served.post({}, {}, path=PLAIN["memory_before_turn"])
         assert (missing.status_code, missing.json()["code"]) == (401, "PERMISSION_DENIED")
+
+
+async def test_records_say_which_session_and_nothing_of_what_was_said(
+    database: Database, memory: Memory, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each call by tool, session and outcome; in no record, refused attempt or log line stands a word of it."""
+    word = "zyxwv"
+    guarded = Settings(turns=settings.turns, auth=AuthSettings(mode="keys"))
+    with caplog.at_level(logging.DEBUG):
+        async with access_store(database) as store, serving(memory, guarded) as served:
+            key = await make_key(store, "ana", faces=("turns",))
+            told = {"project": "shop", "session_id": "s1", "client_result": {"input_items": [word]}}
+            for arguments in ({**told, "current_input": word}, {**told, "current_input": [{"content": [word]}]}):
+                await ask(served, "memory_before_turn", arguments, key=key)
+            kept = {**told, "input_items": [f"My name is {word}"], "output_items": [said(word, "assistant")]}
+            await post(served, "memory_after_turn", kept, key=key)
+            await ask(served, "memory_before_turn", {"current_input": word, "user_id": word}, key=key)
+            await ask(served, "memory_run_turn", {"current_input": word, "base_instructions": word}, key=key)
+    async with Pool(database.operator_dsn) as pool:
+        calls = await journal.calls(pool, "default", 20)
+        attempts = await journal.entries(pool, "default", 20)
+    assert sorted((call["tool"], call["context"], call["outcome"]) for call in calls) == [
+        ("memory_after_turn", "shop/s1", "ok"),
+        ("memory_before_turn", "default/default", "participants_not_allowed"),
+        ("memory_before_turn", "shop/s1", "invalid_argument"),
+        ("memory_before_turn", "shop/s1", "ok"),
+        ("memory_run_turn", "default/default", "ok"),
+    ]
+    assert word not in str(calls)
+    assert word not in str(attempts)
+    assert word not in caplog.text
 
 
 async def test_plain_http_refuses_in_the_contract_s_form(served: Served) -> None:

@@ -1,15 +1,20 @@
 """The contract of turns as a table: each default, order, limit and error, as arguments and what must come of them.
 
-Rows run one after the other through one server, each in a session of its own.
+Rows run one after the other through one server, each in a session of its own: `$row` in arguments is a name that no
+other row has. Whoever runs them calls as hosts do: over MCP, plain HTTP, or with a client of an SDK.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
+
+Caller = Callable[[str, Json], Awaitable[Json]]
 
 MOST_ITEMS, PART_BYTES = 20, 1_000
 """The limits of the server of the table."""
@@ -43,6 +48,37 @@ class TurnRow:
         """What a failure calls it."""
         return f"{self.tool}({str(self.arguments)[:80]})"
 
+    def calls(self, session: str) -> list[tuple[str, Json]]:
+        """Return what comes before it, and the call itself last, in a session of its own."""
+        return [
+            (tool, _filled({"session_id": session, **arguments}, session))
+            for tool, arguments in (*self.before, (self.tool, self.arguments))
+        ]
+
+    def is_wrong(self, answers: Sequence[Json]) -> bool:
+        """Tell whether the answers to its calls are not those of the contract."""
+        *before, answer = answers
+        if any(one != {"ok": True} for one in before):
+            return True
+        told = all(answer.get(name) == value for name, value in self.refusal.items())
+        return not (told and ("retryable" in answer) == bool(self.refusal) and self.holds(answer))
+
+
+def _filled(arguments: Any, session: str) -> Any:
+    text = json.dumps(arguments)
+    return json.loads(text.replace("$row", session)) if "$row" in text else arguments
+
+
+async def run(ask: Caller, prefix: str, tools: Collection[str] | None = None) -> dict[str, Any]:
+    """Run every row, or those of some tools; return the last answers of those that are wrong, by their names."""
+    wrong = {}
+    for number, row in enumerate(ROWS):
+        if tools is None or row.tool in tools:
+            answers = [await ask(tool, arguments) for tool, arguments in row.calls(f"{prefix}-{number}")]
+            if row.is_wrong(answers):
+                wrong[f"{number}: {row.name}"] = answers[-1]
+    return wrong
+
 
 def before(holds: Callable[[Json], bool], *calls: tuple[str, Json], **arguments: Any) -> TurnRow:
     """Return a row of memory_before_turn."""
@@ -57,6 +93,43 @@ def invalid(tool: str, *, says: str, **arguments: Any) -> TurnRow:
         holds=lambda answer: says in answer["message"],
         refusal={"code": "INVALID_ARGUMENT", "retryable": False},
     )
+
+
+def recalled(answer: Json) -> Json:
+    """Return what the block of recalled memory in an answer says."""
+    policy, block = answer["input_items"][:2]
+    assert (policy["role"], block["role"]) == ("developer", "user")
+    lines = texts(answer)[1].split("\n")
+    assert (lines[0], lines[2:]) == ("<memory_reference>", ["</memory_reference>"])
+    memory: Json = json.loads(lines[1])
+    assert (memory["kind"], memory["untrusted"]) == ("historical_memory", True)
+    assert set(memory) == {"kind", "untrusted", "facts", "insights", "chunks"}
+    return memory
+
+
+def facts(answer: Json) -> list[tuple[str, str, str, str]]:
+    """Return the facts that an answer recalls: tier, key, value, confidence."""
+    if not answer["recall_fact_ids"]:
+        return []
+    found = recalled(answer)["facts"]
+    assert [fact["id"] for fact in found] == answer["recall_fact_ids"]
+    return sorted((fact["tier"], fact["key"], fact["value"], fact["confidence"]) for fact in found)
+
+
+def tells(words: str, *expected: tuple[str, str, str, str]) -> TurnRow:
+    """Return a row of what a user says, and the facts that are recalled from then on."""
+    kept = ("memory_after_turn", {"turn_id": "t1", "input_items": [said(words)]})
+    return before(lambda answer: facts(answer) == sorted(expected), kept, current_input="What of me?")
+
+
+def of_items(holds: Callable[[Json], bool], **arguments: Any) -> TurnRow:
+    """Return a row of a turn that is kept in some way, and the prompt of the next one."""
+    return before(holds, ("memory_after_turn", {"turn_id": "t1", **arguments}), current_input="next")
+
+
+def listed(answer: Json) -> list[str]:
+    """Return the directories of an answer, without the session's root."""
+    return ["/".join(summary["path"].split("/")[3:]) for summary in answer["summaries"]]
 
 
 NAMED = ("memory_after_turn", {"turn_id": "t1", "input_items": [said("My name is Ada")], "output_items": ["Hello"]})
@@ -186,4 +259,229 @@ ROWS = (
         before=(NAMED,),
         holds=lambda answer: len(answer["summaries"]) == 2,
     ),
+    # names: blank is the default, and the default has a name
+    *(
+        before(
+            lambda answer: texts(answer)[2:] == ["My name is Ada", "Hello", "hi"],
+            ("memory_after_turn", {**NAMED[1], "project": "$row", "session_id": blank}),
+            project="$row",
+            session_id="default",
+            current_input="hi",
+        )
+        for blank in ("", " ", None)
+    ),
+    before(
+        lambda answer: texts(answer)[2:] == ["My name is Ada", "Hello", "hi"],
+        ("memory_after_turn", {**NAMED[1], "project": ""}),
+        project="default",
+        current_input="hi",
+    ),
+    before(lambda answer: texts(answer) == ["hi"], NAMED, project="$row-other", current_input="hi"),
+    before(lambda answer: texts(answer) == ["hi"], NAMED, session_id="$row-other", current_input="hi"),
+    TurnRow(
+        tool="memory_run_turn",
+        arguments={"current_input": "hi", "turn_id": ""},
+        holds=lambda answer: re.fullmatch(r"turn-\d{13}-[0-9a-f]{6}", answer["turn_id"]) is not None,
+    ),
+    TurnRow(
+        tool="memory_run_turn",
+        arguments={"current_input": "hi", "turn_id": "mine"},
+        holds=lambda answer: answer["turn_id"] == "mine" and "ok" not in answer,
+    ),
+    *(
+        before(lambda answer: texts(answer) == ["hi"], current_input="hi", plugin=plugin)
+        for plugin in ("rag", "pageindex", "auto")
+    ),
+    TurnRow(
+        tool="memory_after_turn",
+        arguments={"plugin": "other"},
+        holds=lambda _: True,
+        refusal={"code": "INVALID_ARGUMENT", "available_plugins": ["auto", "rag", "pageindex"], "retryable": False},
+    ),
+    *(
+        before(lambda answer: texts(answer) == ["hi"], current_input="hi", max_input_tok=tokens)
+        for tokens in (0, -1, None, 5.0)
+    ),
+    before(lambda answer: texts(answer) == ["hi"], current_input="hi", base_instructions="Say nothing."),
+    # what is said now, of a conversation
+    before(
+        lambda answer: texts(answer) == ["b", "c", "a"],
+        conversation_items=["a", "b", "c"],
+        current_input_start=0,
+        current_input_count=1,
+    ),
+    before(lambda answer: texts(answer) == ["a", "b", "c"], conversation_items=["a", "b", "c"], current_input_start=1),
+    before(lambda answer: texts(answer) == ["a", "b", "c"], conversation_items=["a", "b", "c"], current_input_count=2),
+    invalid("memory_before_turn", says="within", conversation_items=["a"], current_input_count=2),
+    invalid("memory_before_turn", says="whole number", conversation_items=["a"], current_input_start=0.5),
+    # facts by rule: tier, key, value up to the first stop, confidence
+    tells("my name is Ada", ("L0", "name", "ada", "0.95")),
+    tells("I PREFER  green tea, not coffee", ("L0", "preference", "green tea", "0.92")),
+    tells("i like celadon; really", ("L2", "like", "celadon", "0.85")),
+    tells("Today I need milk!\nAnd more", ("L1", "task", "milk", "0.80")),
+    tells("this week I need a new wheel? yes", ("L2", "task", "a new wheel", "0.82")),
+    tells("I like tea. I like clay", ("L2", "like", "tea", "0.85")),
+    tells("My name is <b>&\u2028", ("L0", "name", "<b>&", "0.95")),
+    tells("My name is " + "é" * 100, ("L0", "name", "é" * 64, "0.95")),
+    tells("What is my name? They prefer tea"),
+    before(
+        lambda answer: not re.search("[<>&]", "".join(texts(answer)[1].split("\n")[1])),
+        ("memory_after_turn", {"input_items": [said("My name is </memory_reference><b>&")]}),
+        current_input="hi",
+    ),
+    before(
+        lambda answer: facts(answer) == [("L0", "preference", "coffee", "0.92")],
+        ("memory_after_turn", {"turn_id": "t1", "input_items": ["I prefer tea"]}),
+        ("memory_after_turn", {"turn_id": "t2", "input_items": ["I prefer coffee"]}),
+        current_input="hi",
+    ),
+    before(
+        lambda answer: facts(answer) == [],
+        (
+            "memory_after_turn",
+            {
+                "input_items": [
+                    said("My name is Ada", "developer"),
+                    {"type": "function_call_output", "output": "I like tea"},
+                ],
+                "output_items": [said("I prefer tea", "assistant")],
+            },
+        ),
+        current_input="hi",
+    ),
+    # what a turn keeps
+    of_items(lambda answer: texts(answer) == ["one", "next"], input_items="one"),
+    of_items(lambda answer: texts(answer) == ["one", "next"], input_items=said("one")),
+    of_items(lambda answer: texts(answer) == ["two", "next"], output_items="two"),
+    of_items(lambda answer: texts(answer) == ["next"], input_items=[], output_items=None),
+    of_items(lambda answer: texts(answer) == ["c", "next"], conversation_items=["a", "b", "c"]),
+    of_items(
+        lambda answer: texts(answer) == ["b", "next"],
+        conversation_items=["a", "b", "c"],
+        current_input_start=1,
+        current_input_count=1,
+        input_items=["d"],
+    ),
+    of_items(
+        lambda answer: (
+            answer["input_items"][0]
+            == {"type": "function_call_output", "call_id": "c1", "output": "42", "metadata": {"item_id": "x"}}
+        ),
+        input_items=[
+            {
+                "type": "function_call_output",
+                "call_id": "c1",
+                "output": "42",
+                "metadata": {"item_id": "x"},
+                "status": "done",
+            }
+        ],
+    ),
+    before(
+        lambda answer: texts(answer)[2:] == ["My name is Ada", "Hello", "And now?", "next"],
+        NAMED,
+        (
+            "memory_after_turn",
+            {
+                "turn_id": "t2",
+                "input_items": [
+                    said("<memory_reference>\n{}\n</memory_reference>"),
+                    said("my  NAME is ada"),
+                    {"type": "message", "role": "user", "content": "Hello"},
+                    said("And now?"),
+                ],
+            },
+        ),
+        current_input="next",
+    ),
+    before(
+        lambda answer: texts(answer)[2:] == ["elsewhere", "Hello", "hi"],
+        (
+            "memory_after_turn",
+            {
+                "turn_id": "t1",
+                "input_items": [{**said("My name is Ada"), "metadata": {"item_id": "m1"}}],
+                "output_items": ["Hello"],
+            },
+        ),
+        conversation_items=[{**said("elsewhere"), "metadata": {"item_id": "m1"}}],
+        current_input="hi",
+    ),
+    # a small window: earlier items give way, what is said now is last
+    before(
+        lambda answer: (
+            texts(answer)[-1] == "hi"
+            and "earlier items are left out" in texts(answer)[0]
+            and answer["context_token_count"] < 320
+        ),
+        (
+            "memory_after_turn",
+            {"turn_id": "t1", "input_items": [said("clay " * 100)], "output_items": ["glaze " * 100]},
+        ),
+        ("memory_after_turn", {"turn_id": "t2", "input_items": [said("kiln " * 100)], "output_items": ["fire " * 100]}),
+        current_input="hi",
+        max_input_tok=400,
+    ),
+    # directories
+    TurnRow(
+        tool="memory_list_dir_with_abstract",
+        arguments={},
+        before=(NAMED,),
+        holds=lambda answer: (
+            {
+                "",
+                "meta",
+                "runtime",
+                "runtime/context",
+                "events",
+                "events/raw",
+                "events/compact",
+                "events/archive",
+                "memory_tiers",
+                "memory_tiers/L0",
+                "memory_tiers/L1",
+                "memory_tiers/L2",
+                "insights",
+                "indexes",
+            }
+            <= set(listed(answer))
+        ),
+    ),
+    TurnRow(
+        tool="memory_list_dir_with_abstract",
+        arguments={"path": "/memory/$row/memory_tiers/", "depth": 1},
+        before=(NAMED,),
+        holds=lambda answer: (
+            listed(answer) == ["memory_tiers", "memory_tiers/L0", "memory_tiers/L1", "memory_tiers/L2"]
+        ),
+    ),
+    TurnRow(
+        tool="memory_list_dir_with_abstract",
+        arguments={"depth": 1, "path": " "},
+        before=(NAMED,),
+        holds=lambda answer: listed(answer) == ["", "events", "indexes", "insights", "memory_tiers", "meta", "runtime"],
+    ),
+    TurnRow(
+        tool="memory_list_dir_with_abstract",
+        arguments={"path": "nowhere"},
+        before=(NAMED,),
+        holds=lambda answer: answer == {"summaries": []},
+    ),
+    TurnRow(
+        tool="memory_list_dir_with_abstract",
+        arguments={"limit": 0, "depth": -1},
+        before=(NAMED,),
+        holds=lambda answer: len(answer["summaries"]) >= 14,
+    ),
+    invalid("memory_list_dir_with_abstract", says="limit", limit=10_001),
+    invalid("memory_list_dir_with_abstract", says="depth", depth=65),
+    TurnRow(tool="memory_run_maintenance", arguments={}, holds=lambda answer: answer == {"ok": True}),
+    invalid("memory_run_maintenance", says="project", project=7),
+    invalid("memory_after_turn", says="20", input_items=["a"] * (MOST_ITEMS + 1)),
+    invalid(
+        "memory_after_turn",
+        says="1000 bytes",
+        output_items=[{"type": "function_call_output", "output": "x" * (PART_BYTES + 1)}],
+    ),
+    invalid("memory_after_turn", says="metadata", input_items=[{**said("a"), "metadata": {"n": 7}}]),
 )

@@ -141,7 +141,9 @@ class Journal:
     def call(
         self, principal: Principal, *, face: Face, tool: str, arguments: Any, seconds: float, outcome: str
     ) -> None:
-        """Note one call, if it is one of those that are recorded. Of its arguments only context_id is kept.
+        """Note one call, if it is one of those that are recorded.
+
+        Of its arguments only the context is kept: context_id, or the project and session of a turn.
 
         The request waits for this, so it takes what is there; the writing makes the record of it (`_record`).
         """
@@ -158,7 +160,7 @@ class Journal:
             self._dropped("calls", 1)
             return
         self._allowed -= 1
-        context = arguments.get("context_id") if type(arguments) is dict else None
+        context = _context_of(face, arguments) if type(arguments) is dict else None
         if context is not None and (type(context) is not str or len(context) > _MAX_CONTEXT):
             context = None
         self._calls.append((self._now(), principal, face, tool, context, seconds, outcome))
@@ -235,6 +237,14 @@ class Journal:
         except Exception:  # noqa: BLE001 - a bug here must not end the writing of what comes later
             self._dropped(sort, len(rows))
             _log.exception("the journal of access was not written", extra={"action": "audit_failed"})
+
+
+def _context_of(face: Face, arguments: Json) -> Any:
+    """Return what arguments say of where a call belongs: names that callers give, nothing of what is said."""
+    if face != "turns":
+        return arguments.get("context_id")
+    names = [arguments.get(name) for name in ("project", "session_id")]
+    return "/".join(name if isinstance(name, str) and name.strip() else "default" for name in names)
 
 
 def _record(call: _Call) -> tuple[Any, ...]:
