@@ -159,11 +159,16 @@ def version_breaches() -> Iterator[str]:
 
 
 def import_breaches() -> Iterator[str]:
-    """Yield imports of distributions that pyproject.toml does not declare."""
+    """Yield imports of distributions that pyproject.toml does not declare.
+
+    A program with a requirements.txt beside it runs in an environment of its own.
+    """
     distributions = packages_distributions()
     declared = {normal(name) for name in declared_names()}
     for folder in (*PLANES, "tests", "benchmarks", "scripts"):
         for path in sorted((ROOT / folder).rglob("*.py")):
+            if path.with_name("requirements.txt").exists():
+                continue
             for name in sorted(imported(path) - OURS - sys.stdlib_module_names):
                 providers = {normal(provider) for provider in distributions.get(name, [name])}
                 if not providers & declared:

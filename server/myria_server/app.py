@@ -40,6 +40,7 @@ from myria_server.compression import accepts_gzip, compressing
 from myria_server.cors import CrossOrigins
 from myria_server.door import Door
 from myria_server.faces.rest import RestFace
+from myria_server.faces.rest_documents import rest_documents
 from myria_server.fastpath import FastPath
 from myria_server.gate import FaceParts, Gate, HostList
 from myria_server.health import Health
@@ -267,6 +268,7 @@ def build_app(
             Route("/ready", ready),
             Route("/metrics", show_metrics),
             *((Route(REST_PREFIX + "/health", health), Route(REST_PREFIX + "/ready", ready)) if below else ()),
+            *(rest_documents() if below else ()),
             Route(STREAM_PATH, Endpoint(refuse_legacy if legacy is None else legacy.stream)),
             Route(MESSAGE_PATH, Endpoint(refuse_legacy if legacy is None else legacy.message)),
             *open_routes,

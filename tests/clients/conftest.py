@@ -91,6 +91,11 @@ class Outside:
         """Run a Python that sees mcp 1.x and nothing of this environment."""
         return await self._run((_PYTHON, "-S", *arguments), self._home, "", {"PYTHONPATH": str(self._mcp1)})
 
+    async def memtrace(self, *arguments: str | Path) -> tuple[int, str, str]:
+        """Run a Python that sees memtrace-sdk and nothing of this environment."""
+        seen = {"PYTHONPATH": str(toolchain.memtrace())}
+        return await self._run((_PYTHON, "-S", *arguments), self._home, "", seen)
+
     async def _run(
         self, command: Sequence[str | Path], cwd: Path, text: str, environment: Mapping[str, str]
     ) -> tuple[int, str, str]:

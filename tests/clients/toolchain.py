@@ -43,6 +43,11 @@ def mcp1() -> Path:
     return _made("mcp1", (HERE / "mcp1" / "requirements.txt").read_text(), _install_mcp1)
 
 
+def memtrace() -> Path:
+    """Return a folder for PYTHONPATH with memtrace-sdk and what it needs."""
+    return _made("memtrace", (HERE / "memtrace" / "requirements.txt").read_text(), _install_memtrace)
+
+
 def _made(name: str, spec: str, make: Callable[[Path], None]) -> Path:
     """Return the folder made from `spec`, making it now if it is not there."""
     made_for = f"{spec}\n{sys.implementation.cache_tag}\n{os.uname().machine}"
@@ -75,6 +80,10 @@ def _install_packages(place: Path, wanted: Path) -> None:
 
 def _install_mcp1(place: Path) -> None:
     _pip(place, "-r", str(HERE / "mcp1" / "requirements.txt"))
+
+
+def _install_memtrace(place: Path) -> None:
+    _pip(place, "-r", str(HERE / "memtrace" / "requirements.txt"))
 
 
 def _pip(place: Path, *wanted: str) -> None:

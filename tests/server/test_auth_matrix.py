@@ -44,7 +44,7 @@ Asked = tuple[str, str, Any, dict[str, str]]
 
 OPEN = {"/livez", "/healthz", "/readyz", "/health", "/ready", "/metrics", WELL_KNOWN} | {
     *(WELL_KNOWN + path for path in PATH_OF.values()),
-    *(PREFIX + path for path in ("/health", "/ready")),
+    *(PREFIX + path for path in ("/health", "/ready", "/openapi.json", "/docs")),
 }
 """The routes that ask for no credential: probes, figures without content, and who issues tokens."""
 

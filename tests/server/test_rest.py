@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
+
+import jsonschema
 
 from myria.contract.rest import PREFIX
 from myria.contract.routes import ROUTES
+from myria.contract.tools import PATH_OF, TOOLS, output_schema
+from myria.errors import DuplicateMemory
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryDraft
 from myria.memory import Memory
-from myria.settings import AuthSettings, Settings
-from tests.server.wire import Served, serving
+from myria.settings import AuthSettings, RestSettings, Settings
+from tests.server.wire import Served, call, headers, listed, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
@@ -269,3 +276,86 @@ async def test_keys_and_whom_they_show_what(memory: Memory, database: Database) 
                 body: dict[str, Any] | None = None if route.method == "DELETE" else {}
                 refused = await ask(served, route.method, path, body, status=403, x_api_key=reader)
                 assert refused["code"] == "role_required"
+
+
+async def test_the_seven_tools(served: Served) -> None:
+    """They do over MCP what the routes do; the text is the JSON of the answer, of a context the markdown itself."""
+
+    async def use(tool: str, arguments: Any) -> dict[str, Any]:
+        response = await served.post(call(tool, arguments), headers(tool), path=PATH_OF["rest"])
+        result: dict[str, Any] = response.json()["result"]
+        schema = output_schema(next(known for known in TOOLS if known.name == tool))
+        jsonschema.Draft202012Validator(schema).validate(result["structuredContent"])
+        return result
+
+    assert {tool["name"] for tool in await listed(served, path=PATH_OF["rest"])} == {
+        tool.name for tool in TOOLS if "rest" in tool.faces
+    }
+    agent = (await use("memtrace_agent_register", {"name": "bot"}))["structuredContent"]
+    session = (await use("memtrace_session_create", {"agent_id": "bot"}))["structuredContent"]
+    assert session["agent_id"] == agent["id"]
+    kept = await use("memtrace_remember", {**SAID, "session_id": session["id"], "tags": ["web"]})
+    assert json.loads(kept["content"][0]["text"]) == kept["structuredContent"]
+    decided = {"agent_id": "bot", "decision": "Skip it", "reasoning": "Too deep"}
+    decision = (await use("memtrace_decide", decided))["structuredContent"]
+    assert decision["metadata"] == {"reasoning": "Too deep"}
+    again = await use("memtrace_remember", {**SAID, "session_id": session["id"]})
+    assert (again["isError"], again["structuredContent"]["error"]) == (True, "duplicate memory")
+    assert (await use("memtrace_recall", {"agent_id": "bot"}))["structuredContent"]["count"] == 2
+    found = await use("memtrace_search", {"content_contains": "example", "tags": ["web"], "memory_types": ["episodic"]})
+    assert found["structuredContent"]["results"] == [kept["structuredContent"]]
+    context = await use("memtrace_session_context", {"session_id": session["id"]})
+    assert context["content"][0]["text"] == context["structuredContent"]["context"]
+    assert "### Recent Actions (1)" in context["content"][0]["text"]
+
+
+async def test_the_window_ends_and_holds_between_processes(database: Database) -> None:
+    """Of many at the same time through two processes one is kept, another once the window is over; 0 keeps them all."""
+    keeping, draft = Keeping(own=("ada",), shared="org"), MemoryDraft(agent_id="bot", content="Crawled it")
+    hour = Settings(rest=RestSettings(dedup_window_s=3600))
+    at = 10**15
+
+    async def keep(memory: Memory, now: int) -> bool:
+        try:
+            return (await memory.memories.keep("default", keeping, draft, now=now)).is_new
+        except DuplicateMemory:
+            return False
+
+    async with Memory(database.server_dsn, hour) as one, Memory(database.server_dsn, hour) as other:
+        assert sum(await asyncio.gather(*(keep(memory, at) for memory in (one, other) for _ in range(16)))) == 1
+        assert not await keep(one, at + 3600 * 10**6 - 1)
+        assert await keep(other, at + 3600 * 10**6)
+    async with Memory(database.server_dsn, Settings(rest=RestSettings(dedup_window_s=0))) as every:
+        assert [await keep(every, at) for _ in range(2)] == [True, True]
+
+
+async def test_a_search_says_where_it_stopped_to_look(memory: Memory, database: Database) -> None:
+    """The text of so many is looked at; where there are more, the answer says so, and a filter narrows them down."""
+    for number in range(6):
+        said = MemoryDraft(agent_id=f"bot{number}", content=f"It is text {number}")
+        await memory.memories.keep("default", Keeping(own=("agent", "me"), shared="org"), said)
+    narrow = Settings(rest=RestSettings(scanned_memories=3))
+    async with Memory(database.server_dsn, narrow) as looking, serving(looking, narrow) as served:
+        found = await ask(served, "POST", "/search", {"content_contains": "text 1"})
+        assert (found["results"], found["scanned"]) == ([], 3)
+        found = await ask(served, "POST", "/search", {"content_contains": "text 1", "agent_id": "bot1"})
+        assert (found["count"], "scanned" in found) == (1, False)
+        assert (await ask(served, "POST", "/search", {"content_contains": "TEXT 5"}))["results"] == []
+
+
+async def test_what_is_kept_here_is_found_over_mcp_too(served: Served) -> None:
+    """It is an event of its key's participants and of the organisation."""
+    kept = await ask(served, "POST", "/memories", {**SAID, "content": "The quokka crossed the road"}, status=201)
+    for participants in (["agent", "me"], ["org"]):
+        answer = await served.call("query_event_nodes", {"participants": participants, "query": "quokka"})
+        (node,) = answer.content["root"]["children"]
+        assert node["participants"] == ["agent", "me", "org"]
+        assert kept["content"] in json.dumps(node)
+
+
+async def test_the_face_is_off_where_it_is_switched_off(memory: Memory) -> None:
+    """Without rest.enabled nothing answers there."""
+    async with serving(memory, Settings(rest=RestSettings(enabled=False))) as served:
+        for path in (PREFIX + "/memories", PREFIX + "/health", PREFIX + "/openapi.json", PATH_OF["rest"]):
+            response = await served.client.get(path)
+            assert (response.status_code, response.json()["error"]["code"]) == (404, "path_not_found")

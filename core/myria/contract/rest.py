@@ -273,7 +273,9 @@ class MemoriesInput(Input):
     """Several memories in one call."""
 
     memories: list[Any] = Field(
-        description="Memories, in order", min_length=1, json_schema_extra={"items": {"$ref": "#/$defs/MemoryInput"}}
+        description="Memories, in order",
+        min_length=1,
+        json_schema_extra={"items": {"$ref": "#/components/schemas/MemoryInput"}},
     )
     atomic: Flag = Field(
         default=None,
