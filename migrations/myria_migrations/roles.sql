@@ -48,6 +48,8 @@ GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
 -- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
 REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
+-- With the key of their chain receipts could be forged.
+REVOKE SELECT ON myria.receipt_secrets FROM myria_server, myria_builder;
 -- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt.
 REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder;
 GRANT SELECT (tenant_id, erasure_id, state, selected, actor, reason, counts, number, receipt, mac, created_at, finished_at,
@@ -107,7 +109,7 @@ GRANT DELETE ON myria.memories, myria.registrations TO myria_operator;
 GRANT INSERT ON myria.registrations TO myria_operator;
 GRANT INSERT, UPDATE ON myria.erased, myria.erased_renderings TO myria_operator;
 GRANT INSERT, DELETE ON myria.erased_words TO myria_operator;
-GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.turn_sessions TO myria_operator;
+GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.receipt_secrets, myria.turn_sessions TO myria_operator;
 GRANT INSERT, DELETE ON myria.refused_keys TO myria_operator;
 GRANT DELETE ON myria.notes, myria.note_links, myria.note_usage, myria.note_evaluations, myria.sessions, myria.turns,
     myria.turn_sessions, myria.tool_feedback, myria.unit_plans TO myria_operator;

@@ -138,7 +138,7 @@ async def replay_scope(
         BuildInvalid: the plan breaks a validation rule.
         InternalError: a node of the tree is not stored.
     """
-    writer = _NoWriter(database, build.tenant, task.scope_id)
+    writer = _NoWriter(database, build, task.scope_id)
     work = _Work(database, build, task, settings, Counter(), shaper=shaper, writer=writer)
     planned = await work.run()
     if planned.root is None:
@@ -179,7 +179,7 @@ class _Work:
         self._counts = counts
         self._events = ScopeEvents(database, build.tenant, task.scope_id, build.cutoff, participants=task.participants)
         self._tree = ScopeTree(database, build.tenant, task.participants)
-        self._writer = writer or TreeWriter(database, build.tenant, task.scope_id)
+        self._writer = writer or TreeWriter(database, build, task.scope_id)
         self._shaper = shaper
         self._units: list[Unit] = []
         self._groups: list[Node] = []

@@ -8,10 +8,12 @@ from typing import Any
 
 import orjson
 
+from myria.building.model import RunningBuild
 from myria.index import SEARCH_VERSION
 from myria.planning.model import Node
 from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
+from myria.store.fence import hold_build
 from myria.store.queries import sql
 
 BATCH_NODES = 500
@@ -19,11 +21,15 @@ BATCH_NODES = 500
 
 
 class TreeWriter:
-    """Collects the nodes of one scope and writes them a batch at a time; `rows` counts what was new, by table."""
+    """Collects the nodes of one scope and writes them a batch at a time; `rows` counts what was new, by table.
 
-    def __init__(self, database: Database, tenant: str, scope_id: int) -> None:
+    Each batch is fenced: once the build has ended, `LeaseLost` is raised and nothing is written.
+    """
+
+    def __init__(self, database: Database, build: RunningBuild, scope_id: int) -> None:
         self._database = database
-        self._tenant = tenant
+        self._tenant = build.tenant
+        self._build_id = build.build_id
         self._scope_id = scope_id
         self._waiting: list[Node] = []
         self.rows: Counter[str] = Counter()
@@ -44,6 +50,7 @@ class TreeWriter:
     async def add_block(self, rendering_id: bytes, block: bytes) -> None:
         """Write one search block."""
         async with self._database.write(self._tenant) as connection:
+            await hold_build(connection, self._tenant, self._build_id)
             await self._insert(
                 connection, "search_blocks", "trees.write_block", rendering_id, SEARCH_VERSION, self._scope_id, block
             )
@@ -56,6 +63,7 @@ class TreeWriter:
         renderings = [by_rendering[key] for key in sorted(by_rendering)]
         topics = [by_topic[key] for key in sorted(by_topic)]
         async with self._database.write(self._tenant) as connection:
+            await hold_build(connection, self._tenant, self._build_id)
             await self._insert(
                 connection,
                 "nodes",

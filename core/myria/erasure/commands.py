@@ -16,6 +16,7 @@ import orjson
 
 from myria import errors
 from myria.access.journal import Act, write_act
+from myria.building.capture import high_water_mark
 from myria.canonical import canonical_json
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.erasure.model import ErasurePlan, ErasureStatus, Json, Receipt, ReceiptProof, Selection, StartBounds
@@ -196,6 +197,7 @@ class Erasures:
         counts: Counter[str] = Counter(orjson.loads(row["counts"]))
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.ensure_secret"), self._tenant, os.urandom(_KEY_BYTES))
+            await connection.execute(sql("erasure.ensure_receipt_secret"), self._tenant, os.urandom(_KEY_BYTES))
         while True:
             await self.withdraw(erasure_id)
             async with self._database.write(self._tenant) as connection:
@@ -204,6 +206,8 @@ class Erasures:
                 break
         if row["state"] == "planned":
             await self._reach(erasure_id, "withdrawn")
+        await self._end_late_writers()
+        await self.withdraw(erasure_id)
         await self._end_older_build(erasure_id)
         await self._reach(erasure_id, "erasing")
         pace = Pace()
@@ -379,11 +383,24 @@ class Erasures:
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("erasure.reach"), self._tenant, erasure_id, state, None)
 
+    async def _end_late_writers(self) -> None:
+        """Wait until every append and every write to the audit that may not know of the list has ended.
+
+        An append in flight may restore a listed event: what it restored is withdrawn again afterwards.
+
+        Raises:
+            LogBusy: appends did not leave the log alone.
+        """
+        await high_water_mark(self._database, self._tenant)
+        async with self._database.write(self._tenant) as connection:
+            await connection.execute(sql("llm.own_audit_lock"), lock_key("audit", self._tenant))
+
     async def _end_older_build(self, erasure_id: str) -> None:
         """End the build that was captured before the withdrawal, and wait until its workers have noticed.
 
-        A worker that has read the events could write words of them after they are gone. The lock divides captures:
-        those before are seen from here on, and those after it see the withdrawal (`builds.any_erased_since`).
+        Its workers cannot write what they read before (`myria.store.fence`); those of older releases, which do not
+        look, are waited for until their leases end. The lock divides captures: those before are seen from here on, and
+        those after it see the withdrawal (`builds.any_erased_since`).
         """
         async with self._database.write(self._tenant) as connection:
             await connection.execute(sql("session.own_publish_lock"), lock_key("publish", self._tenant))
@@ -421,7 +438,7 @@ class Erasures:
             if row is None or row["state"] == "done":
                 return
             last = await connection.fetchrow(sql("erasure.last_receipt"), self._tenant)
-            secret = await connection.fetchval(sql("erasure.secret"), self._tenant)
+            secret = await connection.fetchval(sql("erasure.receipt_secret"), self._tenant)
             at = await connection.fetchval(sql("erasure.now"))
             content: Json = {
                 "version": 1,

@@ -95,19 +95,18 @@ class Removal:
 
     async def _models(self, scopes: Sequence[int]) -> None:
         """Empty the audit of calls of models that could see these scopes, and their plans that name the events."""
-        async with self._database.write(self._tenant) as connection:
-            status = await connection.execute(sql("erasure.erase_plans"), self._tenant, self._erasure_id, scopes)
-            gone = Counter({"unit_plans": _rows(status)})
-            await self._note(connection, gone)
-        await self._done(gone)
-        while True:
-            async with self._database.write(self._tenant) as connection:
-                status = await connection.execute(sql("erasure.erase_calls"), self._tenant, scopes, self._at_once)
-                gone = Counter({"llm_calls": _rows(status)})
-                await self._note(connection, gone)
-            await self._done(gone)
-            if gone["llm_calls"] < self._at_once:
-                return
+        for place, statement, named in (
+            ("unit_plans", "erasure.erase_plans", (self._erasure_id, scopes)),
+            ("llm_calls", "erasure.erase_calls", (scopes,)),
+        ):
+            while True:
+                async with self._database.write(self._tenant) as connection:
+                    status = await connection.execute(sql(statement), self._tenant, *named, self._at_once)
+                    gone = Counter({place: _rows(status)})
+                    await self._note(connection, gone)
+                await self._done(gone)
+                if gone[place] < self._at_once:
+                    break
 
     async def _events(self) -> bool:
         """Erase the next events of the log, and what quotes them; tell whether there were any."""

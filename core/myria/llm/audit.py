@@ -15,6 +15,7 @@ from myria.ids import new_id
 from myria.llm.client import Attempt
 from myria.llm.secrets import Redactor
 from myria.store.database import Database
+from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 Json = dict[str, Any]
@@ -103,6 +104,7 @@ class Recorder:
             return
         try:
             async with database.write(tenant) as connection:
+                await connection.execute(sql("llm.share_audit_lock"), lock_key("audit", tenant))
                 await connection.executemany(sql("llm.write_call"), [self._row(tenant, call) for call in calls])
         except MyriaError as error:
             logger.warning(

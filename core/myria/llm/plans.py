@@ -13,6 +13,7 @@ from myria.planning.settings import PlannerSettings, settings_digest
 from myria.planning.shaped import UnitShape, plan_shaped, problems
 from myria.planning.validation import Candidate, SourceEvent, validate
 from myria.store.database import Database
+from myria.store.fence import hold_build
 from myria.store.queries import sql
 
 _NOTES_AT_ONCE = 200
@@ -50,9 +51,14 @@ class UnitPlans:
     async def keep(
         self, unit: bytes, events: Sequence[PlanEvent], shape: UnitShape, *, model: str, build_id: str
     ) -> UnitShape:
-        """Keep a valid shape; return the one that is kept, which is another's who was first."""
+        """Keep a valid shape; return the one that is kept, which is another's who was first.
+
+        Raises:
+            LeaseLost: the build has ended.
+        """
         body = orjson.dumps(shape.to_json()).decode()
         async with self._database.write(self._tenant) as connection:
+            await hold_build(connection, self._tenant, build_id)
             await connection.execute(
                 sql("llm.write_plan"), self._tenant, self._scope_id, unit, self._planner, body, model, build_id
             )

@@ -31,19 +31,22 @@ class WithdrawalProjection:
     ) -> None:
         """Lock the scopes of withdrawals and refuse a supersession that comes too late; see `Projection.prepare`.
 
-        An import repeats what happened elsewhere, where the later one counts: nothing of it is refused.
+        An import repeats what happened elsewhere, where the later one counts: only what would bring an erased event
+        back is refused of it.
 
         Raises:
             AlreadySuperseded: another event has replaced one of those named.
+            EventErased, EventNotFound: one that would be restored was erased; an import is told so.
         """
         keys = sorted({scope_lock_key("withdraw", tenant, event.scope_id) for event in events})
         await connection.execute(sql("withdrawal.lock_scopes"), keys)
-        superseding = [
+        withdrawals = [
             (event.event, withdrawal)
             for event in events
             if (withdrawal := Withdrawal.of(orjson.loads(event.event.payload_json))) is not None
-            and withdrawal.reason == "superseded"
         ]
+        await _refuse_erased(connection, tenant, [named for _, named in withdrawals], importing=importing)
+        superseding = [(event, withdrawal) for event, withdrawal in withdrawals if withdrawal.reason == "superseded"]
         if importing or not superseding:
             return
         named = sorted({event_id for _, withdrawal in superseding for event_id in withdrawal.events})
@@ -62,6 +65,20 @@ class WithdrawalProjection:
         """Write the rows of withdrawals that were stored; see `Projection.fold`."""
         numbers = [event.event_seq for event in events if event.event.channel == WITHDRAWAL_CHANNEL]
         await connection.execute(sql("withdrawal.fold"), tenant, numbers)
+
+
+async def _refuse_erased(
+    connection: Connection, tenant: str, withdrawals: Sequence[Withdrawal], *, importing: bool
+) -> None:
+    restored = sorted({event_id for named in withdrawals if named.reason == "restored" for event_id in named.events})
+    if not restored:
+        return
+    for row in await connection.fetch(sql("withdrawal.resolve"), tenant, restored):
+        if row["is_erased"]:
+            event_id = row["event_id"]
+            if importing:
+                raise errors.EventErased(f"event {event_id} was erased and is not restored", event_id=event_id)
+            raise errors.EventNotFound(f"no event {event_id} is visible to these participants", event_id=event_id)
 
 
 def refuses(row: Any, withdrawal: Withdrawal) -> bool:

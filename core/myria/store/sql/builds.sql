@@ -209,6 +209,10 @@ WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND worker = ANY (
 SELECT DISTINCT worker FROM myria.build_tasks
 WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND lease_until > clock_timestamp();
 
+-- name: is_running
+-- The build lock is held.
+SELECT EXISTS (SELECT FROM myria.builds b WHERE b.tenant_id = $1 AND b.build_id = $2 AND b.status = 'running');
+
 -- name: finish_task
 -- Compare-and-set on the lease's attempt, while the build still runs (the build lock is held): a zombie cannot commit.
 UPDATE myria.build_tasks t

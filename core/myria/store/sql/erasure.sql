@@ -1,8 +1,13 @@
 -- name: ensure_secret
+-- The key of refused keys, which appends need.
 INSERT INTO myria.erasure_secrets (tenant_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING;
 
--- name: secret
-SELECT secret FROM myria.erasure_secrets WHERE tenant_id = $1;
+-- name: ensure_receipt_secret
+INSERT INTO myria.receipt_secrets (tenant_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING;
+
+-- name: receipt_secret
+-- The key of the chain of receipts.
+SELECT secret FROM myria.receipt_secrets WHERE tenant_id = $1;
 
 -- name: lock
 -- One erasure of a tenant goes on at a time.
@@ -314,12 +319,15 @@ DELETE FROM myria.search_blocks WHERE tenant_id = $1 AND rendering_id = $2 AND a
 SELECT x.event_seq FROM myria.erased x WHERE x.tenant_id = $1 AND x.event_seq = ANY ($2::bigint[]);
 
 -- name: erase_plans
--- Stored plans of a model that name an event of an erasure.
+-- Stored plans of a model that name an event of an erasure. At most $4 at once.
 DELETE FROM myria.unit_plans p
-WHERE p.tenant_id = $1 AND p.scope_id = ANY ($3::bigint[])
-  AND EXISTS (SELECT FROM myria.erased x JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.event_seq
-              WHERE x.tenant_id = $1 AND x.erasure_id = $2 AND x.scope_id = p.scope_id
-                AND position(e.event_id IN p.plan::text) > 0);
+WHERE p.tenant_id = $1 AND (p.scope_id, p.unit, p.planner) IN (
+    SELECT o.scope_id, o.unit, o.planner FROM myria.unit_plans o
+    WHERE o.tenant_id = $1 AND o.scope_id = ANY ($3::bigint[])
+      AND EXISTS (SELECT FROM regexp_matches(o.plan::text, 'evt_[0-9a-f]{32}', 'g') AS named (ids)
+                  JOIN myria.events e ON e.tenant_id = $1 AND e.event_id = named.ids[1]
+                  JOIN myria.erased x ON x.tenant_id = $1 AND x.event_seq = e.event_seq AND x.erasure_id = $2)
+    LIMIT $4);
 
 -- name: erase_calls
 -- What models were asked and answered that could see one of some scopes: its numbers stay. At most $3 at once.
@@ -402,6 +410,9 @@ WHERE tenant_id = $1 AND erasure_id = $2;
 
 -- name: handed_over
 UPDATE myria.erasures SET receipt_key = NULL WHERE tenant_id = $1 AND erasure_id = $2 AND state = 'done';
+
+-- name: receipt_holds
+SELECT myria.receipt_holds($1, $2, $3, $4);
 
 -- name: receipts
 SELECT erasure_id, number, receipt, mac FROM myria.erasures WHERE tenant_id = $1 AND number IS NOT NULL ORDER BY number;

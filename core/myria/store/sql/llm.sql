@@ -1,9 +1,32 @@
+-- name: share_audit_lock
+-- Held by every transaction that writes the audit; an erasure owns it for a moment.
+SELECT pg_advisory_xact_lock_shared($1::bigint);
+
+-- name: own_audit_lock
+SELECT pg_advisory_xact_lock($1::bigint);
+
 -- name: write_call
+-- Of a call that could see a scope of which something is being erased that was there when its prompt was read, no text
+-- and no digest is kept; see `calls` for how long ago that may be.
 INSERT INTO myria.llm_calls (tenant_id, call_id, workflow, build_id, scope_id, unit, request_id, round, attempt, mask,
                              mask_scopes, model, structure, prompt, prompt_sha256, prompt_bytes, reply, reply_sha256,
                              reply_bytes, tools, input_tokens, output_tokens, cost_microusd, latency_ms, outcome, message)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20::jsonb, $21, $22, $23,
-        $24, $25, $26);
+SELECT $1, $2, $3, $4, $5::bigint, $6::bytea, $7, $8::integer, $9::integer, $10::text[], $11::bigint[], $12, $13,
+       CASE WHEN kept THEN $14::text END, CASE WHEN kept THEN $15::bytea END, $16::integer,
+       CASE WHEN kept THEN $17::text END, CASE WHEN kept THEN $18::bytea END, $19::integer,
+       CASE WHEN kept THEN $20::jsonb ELSE '[]' END, $21::integer, $22::integer, $23::bigint, $24::integer, $25,
+       CASE WHEN kept THEN $26::text END
+FROM (
+    SELECT NOT EXISTS (
+        SELECT FROM myria.erased x
+        JOIN myria.withdrawn w ON w.tenant_id = $1 AND w.event_seq = x.event_seq AND w.reason = 'forgotten'
+        JOIN myria.events b ON b.tenant_id = $1 AND b.event_seq = w.by_event_seq
+        WHERE x.tenant_id = $1 AND x.scope_id = ANY ($11::bigint[])
+          AND CASE WHEN $4::text IS NULL THEN b.ingested_at > clock_timestamp() - interval '2 hours'
+                   ELSE w.by_event_seq > coalesce((
+                       SELECT d.cutoff FROM myria.builds d WHERE d.tenant_id = $1 AND d.build_id = $4), 0)
+              END) AS kept
+) erased;
 
 -- name: calls
 -- The audit, newest first; nulls ask for all. Of a call that could see a scope of which something was withdrawn
