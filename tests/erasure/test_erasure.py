@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
@@ -43,7 +42,8 @@ from tests.support.events import TENANT, append, conversation, event
 SETTINGS = Settings()
 PHRASE = "quokka 77810xz zanzibar"
 """What no other event says, and no time, number or hash can hold by luck."""
-_TRACE = re.compile(r"quokka|zanzibar|77810xz")
+WORDS = ("quokka", "77810xz", "zanzibar")
+_TRACE = re.compile("|".join(WORDS))
 
 
 def erasures(database: Database, *, tenant: str = TENANT) -> Erasures:
@@ -156,38 +156,6 @@ async def seeded(dsns: postgres.Database) -> list[str]:
     ):
         await _write(dsns.dsn, statement, PHRASE)
     return [*ids, replaced[0].event_id]
-
-
-async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(database: postgres.Database) -> None:
-    """After erasing, no column of any table and no dump has a word of it; verify finds nothing wrong, also after the
-    next build, whose trees are those of a full one; the receipt holds."""
-    await seeded(database)
-    before = await traces(database.dsn)
-    assert {
-        "events.payload",
-        "renderings.summary",
-        "search_blocks.block",
-        "llm_calls.prompt",
-        "sessions.context_id",
-    } <= {*before}
-    receipt = await erase(database.dsn, Selection(query=PHRASE))
-
-    assert await traces(database.dsn) == []
-    dump = await asyncio.to_thread(dumped, database.dsn)
-    assert _TRACE.findall(dump) == []
-    erased = {row["event_seq"] for row in await _rows(database.dsn, "SELECT event_seq FROM myria.erased")}
-    assert receipt.content["rows"]["events"] == len(erased) == 7
-    assert not erased & await held_by_blocks(database.dsn)
-    assert await failed(database.dsn) == {}
-    async with Database(database.dsn) as pool:
-        assert (await erasures(pool).verify(receipt)).problems == ()
-
-    await builds.build(database)
-    incremental = await builds.roots(database)
-    await builds.build(database, full=True)
-    assert await builds.roots(database) == incremental
-    assert await traces(database.dsn) == []
-    assert await failed(database.dsn) == {}
 
 
 async def test_memories_agents_and_sessions_are_erased_with_what_lists_them(database: postgres.Database) -> None:
