@@ -19,8 +19,8 @@ ELLIPSIS = "…"
 _DOUBT = 8
 """Tokens by which the beginning of a text may cost more for being cut."""
 
-_EACH = 4
-"""Characters of a token, about; where a text has more, more of it is looked at."""
+_MANY = 1 << 40
+"""More tokens than any text has."""
 
 _SHORT = 4_096
 """Characters up to which a text is counted to its end, once."""
@@ -61,13 +61,14 @@ class TokenCounter:
 
     `name` says how: `o200k`, or `bytes` where the encoder is away. `count` returns how many tokens a text has, or a
     bound that is not below it; `within` the same, or None where that is more than a limit, in time that grows with the
-    limit alone; `beginning` about as much of a text as so many tokens stand for, cut between two characters.
+    limit alone; `beginning` about as much of a text as so many tokens stand for, cut between two characters, and what
+    `count` does.
     """
 
     name: str
     count: Callable[[str], int]
     within: Callable[[str, int], int | None]
-    beginning: Callable[[str, int], str]
+    beginning: Callable[[str, int], tuple[str, int]]
     _known: _KnownCounts = field(default_factory=_KnownCounts, init=False, repr=False, compare=False)
 
     def again(self, text: str) -> int:
@@ -75,14 +76,14 @@ class TokenCounter:
         return self._known.of(text, self.count)
 
     def bounded(self, text: str, limit: int) -> int:
-        """Return how many tokens a text has, or some number above a limit where it has more.
+        """Return how many tokens a text has, or some number far above a limit where it has more.
 
         A long text is counted as far as that takes; a short one is remembered.
         """
         if len(text) <= _SHORT:
             return self.again(text)
         tokens = self.within(text, limit)
-        return limit + 1 if tokens is None else tokens
+        return limit + _MANY if tokens is None else tokens
 
     def shortened(self, text: str, limit: int) -> str:
         """Return a beginning of a text that costs at most `limit` tokens, ended by an ellipsis where cut: about the
@@ -91,19 +92,24 @@ class TokenCounter:
         The cut falls between words where one ends in the last third, never within a character. Empty where not even an
         ellipsis fits.
         """
-        characters = _EACH * max(1, limit)
-        while characters < len(text) and self.within(text[:characters], limit + _DOUBT) is not None:
-            characters *= _EACH
-        text, is_whole = text[:characters], characters >= len(text)
-        if is_whole and self.within(text, limit) is not None:
-            return text
-        for tokens in range(limit - 1, -1, -1):  # what a text costs is not always what its beginnings do
-            kept = self.beginning(text, tokens)
+        if limit < 1:
+            return ""
+        characters = 2 * limit
+        while True:
+            part = text[:characters]
+            kept, cost = self.beginning(part, limit - 1)
+            if len(part) == len(text) and cost <= limit:
+                return text
+            if len(part) == len(text) or cost > limit + _DOUBT:
+                break
+            characters = max(characters * 3 // 2, characters * (limit + 2 * _DOUBT) // cost) + _DOUBT
+        for tokens in range(limit - 2, -2, -1):  # what a text costs is not always what its beginnings do
             at_word = kept.rfind(" ", len(kept) * 2 // 3)
             for shown in (kept[:at_word], kept) if at_word > 0 else (kept,):
                 cut = shown.rstrip() + ELLIPSIS
                 if self.within(cut, limit) is not None:
                     return cut
+            kept, _ = self.beginning(kept, max(0, tokens))
         return ""
 
 
@@ -150,7 +156,7 @@ def fitted(
     costs: list[int] = []
     left = budget - around
     while len(costs) < count and left >= 0:
-        costs.append(counter.bounded(piece(len(costs)), left))
+        costs.append(counter.bounded(piece(len(costs)), left + _DOUBT))
         left -= costs[-1]
     for whole in range(len(costs), -1, -1):
         before = sum(costs[:whole])
@@ -185,13 +191,14 @@ def token_counter() -> TokenCounter:
         )
         return byte_counter()
 
-    def beginning(text: str, tokens: int) -> str:
-        kept = encoder.encode(text)[:tokens]
+    def beginning(text: str, tokens: int) -> tuple[str, int]:
+        every = encoder.encode(text)
+        kept = every[:tokens]
         shown: str | None = encoder.decode(kept)
         while shown is None:  # a token may end within a character
             kept.pop()
             shown = encoder.decode(kept)
-        return shown
+        return shown, len(every)
 
     return TokenCounter(name="o200k", count=encoder.count, within=encoder.count_till_limit, beginning=beginning)
 
@@ -205,7 +212,8 @@ def byte_counter() -> TokenCounter:
     def within(text: str, limit: int) -> int | None:
         return tokens if len(text) <= limit and (tokens := count(text)) <= limit else None
 
-    def beginning(text: str, tokens: int) -> str:
-        return text.encode("utf-8", "surrogatepass")[:tokens].decode("utf-8", "ignore")
+    def beginning(text: str, tokens: int) -> tuple[str, int]:
+        every = text.encode("utf-8", "surrogatepass")
+        return every[:tokens].decode("utf-8", "ignore"), len(every)
 
     return TokenCounter(name="bytes", count=count, within=within, beginning=beginning)

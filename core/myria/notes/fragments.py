@@ -21,6 +21,9 @@ Key = tuple[int, int, int, int]
 """Where a memory stands in its batch: by score or time falling, then time and number; topics after events."""
 
 
+_DENSE = 8
+"""Characters of a token, with hardly an exception: a text that has more for each is not counted."""
+
 _LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded")
 
 
@@ -157,7 +160,7 @@ def json_within(
     def part(place: int, room: int) -> str | None:
         item = fragments[place].to_lean_json()
         text = f'{_json(item)[2:]},{{"'
-        if counter.within(text, room) is None:
+        if len(text) > _DENSE * room or counter.within(text, room) is None:
             item |= {"content": "", "truncated": True}
             room -= counter.count(f'{_json(item)[2:]},{{"')
             if room < LEAST_WORTH:
