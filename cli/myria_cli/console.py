@@ -64,6 +64,12 @@ def write_json(document: Any) -> None:
     sys.stdout.flush()
 
 
+def write_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output as they are, for a program."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
 def json_text(document: Any, *, indent: int | None = None) -> str:
     """Return JSON text in UTF-8 characters."""
     separators = None if indent else (",", ":")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import orjson
 
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, call
+from tests.support.postgres import Database, Databases
 
 EVENT = {
     "timestamp": "2026-01-01T00:00:00Z",
@@ -50,6 +51,27 @@ def test_an_erasure_is_tried_done_proved_and_refused_again(myria: Call, tmp_path
     proof = myria("verify", "--receipt", str(receipt), "--json")
     assert proof.status == 1
     assert "erased words are in events" in " ".join(proof.json["problems"])
+
+
+def test_what_was_erased_is_erased_again_after_a_restore(
+    myria: Call, databases: Databases, database: Database, tmp_path: Path
+) -> None:
+    """The ids that an erasure prints choose the same events in a copy from before, whatever else is there by now."""
+    events, ids = tmp_path / "events.jsonl", tmp_path / "ids.txt"
+    events.write_bytes(b"".join(orjson.dumps(EVENT | {"source_event_key": f"m-{n}"}) + b"\n" for n in range(3)))
+    assert myria("import", str(events)).status == 0
+    backup = databases.copy(database)
+    try:
+        assert myria("erase", "--source", "mail=m-1", "--source", "mail=m-2", "--reason", "r", "--yes").status == 0
+        (listed,) = myria("erase", "--list", "--json").json["erasures"]
+        ids.write_text("evt_not_there\n" + myria("erase", "--ids", listed["erasure_id"]).out)
+        assert len(ids.read_text().split()) == 3
+        again = call("erase", "--event-file", ids, "--json", "--dsn", backup.dsn).json
+        assert again["counts"]["events"] == 2
+    finally:
+        databases.drop(backup)
+    assert myria("erase", "--event-file", str(tmp_path / "none.txt")).status == 2
+    assert myria("erase", "--ids", "era_1").status == 3
 
 
 def test_what_is_no_receipt_or_erasure_is_refused(myria: Call, tmp_path: Path) -> None:

@@ -55,6 +55,9 @@ myria erase --list
         options: Options,
         *,
         event: Annotated[Names, typer.Option("--event", metavar="ID", help="An event. Repeatable.")] = None,
+        event_file: Annotated[
+            Path | None, typer.Option("--event-file", metavar="FILE", help="Events, one id per line, as --ids prints.")
+        ] = None,
         note: Annotated[
             Names, typer.Option("--note", metavar="ID", help="Every version of a note, and its links. Repeatable.")
         ] = None,
@@ -88,6 +91,10 @@ myria erase --list
         listing: Annotated[
             bool, typer.Option("--list", help="Erase nothing: show erasures, newest first, and how far they are.")
         ] = False,
+        ids: Annotated[
+            str | None,
+            typer.Option("--ids", metavar="ID", help="Erase nothing: print the ids of the events of an erasure."),
+        ] = None,
         vacuum: Annotated[
             bool, typer.Option("--vacuum", help="Afterwards let PostgreSQL remove the dead rows (VACUUM).")
         ] = False,
@@ -118,13 +125,16 @@ myria erase --list
             if listing:
                 _show_erasures(options, await erasures.newest(_LISTED))
                 return
+            if ids is not None:
+                console.write_lines(await erasures.event_ids(ids))
+                return
             if admit:
                 await erasures.admit(list(sources))
                 console.say(f"{len(sources)} source keys are accepted again")
                 return
             if resume is None:
                 selection = Selection(
-                    events=tuple(event or ()),
+                    events=(*(event or ()), *_lines(event_file)),
                     notes=tuple(note or ()),
                     participants=canonical_participants(participant, field="participant") if participant else (),
                     contexts=tuple(context or ()),
@@ -218,6 +228,20 @@ def _show_vacuumed(tables: Sequence[schema.Vacuumed]) -> None:
 
 def _total(counts: Mapping[str, int]) -> int:
     return sum(counts.values())
+
+
+def _lines(file: Path | None) -> list[str]:
+    """Return the lines of a file that say anything.
+
+    Raises:
+        InvalidArgument: it cannot be read, or is no text.
+    """
+    if file is None:
+        return []
+    try:
+        return file.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{file} cannot be read as lines of text: {error}", field="event-file") from error
 
 
 def _source(text: str) -> tuple[str, str]:

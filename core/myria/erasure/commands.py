@@ -301,6 +301,17 @@ class Erasures:
             rows = await connection.fetch(sql("erasures.status"), self._tenant, erasure_id, limit)
         return [_status(row) for row in rows]
 
+    async def event_ids(self, erasure_id: str) -> list[str]:
+        """Return the ids of the events of an erasure: what to erase again where a backup from before is restored.
+
+        Raises:
+            ErasureNotFound: there is none of this id.
+        """
+        await self.status(erasure_id)
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("erasures.event_ids"), self._tenant, erasure_id)
+        return [row["event_id"] for row in rows]
+
     async def shown_receipt(self, erasure_id: str) -> Receipt | None:
         """Return the receipt of an erasure for its caller, None while it is not done.
 

@@ -53,6 +53,11 @@ CROSS JOIN LATERAL (
 WHERE x.tenant_id = $1 AND ($2::text IS NULL OR x.erasure_id = $2)
 ORDER BY x.created_at DESC, x.erasure_id DESC LIMIT $3;
 
+-- name: event_ids
+SELECT e.event_id
+FROM myria.erased x JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.event_seq
+WHERE x.tenant_id = $1 AND x.erasure_id = $2 ORDER BY x.event_seq;
+
 -- name: epochs
 -- The tenants in which something was erased within the last minutes, with their epochs.
 SELECT tenant_id, epoch FROM myria.moved_erasure_epochs();
