@@ -32,7 +32,7 @@ from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
 from myria.notes.projection import NoteProjection
-from myria.projections import Incoming, Projection, Stored
+from myria.projections import Incoming, Likenesses, Projection, Stored
 from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
@@ -361,27 +361,26 @@ class Ingest:
                 if lost:
                     await _refuse_erased(connection, tenant, rows, lost)
                     raise _ScopesGoneError
-            results = [
-                _existing(row, known[position], importing=importing, index=position if len(rows) > 1 else None)
-                if position in known
-                else _new(row, inserted[row.event_id])
-                for position, row in enumerate(rows)
-            ]
+            existing = {
+                position: _existing(
+                    rows[position], record, importing=importing, index=position if len(rows) > 1 else None
+                )
+                for position, record in sorted(known.items())
+            }
             stored = {
-                position: _stored(rows[position], results[position].event_seq)
+                position: _stored(rows[position], inserted[rows[position].event_id])
                 for position in incoming
                 if position not in known
             }
+            alike: dict[int, tuple[tuple[int, float], ...]] = {}
             for projection, positions in projected:
                 new = [stored[position] for position in positions if position in stored]
-                likenesses = await projection.fold(connection, tenant, new) if new else None
-                if likenesses:
-                    results = [
-                        replace(result, alike=likenesses[result.event_seq])
-                        if result.event_seq in likenesses
-                        else result
-                        for result in results
-                    ]
+                if new:
+                    alike.update(await projection.fold(connection, tenant, new) or {})
+            results = [
+                existing[position] if position in existing else _new(row, inserted[row.event_id], alike)
+                for position, row in enumerate(rows)
+            ]
         self._on_commit(tenant, len(rows))
         return results
 
@@ -492,13 +491,12 @@ async def _find_duplicates(
     return duplicates
 
 
-def _new(row: _Row, event_seq: int) -> AppendResult:
+def _new(row: _Row, event_seq: int, alike: Likenesses) -> AppendResult:
     return AppendResult(
         event_id=row.event_id,
         event_seq=event_seq,
         participants=row.event.participants,
-        deduplicated=False,
-        payload_differs=False,
+        alike=alike.get(event_seq),
     )
 
 

@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from myria.access.addresses import Proxies
 from myria.access.journal import NO_TENANT, NOBODY, Journal, RefusedAttempt
-from myria.access.limits import Failures, TokenBucket, network_of
+from myria.access.limits import CredentialUsage, Failures, TokenBucket, network_of
 from myria.access.principal import Face, Principal
 from myria.contract.tools import PATH_OF
 from myria.errors import AccessError, CredentialInvalid, MyriaError, RateLimited
@@ -26,6 +26,12 @@ PROMPT_PER_S = 50.0
 LINGER_S = (0.5, 1.5)
 """Between so many seconds, by chance, every further one waits: who sends on and on is slowed down, and the others have
 the processor. Not all as long: those that were refused together would come again together."""
+
+CROWD = 50
+"""Waiting refusals from which each waits the longer the more there are, so that about as many are answered a second."""
+
+MOST_CROWDED = 4.0
+"""How many times as long they wait at most: the clients of all have some patience."""
 
 MAX_LINGERING = 1_000
 """Refusals that wait at the same time; what is more is answered at once."""
@@ -56,15 +62,23 @@ class Door:
         self._prompt = TokenBucket(PROMPT_PER_S, PROMPT_PER_S, ticks())
         self._lingering = 0
 
-    async def linger(self, error: MyriaError) -> None:
-        """Let the answer wait where there are many refusals for too many requests."""
-        if not isinstance(error, RateLimited) or not self._prompt.take(1, self._ticks()):
+    async def linger(self, error: MyriaError, usage: CredentialUsage | None = None) -> None:
+        """Let the answer wait where there are many refusals for too many requests.
+
+        Args:
+            usage: of the credential that sends too much, where one does: it alone uses up what it is answered at once.
+        """
+        if not isinstance(error, RateLimited):
+            return
+        is_crowd = usage is not None and usage.refused_often()
+        if not is_crowd and not self._prompt.take(1, self._ticks()):
             return
         if self._lingering >= MAX_LINGERING:
             return
         self._lingering += 1
+        times = min(max(1.0, self._lingering / CROWD), MOST_CROWDED)
         try:
-            await self._sleep(random.uniform(*LINGER_S))  # noqa: S311 - jitter
+            await self._sleep(times * random.uniform(*LINGER_S))  # noqa: S311 - jitter
         finally:
             self._lingering -= 1
 

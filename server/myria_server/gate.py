@@ -435,7 +435,7 @@ class Gate:
             usage: of the credential, where `send` does not tell it.
         """
         self._metrics.refused(error.code)
-        await self._door.linger(error)
+        await self._door.linger(error, usage)
         body = _error_body(face, request_id, mcp_types.INVALID_REQUEST, error)
         extra = self._authentication.challenge(error, face.toolbox.face) if isinstance(error, AccessError) else ()
         if isinstance(error, RateLimited):

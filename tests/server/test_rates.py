@@ -11,12 +11,12 @@ import pytest
 
 from myria.access.addresses import Proxies
 from myria.access.journal import Journal
-from myria.access.limits import Failures
+from myria.access.limits import BURST_S, REFUSED_AT_ONCE_PER_S, CredentialUsage, Failures
 from myria.access.store import AccessStore
 from myria.errors import CredentialMissing, RateLimited
 from myria.memory import Memory
 from myria.settings import AuditSettings, AuthSettings, Settings
-from myria_server.door import LINGER_S, MAX_LINGERING, PROMPT_PER_S, Door
+from myria_server.door import CROWD, LINGER_S, MAX_LINGERING, MOST_CROWDED, PROMPT_PER_S, Door
 from tests.server.wire import Served, call, headers, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
@@ -180,7 +180,8 @@ async def test_floods_of_refusals_are_answered_later(memory: Memory) -> None:
     waiting = [asyncio.create_task(door.linger(limited)) for _ in range(MAX_LINGERING + 30)]
     await asyncio.sleep(0)
     assert len(slept) == MAX_LINGERING
-    assert all(LINGER_S[0] <= seconds <= LINGER_S[1] for seconds in slept)
+    assert all(LINGER_S[0] <= seconds <= LINGER_S[1] for seconds in slept[:CROWD])
+    assert all(LINGER_S[0] <= seconds / MOST_CROWDED <= LINGER_S[1] for seconds in slept[-CROWD:])
     assert len(set(slept)) > MAX_LINGERING // 2, "those refused together come again together"
     assert sum(task.done() for task in waiting) == 30
     awake.set()
@@ -188,3 +189,22 @@ async def test_floods_of_refusals_are_answered_later(memory: Memory) -> None:
     clock.at += 1
     await door.linger(limited)
     assert len(slept) == MAX_LINGERING
+
+
+async def test_refusals_of_one_credential_wait_and_those_of_another_do_not(memory: Memory) -> None:
+    """Who is refused again and again is answered later, and uses up nothing that others are answered at once."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    clock = Clock()
+    door = Door(Failures(None), Proxies(()), Journal(memory.appending, AuditSettings()), ticks=clock, sleep=sleep)
+    noisy, quiet = CredentialUsage(clock), CredentialUsage(clock)
+    prompt = int(REFUSED_AT_ONCE_PER_S * BURST_S)
+    for _ in range(prompt + 200):
+        await door.linger(RateLimited("slowly"), noisy)
+    assert len(slept) == 200
+    for _ in range(prompt):
+        await door.linger(RateLimited("slowly"), quiet)
+    assert len(slept) == 200

@@ -19,6 +19,9 @@ from myria.errors import RateLimited
 BURST_S = 2.0
 """Seconds of a credential's rate that may come at once."""
 
+REFUSED_AT_ONCE_PER_S = 5.0
+"""Refusals of one credential that are answered at once, per second."""
+
 MAX_REMEMBERED = 10_000
 """Credentials, and addresses and ids that failed, remembered by one process; the one seen longest ago goes first."""
 
@@ -69,7 +72,7 @@ class TokenBucket:
 class CredentialUsage:
     """What one credential uses of one process."""
 
-    __slots__ = ("_bucket", "_concurrency", "_in_flight", "_of", "_ticks")
+    __slots__ = ("_bucket", "_concurrency", "_in_flight", "_of", "_prompt", "_ticks")
 
     def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks
@@ -77,6 +80,7 @@ class CredentialUsage:
         self._bucket: TokenBucket | None = None
         self._concurrency: float = math.inf
         self._of: Principal | None = None
+        self._prompt = TokenBucket(REFUSED_AT_ONCE_PER_S, REFUSED_AT_ONCE_PER_S * BURST_S, ticks())
 
     @property
     def has_rate(self) -> bool:
@@ -129,6 +133,10 @@ class CredentialUsage:
     def end(self) -> None:
         """Count one request that is over."""
         self._in_flight -= 1
+
+    def refused_often(self) -> bool:
+        """Count one refusal, and tell whether there were so many of late that this one need not be answered at once."""
+        return self._prompt.take(1, self._ticks()) > 0
 
     def headers(self) -> tuple[Header, ...]:
         """Return how much is left, for a client that wants to keep within it; nothing where no rate holds.

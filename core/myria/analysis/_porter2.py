@@ -95,6 +95,10 @@ _STEP_4 = (
     "ic",
 )
 
+_SUFFIXES_2 = tuple(suffix for suffix, _ in _STEP_2)
+_SUFFIXES_3 = tuple(suffix for suffix, _ in _STEP_3)
+"""Most words end in none of a step's suffixes, which one look tells."""
+
 
 def porter2(word: str) -> str:
     """Return the Porter2 stem of one lower-case English word; other words come back unchanged."""
@@ -136,6 +140,8 @@ def _ends_in_short_syllable(word: str) -> bool:
 
 
 def _step_0(word: str) -> str:
+    if "'" not in word:
+        return word
     for suffix in ("'s'", "'s", "'"):
         if word.endswith(suffix):
             return word[: -len(suffix)]
@@ -153,6 +159,8 @@ def _step_1a(word: str) -> str:
 
 
 def _step_1b(word: str, r1: int) -> str:
+    if not word.endswith(("edly", "ingly", "ing", "ed")):
+        return word
     for suffix in ("eedly", "eed"):
         if word.endswith(suffix):
             return word[: -len(suffix)] + "ee" if len(word) - len(suffix) >= r1 else word
@@ -178,6 +186,8 @@ def _step_1c(word: str) -> str:
 
 
 def _step_2(word: str, r1: int) -> str:
+    if not word.endswith(_SUFFIXES_2):
+        return word
     for suffix, replacement in _STEP_2:
         if word.endswith(suffix):
             at = len(word) - len(suffix)
@@ -192,6 +202,8 @@ def _step_2(word: str, r1: int) -> str:
 
 
 def _step_3(word: str, r1: int, r2: int) -> str:
+    if not word.endswith(_SUFFIXES_3):
+        return word
     for suffix, replacement in _STEP_3:
         if word.endswith(suffix):
             at = len(word) - len(suffix)
@@ -202,6 +214,8 @@ def _step_3(word: str, r1: int, r2: int) -> str:
 
 
 def _step_4(word: str, r2: int) -> str:
+    if not word.endswith(_STEP_4):
+        return word
     for suffix in _STEP_4:
         if word.endswith(suffix):
             at = len(word) - len(suffix)

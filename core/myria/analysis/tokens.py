@@ -91,9 +91,14 @@ def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
     They are in the order of their first places.
     """
     if text.isascii():
-        return [(word, _term(word), count) for word, count in Counter(_ASCII_WORD.findall(text.lower())).items()]
+        return [(word, _term(word), count) for word, count in ascii_words(text).items()]
     counts = Counter((token.surface.lower(), token.term) for token in tokens(text))
     return [(surface, term, count) for (surface, term), count in counts.items()]
+
+
+def ascii_words(text: str) -> Counter[str]:
+    """Return how often each word stands in a text of ASCII alone, in lower case, in the order of their first places."""
+    return Counter(_ASCII_WORD.findall(text.lower()))
 
 
 def is_stopword(term: str) -> bool:

@@ -365,7 +365,8 @@ class Notes:
 
     def _kept(self, text: str, counts: Counter[Kind]) -> str:
         kept, taken = self._redactor.text(text)
-        counts.update(taken)
+        if taken:
+            counts.update(taken)
         return kept
 
     def _count(self, redacted: Mapping[Kind, int]) -> None:

@@ -51,6 +51,7 @@ def policies() -> Mapping[str, Policy]:
     return TypeAdapter(dict[str, Policy]).validate_python(tomllib.loads(text))
 
 
+@cache
 def kinds_of(contract: Contract) -> tuple[str, ...]:
     """Return the kinds that a contract knows, in the file's order."""
     return tuple(kind for kind, policy in policies().items() if contract in policy.contracts)

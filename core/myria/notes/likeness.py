@@ -54,7 +54,6 @@ def said_by(text: str, keywords: Any = ()) -> Said:
 
 def _share(one: Words, other: Words) -> float:
     """Return the share of words that both have, of all words of both (Jaccard's index); 0 where that is not enough."""
-    # Most are told apart by their sizes, without a look at a word.
     smaller, larger = (len(one), len(other)) if len(one) < len(other) else (len(other), len(one))
     if smaller < ALIKE * larger:
         return 0.0
@@ -66,11 +65,14 @@ def _share(one: Words, other: Words) -> float:
 def those_alike(said: Said, others: Iterable[tuple[int, Said]]) -> tuple[tuple[int, float], ...]:
     """Return those of some notes that are like one by their texts or by keywords, each by its number and with its
     similarity, most alike first."""
+    least, most = ALIKE * len(said.words), len(said.words) / ALIKE
+    is_keyed = len(said.keywords) >= _LEAST_KEYWORDS
     found = []
-    for number, other in others:
-        similarity = _share(said.words, other.words)
-        if len(said.keywords) >= _LEAST_KEYWORDS <= len(other.keywords):
-            similarity = max(similarity, _share(said.keywords, other.keywords))
+    for number, (words, keywords) in others:
+        # Most are told apart by their sizes, or have no keyword in common.
+        similarity = _share(said.words, words) if least <= len(words) <= most else 0.0
+        if is_keyed and len(keywords) >= _LEAST_KEYWORDS and not said.keywords.isdisjoint(keywords):
+            similarity = max(similarity, _share(said.keywords, keywords))
         if similarity:
             found.append((number, round(similarity, 3)))
     return tuple(sorted(found, key=lambda pair: (-pair[1], -pair[0])))

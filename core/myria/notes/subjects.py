@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from myria.analysis import is_stopword, tokens
+from myria.analysis import tokens
 from myria.notes.wordcounts import WordCounts
 from myria.planning.common_words import plain_terms, weak_terms
 from myria.planning.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
-from myria.planning.wording import ENGLISH, Language, is_function_word, language_of, language_of_terms, words_of
+from myria.planning.wording import ENGLISH, Language, is_function_word, language_of, words_of
 
 GENERAL = "general"
 """The topic of a note that says nothing that could be one."""
@@ -88,9 +88,9 @@ def _counted(text: str, counted: WordCounts | None) -> tuple[Language, WordCount
     if not text.isascii():
         return None
     words = WordCounts.of_text(text) if counted is None else counted
-    if _ENGLISH_SHARE * sum(count for term, count in words.others.items() if is_stopword(term)) >= words.words:
+    if _ENGLISH_SHARE * words.votes.stopwords >= words.words:
         return ENGLISH, words  # so many English function words that no other language need be thought of
-    language = language_of_terms(words.terms())
+    language = words.votes.language()
     return None if language.capitalises_nouns or language.adjective is not None else (language, words)
 
 

@@ -4,53 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from myria.analysis.tokens import counted_surfaces, is_stopword
+from myria.analysis.tokens import MAX_TERM_CHARACTERS, ascii_words, counted_surfaces, is_stopword, terms
+from myria.planning.wording import Votes
 
 _SHORTEST = 2
+_CACHED_WORDS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class WordCounts:
-    """How often a text says each term, in the order of their first places.
+    """How often a text says each term that may be a subject or a keyword, in the order of their first places.
 
-    `counts` has those that may be a subject or a keyword: no stop words, numbers and single letters. `shown` is how
-    each of these stands first in the text. `others` has the rest but numbers. `words` counts all, numbers too.
+    Stop words, numbers and single letters may not. `shown` is how each stands first in the text. `words` counts all,
+    numbers too; `votes` is what the words tell of the language.
     """
 
     counts: dict[str, int]
     shown: dict[str, str]
-    others: dict[str, int]
     words: int
+    votes: Votes
 
     @classmethod
     def of(cls, words: Iterable[tuple[str, str, int]]) -> WordCounts:
         """Return the counts of words, each given with its term and how often it stands there."""
         counts: dict[str, int] = {}
         shown: dict[str, str] = {}
-        others: dict[str, int] = {}
-        total = 0
+        total, votes = 0, Votes()
         for surface, term, count in words:
             total += count
             if surface.isdigit():
                 continue
+            votes.add(term, count)
             if len(surface) < _SHORTEST or is_stopword(term):
-                others[term] = others.get(term, 0) + count
-            elif term in counts:
+                continue
+            if term in counts:
                 counts[term] += count
             else:
-                counts[term] = count
-                shown[term] = surface
-        return cls(counts, shown, others, total)
+                counts[term], shown[term] = count, surface
+        return cls(counts, shown, total, votes)
 
     @classmethod
     def of_text(cls, text: str) -> WordCounts:
         """Return the counts of the words of a text, in lower case."""
-        return cls.of(counted_surfaces(text))
+        if not text.isascii():
+            return cls.of(counted_surfaces(text))
+        counts: dict[str, int] = {}
+        shown: dict[str, str] = {}
+        total, plain, votes = 0, 0, Votes()
+        for word, count in ascii_words(text).items():
+            total += count
+            term, may_be_subject, votes_at_all = _about(word) if len(word) <= MAX_TERM_CHARACTERS else _look(word)
+            if votes_at_all:
+                votes.add(term, count)
+            elif term:
+                plain += count
+            if may_be_subject:
+                if term in counts:
+                    counts[term] += count
+                else:
+                    counts[term], shown[term] = count, word
+        votes.words += plain
+        return cls(counts, shown, total, votes)
 
-    def terms(self) -> dict[str, int]:
-        """Return how often the text says each term that is no number."""
-        terms = self.counts.copy()
-        for term, count in self.others.items():
-            terms[term] = terms.get(term, 0) + count
-        return terms
+
+def _look(word: str) -> tuple[str, bool, bool]:
+    """Return the term of a word of plain letters, none for a number; if it may be a subject; if a language knows it."""
+    if word.isdigit():
+        return "", False, False
+    (term,) = terms(word)
+    return term, len(word) >= _SHORTEST and not is_stopword(term), Votes.counts(term)
+
+
+_about = lru_cache(maxsize=_CACHED_WORDS)(_look)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from myria.analysis import Token, is_stopword, terms
@@ -390,31 +390,56 @@ class Language:
         return small not in _NOUNS_AFTER_ALL and self.verb.search(small) is not None
 
 
+@dataclass(slots=True)
+class Votes:
+    """What the words of a text tell of its language: how many there are, numbers left out, how many are English stop
+    words, and by position in the list of known languages how many are function words of each."""
+
+    words: int = 0
+    stopwords: int = 0
+    of_languages: dict[int, int] = field(default_factory=dict)
+
+    @staticmethod
+    def counts(term: str) -> bool:
+        """Tell whether a term is a stop word, or a function word of a language; others are only counted."""
+        return is_stopword(term) or term in _speaking()
+
+    def add(self, term: str, times: int) -> None:
+        """Add a term that stands so many times in the text."""
+        self.words += times
+        if is_stopword(term):
+            self.stopwords += times
+        for position in _speaking().get(term, ()):
+            self.of_languages[position] = self.of_languages.get(position, 0) + times
+
+    def language(self) -> Language:
+        """Return the language that most of the function words belong to; `UNKNOWN` where there are few."""
+        best = ENGLISH if self.stopwords * _LEAST_SHARE >= self.words else UNKNOWN
+        return self.elected(best, self.stopwords)
+
+    def elected(self, best: Language, most: int) -> Language:
+        """Return the language that has more votes than any, or else the one that has `most` before they are counted."""
+        for position in sorted(self.of_languages):
+            if self.of_languages[position] > max(1, most):
+                best, most = _known()[position], self.of_languages[position]
+        return best
+
+
 def language_of(tokens: Iterable[Token], likely: Language | None = None) -> Language:
     """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few.
 
     A short text is in the `likely` language unless another one shows itself clearly.
     """
-    return language_of_terms(Counter(token.term for token in tokens if not token.surface.isdigit()), likely)
-
-
-def language_of_terms(seen: Mapping[str, int], likely: Language | None = None) -> Language:
-    """Return the language of a text of which is known how often it has each term, numbers left out: `language_of`."""
-    most = sum(times for term, times in seen.items() if is_stopword(term))
-    best = ENGLISH if most * _LEAST_SHARE >= sum(seen.values()) else UNKNOWN
-    if likely is not None:
-        if likely is not ENGLISH:
-            most = max(most, sum(times for term, times in seen.items() if term in likely.function_terms))
-        best, most = likely, most + _DOUBT
-    speaking, times_of = _speaking(), dict[int, int]()
+    seen = Counter(token.term for token in tokens if not token.surface.isdigit())
+    votes = Votes()
     for term, times in seen.items():
-        if term in speaking:
-            for position in speaking[term]:
-                times_of[position] = times_of.get(position, 0) + times
-    for position in sorted(times_of):
-        if times_of[position] > max(1, most):
-            best, most = _known()[position], times_of[position]
-    return best
+        votes.add(term, times)
+    if likely is None:
+        return votes.language()
+    most = votes.stopwords
+    if likely is not ENGLISH:
+        most = max(most, sum(times for term, times in seen.items() if term in likely.function_terms))
+    return votes.elected(likely, most + _DOUBT)
 
 
 def is_function_word(term: str) -> bool:

@@ -97,6 +97,8 @@ class PayloadRedactor:
 
     def text(self, text: str) -> tuple[str, Mapping[Kind, int]]:
         """Return a text without what must not be kept, and the counts."""
+        if not self.suspects(text.encode("utf-8", "surrogatepass")):
+            return text, {}
         counts: Counter[Kind] = Counter()
         return self._text(text, counts), dict(counts)
 

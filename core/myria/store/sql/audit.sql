@@ -3,17 +3,21 @@ INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, f
 VALUES ($1, 'act', $2, $3, $4, $5, $6, $7::jsonb, $8);
 
 -- name: write_refusals
+-- What was noted beside requests: no request's commit should wait until this one is on the disk. (A crash of PostgreSQL
+-- may lose what came within the second before, as the end of a process may.)
 INSERT INTO myria.access_log (tenant_id, kind, actor, action, target, outcome, face, address, times, at)
 SELECT $1, 'refusal', r.*
 FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[], $9::timestamptz[])
-    AS r (actor, action, target, outcome, face, address, times, at);
+    AS r (actor, action, target, outcome, face, address, times, at)
+CROSS JOIN (SELECT set_config('synchronous_commit', 'off', true)) AS unhurried;
 
 -- name: write_calls
--- Nothing is written of a tenant that is deleted, or about to be.
+-- Nothing is written of a tenant that is deleted, or about to be. As `write_refusals`, it holds up no commit.
 INSERT INTO myria.call_log (tenant_id, at, request_id, principal, face, tool, context_id, latency_ms, outcome)
 SELECT $1, c.*
 FROM unnest($2::timestamptz[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::real[], $9::text[])
     AS c (at, request_id, principal, face, tool, context_id, latency_ms, outcome)
+CROSS JOIN (SELECT set_config('synchronous_commit', 'off', true)) AS unhurried
 WHERE EXISTS (SELECT FROM myria.tenants t WHERE t.tenant_id = $1 AND t.deleting_at IS NULL);
 
 -- name: entries
