@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import appends, auth, builds, erasing, hostile, locomo, many_scopes, noisy, reads, remembering
+from benchmarks import appends, auth, builds, erasing, hostile, locomo, many_scopes, noisy, reads, remembering, turns
 from benchmarks.options import common, parser, run
 from myria_cli import console
 
@@ -23,6 +23,7 @@ PARTS = (
     noisy.PART,
     remembering.PART,
     erasing.PART,
+    turns.PART,
     locomo.PART,
 )
 
@@ -63,6 +64,7 @@ def main() -> None:
             shared, rounds=7 if full else 3, calls=2_000 if full else 300, questions=400 if full else 100
         ),
         erasing.PART: lambda: erasing.measure(shared, events=erasing.EVENTS, blocks=12 if full else 6),
+        turns.PART: lambda: turns.measure(shared, rounds=7 if full else 3, calls=2_000 if full else 300),
         locomo.PART: lambda: locomo.measure(shared, given.data, None),
     }
 

@@ -413,6 +413,10 @@ class TurnsSettings(Section):
     """Share of `max_input_tok` from which on earlier items are replaced by a summary."""
     session_lock_timeout_ms: Annotated[int, Field(ge=10, le=60_000)] = 5_000
     """Longest wait of a turn for others of its session, in milliseconds; then it is refused as RESOURCE_BUSY."""
+    request_bytes: Annotated[int, Field(ge=1024, le=1024 * 1024 * 1024)] = 2 * 1024 * 1024
+    """Largest request body at the paths of this face, in bytes, and never more than mcp.body_bytes: some half a million
+    tokens. A request of that size costs a server less than 64 MiB of memory while it is answered, whatever is in it; a
+    larger setting costs as much more."""
     max_items: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Most items of each list of a request."""
     part_bytes: Annotated[int, Field(ge=256, le=16 * 1024 * 1024)] = 64 * 1024

@@ -186,7 +186,11 @@ def build_app(
         managers.append(manager)
         fast_path = FastPath(toolbox, server.server_info_stamp)
         faces[path] = FaceParts(
-            toolbox=toolbox, fast_path=fast_path if fast else None, render=fast_path, sdk=manager.handle_request
+            toolbox=toolbox,
+            fast_path=fast_path if fast else None,
+            render=fast_path,
+            sdk=manager.handle_request,
+            body_bytes=min(settings.mcp.body_bytes, settings.turns.request_bytes) if face == "turns" else None,
         )
         if face == "turns":
             for plain_path, tool in TURNS_OVER_HTTP.items():

@@ -78,6 +78,7 @@ class FaceParts:
 
     `tool` is the one that a plain POST of its arguments calls there, without MCP; `rest` what runs the routes below its
     path. Both are None where MCP is spoken.
+    `body_bytes` is the largest request body there, where that is less than elsewhere.
     """
 
     toolbox: Toolbox
@@ -85,6 +86,7 @@ class FaceParts:
     render: FastPath
     sdk: ASGIApp
     tool: str | None = None
+    body_bytes: int | None = None
     rest: RestFace | None = None
 
     @property
@@ -258,7 +260,8 @@ class Gate:
             return
         taken: list[int] = []
         try:
-            body = await self._read_body(request.headers, request.receive, taken)
+            limit = self._body_bytes if request.face.body_bytes is None else request.face.body_bytes
+            body = await self._read_body(request.headers, request.receive, taken, limit)
             if body is not None:
                 async with self._bodies.in_hand(body, request.principal.caller):
                     if request.face.rest is not None:
@@ -370,7 +373,9 @@ class Gate:
         except Refused as refused:
             raise refused.error from refused
 
-    async def _read_body(self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int]) -> bytes | None:
+    async def _read_body(
+        self, headers: Mapping[bytes, bytes], receive: Receive, taken: list[int], limit: int
+    ) -> bytes | None:
         """Return the body, or None when the client has gone.
 
         Nearly all bodies come in one piece, and a timer would cost more than reading one: the HTTP server's sweep
@@ -378,12 +383,12 @@ class Gate:
         is noted in `taken`.
         """
         declared = headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared[:20]) > self._body_bytes:
-            raise self._too_large()
+        if declared.isdigit() and int(declared[:20]) > limit:
+            raise _too_large(limit)
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             body: bytes = message.get("body", b"")
-            if len(body) <= self._body_bytes:
+            if len(body) <= limit:
                 return body
         parts: list[bytes] = []
         size = 0
@@ -395,8 +400,8 @@ class Gate:
                     taken.append(len(part))
                     size += len(part)
                     self._held_bytes += len(part)
-                    if size > self._body_bytes:
-                        raise self._too_large()
+                    if size > limit:
+                        raise _too_large(limit)
                     if self._held_bytes > self._room_bytes:
                         raise Overloaded("too many large request bodies at once; slow down and retry")
                     if not message.get("more_body", False):
@@ -407,12 +412,6 @@ class Gate:
                 f"the request body did not arrive within {self._body_timeout:g} s", deadline_s=self._body_timeout
             ) from error
         return None
-
-    def _too_large(self) -> MyriaError:
-        return BodyTooLarge(
-            f"the request body is larger than {self._body_bytes} bytes; send fewer events at once",
-            limit=self._body_bytes,
-        )
 
     def _note(self, request: _Request, error: MyriaError, message: Any = None) -> None:
         """Note that a caller who proved who they are was refused, and which known tool they called with a message."""
@@ -590,6 +589,10 @@ class Gate:
                 await self._refuse(send, id_of(message), error, status=refused_with, code=mcp_types.INVALID_REQUEST)
 
         await request.face.sdk(inner, replay, send_coded)
+
+
+def _too_large(limit: int) -> MyriaError:
+    return BodyTooLarge(f"the request body is larger than {limit} bytes; send less at once", limit=limit)
 
 
 def _error_body(face: FaceParts | None, request_id: int | str | None, code: int, error: MyriaError) -> bytes:

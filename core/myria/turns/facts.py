@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from myria.canonical import digest
+from myria.redaction.expressions import first_look, literal
 
 Tier = Literal["L0", "L1", "L2"]
 
@@ -97,6 +98,12 @@ def _expressions() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
     return tuple((rule, re.compile("|".join(_beginning(phrase) for phrase in rule.phrases))) for rule in rules())
 
 
+@cache
+def _first_look() -> Any:
+    """Return what tells in time linear in a text, and small, that no rule's phrase is in it."""
+    return first_look("|".join(r"\s+".join(map(literal, p.split())) for rule in rules() for p in rule.phrases))
+
+
 def _beginning(phrase: str) -> str:
     words = r"\s+".join(re.escape(word) for word in phrase.split())
     if phrase.endswith(" "):
@@ -105,18 +112,24 @@ def _beginning(phrase: str) -> str:
 
 
 def facts_in(texts: Iterable[str]) -> list[Fact]:
-    """Return what texts say of whoever wrote them, one fact of each rule at most, in the order of the rules."""
-    text = "\n".join(texts).lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
-    found = []
-    for rule, expression in _expressions():
-        for match in expression.finditer(text):
-            value = _value(text, match.end())
-            if value:
-                found.append(
-                    Fact(fact_id=rule.fact_id, key=rule.key, value=value, tier=rule.tier, confidence=rule.confidence)
+    """Return what texts say of whoever wrote them, one fact of each rule at most, in the order of the rules.
+
+    Of the texts the first counts that says something by a rule. One is looked at after the other: they may be long.
+    """
+    found: dict[str, Fact] = {}
+    for written in texts:
+        text = written.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+        if _first_look().search(text.encode("utf-8", "surrogatepass")) is None:
+            continue
+        for rule, expression in _expressions():
+            if rule.fact_id in found:
+                continue
+            values = (_value(text, match.end()) for match in expression.finditer(text))
+            if value := next((value for value in values if value), ""):
+                found[rule.fact_id] = Fact(
+                    fact_id=rule.fact_id, key=rule.key, value=value, tier=rule.tier, confidence=rule.confidence
                 )
-                break
-    return found
+    return [found[rule.fact_id] for rule in rules() if rule.fact_id in found]
 
 
 def _value(text: str, begin: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -45,7 +46,7 @@ class Session:
     @property
     def owner(self) -> bytes:
         """What tells it from a session of others with the same names: 32 bytes."""
-        return digest(["turns", *self.own])
+        return _owner(self.own)
 
     @property
     def context_id(self) -> str:
@@ -62,6 +63,11 @@ class Session:
         return f"{name}@{self.owner.hex()[:_OWNER_SHOWN]}"
 
 
+@lru_cache(maxsize=16_384)
+def _owner(own: tuple[str, ...]) -> bytes:
+    return digest(["turns", *own])
+
+
 def item_events(
     session: Session,
     turn_id: str,
@@ -76,12 +82,13 @@ def item_events(
     Args:
         at: in microseconds since 1970 UTC.
     """
+    channel, context_id, source_key = session.channel, session.context_id, session.key("")
     items = [(f"{turn_id}-in-{place}", INPUT_TYPE, item) for place, item in enumerate(given)]
     items += [(f"{turn_id}-out-{place}", OUTPUT_TYPE, item) for place, item in enumerate(came_out)]
     return [
         NewEvent(
             timestamp=at,
-            channel=session.channel,
+            channel=channel,
             participants=session.participants,
             payload_json=orjson.dumps(
                 {
@@ -92,8 +99,8 @@ def item_events(
                 },
                 option=orjson.OPT_SORT_KEYS,
             ),
-            source_event_key=session.key(name),
-            context_id=session.context_id,
+            source_event_key=name + source_key,
+            context_id=context_id,
             type=kind,
             event_id=new_id("evt"),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from myria.contract.queries import EventNodesQuery
@@ -82,6 +83,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Recalled:
+    """What was recalled; `recent` are items that the caller has not."""
+
     facts: tuple[KnownFact, ...]
     insights: tuple[Insight, ...]
     chunks: tuple[Json, ...]
@@ -136,14 +139,22 @@ class Preparing:
         rows = await connection.fetch(sql("turns.facts"), reader.tenant, session.context_id, scopes, _MOST_FACTS)
         standing = [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
         facts = best_facts(standing, terms, now, settings.recall_facts_limit)
-        recent = await recent_items(connection, reader.tenant, session, settings.recent_context_items)
+        recent = await recent_items(connection, reader.tenant, session, scopes, settings.recent_context_items)
         insights = await self._insights(reader, session, facts, terms, len(recent))
-        shown = {identity_of(item) for item in (*before.history, *before.current, *recent)}
+        given = {identity_of(item) for item in (*before.history, *before.current)}
+        recent_names = [identity_of(item) for item in recent]
+        shown = given.union(recent_names)
         chunks = await self._chunks(reader, session, masks, scopes=scopes, question=question, shown=shown)
         topics: tuple[str, ...] = ()
         if self._threshold(before) <= estimated_tokens([*before.history, *recent, *before.current]):
             topics = await self._topics(reader, session, masks)
-        return _Recalled(facts=tuple(facts), insights=tuple(insights), chunks=chunks, recent=recent, topics=topics)
+        return _Recalled(
+            facts=tuple(facts),
+            insights=tuple(insights),
+            chunks=chunks,
+            recent=tuple(item for item, name in zip(recent, recent_names, strict=True) if name not in given),
+            topics=topics,
+        )
 
     async def _insights(
         self, reader: EventFinder, session: Session, facts: Sequence[KnownFact], terms: frozenset[str], items: int
@@ -184,12 +195,12 @@ class Preparing:
             limit=limit + len(shown),
         )
         found = await reader.find(query)
-        hits = [
+        hits = (
             hit
             for hit in found.events
             if hit.scope_id in scopes and hit.type != NOTE_TYPE and "item" in hit.payload and _is_new(hit, shown)
-        ]
-        return tuple(_chunk_json(hit, session) for hit in hits[:limit])
+        )
+        return tuple(_chunk_json(hit, session) for hit in islice(hits, limit))
 
     async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
         """Return what the newest turns of a session were about, as the active snapshot says it."""
@@ -203,8 +214,7 @@ class Preparing:
 
     def _within(self, before: Before, pair: list[Json], recalled: _Recalled) -> tuple[list[Json], bool]:
         """Return the items in the contract's order, earlier ones replaced by a summary where they are too many."""
-        known = {identity_of(item) for item in (*before.history, *before.current)}
-        recent = [item for item in recalled.recent if identity_of(item) not in known]
+        recent = list(recalled.recent)
         history = list(before.history)
         threshold = self._threshold(before)
         whole = [*pair, *history, *recent, *before.current]

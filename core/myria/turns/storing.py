@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,11 @@ _BIG_BYTES = 16 * 1024
 """JSON from which on redacting and searching for facts is done in a thread: it may take milliseconds."""
 
 _PAUSE_S = 0.02
+_KNOWN_SESSIONS = 16_384
+"""Sessions of which a process remembers what it stored last, a kilobyte each at most."""
+
+_KNOWN_TURNS = 64
+"""Turns of a session that a process remembers to have stored."""
 
 _FIRST_LOOK_S = 2.0
 """Seconds after which a model may be shown a turn: by then it is stored, as a rule."""
@@ -77,6 +83,14 @@ class _State:
     recent: tuple[Json, ...]
 
 
+@dataclass(slots=True)
+class _StoredLately:
+    """What this process stored of a session: its newest mark, and the turns. A guess: others may have stored since."""
+
+    newest: str | None = None
+    turns: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+
 class TurnStore:
     """Stores the turns of one process.
 
@@ -108,6 +122,7 @@ class TurnStore:
         self._on_redacted = on_redacted
         self._under_way: set[tuple[str, bytes, str, str]] = set()
         self._queues: dict[tuple[str, bytes, str], _Queue] = {}
+        self._known: OrderedDict[tuple[str, bytes, str], _StoredLately] = OrderedDict()
 
     async def store(self, tenant: str, turn: FinishedTurn, *, now: int | None = None) -> StoredTurn:
         """Store a turn, once: a repeat, also with other items, changes nothing.
@@ -146,8 +161,10 @@ class TurnStore:
     async def _store(self, tenant: str, turn: FinishedTurn, now: int, deadline: float) -> StoredTurn:
         redactor = await self._redactor_of(tenant)
         is_awaited = False
+        name = (tenant, turn.session.owner, turn.session.context_id)
+        state = self._guess(name, turn)
         while True:
-            state = await self._state(tenant, turn)
+            state = state or await self._state(tenant, turn)
             if state.is_stored:
                 return StoredTurn(is_new=False, facts={})
             given = list(turn.given) if turn.is_current else without_echo(turn.given, state.recent)
@@ -160,6 +177,8 @@ class TurnStore:
             try:
                 results = await self._append(tenant, events)
             except (SessionMoved, AlreadySuperseded, NoteExists) as error:
+                self._known.pop(name, None)
+                state = None
                 pause = _PAUSE_S * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
                 if time.monotonic() + pause >= deadline:
                     raise _busy() from error
@@ -167,9 +186,35 @@ class TurnStore:
                 continue
             if results[-1].deduplicated:
                 return StoredTurn(is_new=False, facts={})
+            self._remember(name, turn.turn_id, results[-1].event_id)
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
             return StoredTurn(is_new=True, facts=kept, found=facts, given=clean.given)
+
+    def _guess(self, name: tuple[str, bytes, str], turn: FinishedTurn) -> _State | None:
+        """Return what the session probably is, where this process stored its last turn; None where it must look.
+
+        The append refuses a turn that follows another than the newest, or that is stored: a wrong guess costs time.
+        """
+        known = self._known.get(name)
+        if known is None or turn.turn_id in known.turns or self._needs_recent(turn):
+            return None
+        return _State(is_stored=False, newest=known.newest, recent=())
+
+    def _remember(self, name: tuple[str, bytes, str], turn_id: str, mark: str) -> None:
+        known = self._known.pop(name, None) or _StoredLately()
+        known.newest = mark
+        known.turns[turn_id] = None
+        if len(known.turns) > _KNOWN_TURNS:
+            known.turns.popitem(last=False)
+        self._known[name] = known
+        if len(self._known) > _KNOWN_SESSIONS:
+            self._known.popitem(last=False)
+
+    @staticmethod
+    def _needs_recent(turn: FinishedTurn) -> bool:
+        """Tell whether what was said before may lead a turn's items."""
+        return not turn.is_current and len(turn.given) > 1
 
     async def _state(self, tenant: str, turn: FinishedTurn) -> _State:
         session = turn.session
@@ -180,8 +225,9 @@ class TurnStore:
             if row is None:
                 raise AssertionError("each session that is asked for has a row")
             recent: tuple[Json, ...] = ()
-            if not turn.is_current and len(turn.given) > 1 and row["newest_id"] is not None:
-                recent = await recent_items(connection, tenant, session, self._settings.recent_context_items)
+            if self._needs_recent(turn) and row["newest_id"] is not None:
+                scopes = await visible_scopes(connection, tenant, session)
+                recent = await recent_items(connection, tenant, session, scopes, self._settings.recent_context_items)
         return _State(is_stored=row["stored_id"] is not None, newest=row["newest_id"], recent=recent)
 
     async def _await_facts(self, tenant: str, turn: FinishedTurn) -> None:
@@ -263,9 +309,10 @@ async def visible_scopes(connection: Connection, tenant: str, session: Session) 
     return [row["scope_id"] for row in rows if asking.issubset(row["participants"])]
 
 
-async def recent_items(connection: Connection, tenant: str, session: Session, limit: int) -> tuple[Json, ...]:
-    """Return the last items of a session that its participants see, oldest first."""
-    scopes = await visible_scopes(connection, tenant, session)
+async def recent_items(
+    connection: Connection, tenant: str, session: Session, scopes: Sequence[int], limit: int
+) -> tuple[Json, ...]:
+    """Return the last items of a session in some of its scopes, oldest first."""
     if not scopes or not limit:
         return ()
     rows = await connection.fetch(sql("turns.recent"), tenant, session.owner, session.context_id, scopes, limit)
@@ -283,12 +330,15 @@ async def _prepared(
 
     def work() -> tuple[FinishedTurn, list[Fact], Mapping[Kind, int]]:
         redacted = redactor.payload(written)
-        kept = orjson.loads(redacted.payload_json)
+        clean, kept_values = turn, values
+        if redacted.counts:  # else nothing is decoded once more: a turn may be as long as a request
+            kept = orjson.loads(redacted.payload_json)
+            clean, kept_values = replace(turn, given=kept["given"], came_out=kept["came_out"]), kept["values"]
         if turn.facts is None:
-            facts = facts_in(text_of(item) for item in kept["given"] if is_spoken_by_user(item))
+            facts = facts_in(text_of(item) for item in clean.given if is_spoken_by_user(item))
         else:
-            facts = [replace(fact, value=value) for fact, value in zip(turn.facts, kept["values"], strict=True)]
-        return replace(turn, given=kept["given"], came_out=kept["came_out"]), facts, redacted.counts
+            facts = [replace(fact, value=value) for fact, value in zip(turn.facts, kept_values, strict=True)]
+        return clean, facts, redacted.counts
 
     return work() if len(written) < _BIG_BYTES else await asyncio.to_thread(work)
 
