@@ -37,6 +37,7 @@ OURS = {
     "myria_monitoring",
     "myria_embedded",
     "myria_cli",
+    "myria_client",
     "myria_migrations",
 }
 

@@ -45,8 +45,9 @@ class Reply:
 
     @property
     def _refusal(self) -> Any:
-        """The refusal, which the agent's face tells beside `error`."""
-        return self.content["error"] if isinstance(self.content["error"], dict) else self.content
+        """The refusal, which the faces of agents and of turns tell at the top."""
+        error = self.content.get("error")
+        return error if isinstance(error, dict) else self.content
 
 
 def request(tool: str, arguments: dict[str, Any], port: int) -> bytes:
