@@ -243,7 +243,11 @@ class _Client(asyncio.Protocol):
         self._chunks.clear()
         self._waiting = False
         # An answer of ours that failed says so in its status, or in the result's isError.
-        bad = not answer.startswith(b"HTTP/1.1 200") or b'"isError":true' in answer or b'"error":{' in answer[:2000]
+        bad = (
+            not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201"))
+            or b'"isError":true' in answer
+            or b'"error":{' in answer[:2000]
+        )
         self._run.finished(self._tag, took, answer[:600].decode("utf-8", "replace") if bad else "")
         if self._run.pause_s:
             asyncio.get_running_loop().call_later(self._run.pause_s, self._send)

@@ -23,7 +23,7 @@ from benchmarks.builds import counted_build
 from benchmarks.cluster import Cluster
 from benchmarks.figures import median, ratios
 from benchmarks.load import LoadProcess, Result
-from benchmarks.mcp_http import KEY_SLOT, Request, tool_call
+from benchmarks.mcp_http import KEY_SLOT, Request, post, tool_call
 from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import TENANT, built
 from benchmarks.processes import Server, cpu_seconds, myria_server
@@ -100,7 +100,7 @@ async def measure(options: Common, *, rounds: int, calls: int, questions: int) -
 async def _remembering(cluster: Cluster, options: Common, report: Report, *, rounds: int, calls: int) -> None:
     dsns = await cluster.create(DATABASE)
     # Every note says something else: the second of two equal ones would not be stored.
-    total = len(CONNECTIONS) * (rounds + 1) * 3 * calls
+    total = len(CONNECTIONS) * (rounds + 1) * 4 * calls
     texts = (f"{event['payload']['text']} {word(number)}" for number, event in enumerate(events(total, sets=1)))
     rows = []
     log = options.work_dir / "log" / f"{PART}.log"
@@ -176,6 +176,17 @@ def _kinds(port: int) -> list[Kind]:
         Kind(
             name="remember, all given",
             request=lambda text: tool_call(port, "remember", {"content": text, **given}),
+        ),
+        Kind(
+            name="memory over REST",
+            request=lambda text: post(
+                port,
+                "/api/v1/memories",
+                # Two that begin alike would be duplicates.
+                {"agent_id": "bot", "content": f"{text[-20:]} {text}"},
+                [],
+                tag="keep_memories",
+            ),
         ),
     ]
 
