@@ -12,16 +12,22 @@ from typing import Any
 import orjson
 import pytest
 
+from myria.contract.event import NewEvent
+from myria.erasure.commands import Erasures
+from myria.erasure.model import Selection
 from myria.errors import ConfigurationError, ModelFailed
+from myria.ingest import Ingest
 from myria.llm.fencing import unfenced
 from myria.llm.responses import parse, url_of
 from myria.memory import Memory
 from myria.planning.settings import PlannerSettings
+from myria.registry import Registry
 from myria.settings import LlmSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
 from myria.turns.extracting import MOST_ATTEMPTS
 from myria.turns.items import message
+from myria.turns.shadow import Comparison
 from myria.verify.run import verify
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Script
@@ -401,6 +407,44 @@ def test_replies_that_end_early() -> None:
         b'{"output": [{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": "a"}]}]}'
     )
     assert (cut.cut, filtered.filtered, refused.refused, said.text) == (True, True, True, "a")
+
+
+async def test_the_control_plane_keeps_no_notes_but_facts(database: Database) -> None:
+    """Its role may append facts of turns; PostgreSQL refuses it other notes, and events of people."""
+    said = {"id": "note_1", "version": 1, "topic": "t", "keywords": [], "importance": 0.5, "lifetime": "permanent"}
+    async with Pool(database.operator_dsn) as pool:
+        ingest = Ingest(pool)
+        for about, kind in (({"kind": "fact"}, "myria.note"), ({"kind": "fact_l0"}, "myria.note"), ({}, "message")):
+            event = NewEvent(
+                timestamp=1,
+                channel="notes",
+                participants=("ana",),
+                payload_json=orjson.dumps({"text": "a", "note": {**said, **about}}),
+                type=kind,
+            )
+            with pytest.raises(ConfigurationError):
+                await ingest.append_events(TENANT, [event])
+
+
+async def test_an_erased_session_waits_for_no_model(database: Database) -> None:
+    """Neither its turns stand in the queue any more, nor what was compared of it."""
+    async with placed(database, "http://127.0.0.1:1", shadow=True) as place:
+        compared = [Comparison(aspect="facts", same=True, ours=1, theirs=1)]
+        for session in ("gone", "kept"):
+            host = place.host(session)
+            await host.after("t1", "My name is Ada")
+            place.memory.shadows.note(
+                TENANT, host.session, "t1", "after", lambda: compared, on_compared=lambda *_: None
+            )
+        await place.memory.shadows.close()
+        async with Pool(database.dsn) as owner:
+            registry = Registry(owner, Settings())
+            erasing = Erasures(owner, registry, Ingest(owner).append_events, TENANT, actor="officer")
+            erasure_id = await erasing.start(Selection(contexts=("p/gone",)), reason="asked")
+            await erasing.run(erasure_id)
+        for table in ("turn_extractions_due", "turn_shadows"):
+            left = await rows(place.memory, f"SELECT context_id FROM myria.{table}")
+            assert left == [{"context_id": "p/kept"}]
 
 
 async def test_facts_last_as_long_as_settings_say(database: Database) -> None:

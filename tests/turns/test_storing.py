@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import orjson
 import pytest
 
 from myria import errors
@@ -175,6 +176,29 @@ async def test_no_item_comes_twice_into_a_prompt(memory: Memory) -> None:
         "Noted",
         "When does the kiln open?",
     ]
+
+
+async def test_earlier_turns_and_insights_are_recalled_as_data(database: Database) -> None:
+    """What the recent items hold no longer comes as pieces that say where they are; changed facts have insights."""
+    settings = Settings(turns=TurnsSettings(enabled=True, recent_context_items=6, search_limit=2))
+    async with Memory(database.server_dsn, settings) as small:
+        host = Host(small)
+        await host.after("t1", "The celadon glaze " + "of the kiln " * 80, answer="")
+        for number, text in enumerate(
+            ("I prefer tea", "I prefer coffee", "I like clay", "I like clay", "Yes", "No"), 2
+        ):
+            await host.after(f"t{number}", text, answer="")
+        prepared = await host.before("Where is the celadon?")
+    data = orjson.loads(text_of(prepared.items[1]).split("\n")[1])
+    [chunk] = data["chunks"]
+    assert chunk["path"] == "/memory/s/events/raw/2026/02/16/t1-in-0"
+    assert (chunk["start_bytes"], chunk["end_bytes"], len(chunk["text"])) == (0, 600, 600)
+    assert chunk["text"].startswith("The celadon glaze of the kiln")
+    assert [(insight["type"], insight["confidence"]) for insight in data["insights"]] == [
+        ("fact_evolution", "0.84"),
+        ("fact_stability", "0.78"),
+    ]
+    assert prepared.insight_ids == tuple(insight["id"] for insight in data["insights"])
 
 
 async def test_secrets_are_taken_out_before_a_turn_is_kept(memory: Memory) -> None:
