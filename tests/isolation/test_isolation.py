@@ -142,6 +142,9 @@ def unfiltered() -> Iterator[int]:
         "withdrawal",
         "sessions",
         "consolidation",
+        "evaluations",
+        "turns",
+        "erasure",
     )
     before = {name: sql.subject(name) for name in subjects}
     for name in subjects:
