@@ -64,6 +64,34 @@ def _ask(text: str | None, *corpora: Corpus, hints: Sequence[tuple[str, float]] 
     return _found(rank(question, corpora or (_chat(),), **rest))
 
 
+def _said(*texts: str) -> Corpus:
+    docs = [_doc(seq, text, speaker="Anna", timestamp=START + seq * DAY) for seq, text in enumerate(texts, 1)]
+    return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+
+
+def test_a_member_answers_for_its_kind() -> None:
+    """Asked for pets, a cat that is named counts; a text that says the word itself counts more."""
+    corpus = _said("The train was late again.", "Our cat hid below the sofa.", "My pet is shy.", "Bread is dear.")
+    assert _ask("Which pets does Anna have?", corpus) == [3, 2]
+
+
+def test_a_kind_of_which_nothing_is_said_finds_nothing() -> None:
+    """A member stands for its kind, and no kind for its members: asked for a cat, a pet does not count."""
+    corpus = _said("The piano was tuned.", "We bought a violin.")
+    assert _ask("Which instruments are there?", corpus) == [1, 2]
+    assert _ask("Which harmonica?", corpus) == []
+
+
+def test_words_together_count_more_than_one_of_them_often() -> None:
+    """Of equally long texts, the one with both words of the question comes before one with either of them twice."""
+    corpus = _said(
+        "harbour harbour gulls pier boats nets",
+        "bakery bakery rolls oven flour yeast",
+        "harbour bakery rolls gulls pier oven",
+    )
+    assert _ask("the harbour bakery", corpus)[0] == 3
+
+
 @pytest.mark.parametrize(
     ("question", "first"),
     [

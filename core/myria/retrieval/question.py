@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
-from myria.analysis.related import related
+from myria.analysis.related import members, related
 from myria.events import TopicHint
 from myria.index.block import name_terms
 
@@ -51,13 +51,14 @@ class Question:
 class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
-    `parts` are pairs of terms, one after the other, that the term may be a compound of: they count where the term
-    itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and digits, or a long number),
-    which is meant literally.
+    `members` name one of a kind of thing that the term names. `parts` are pairs of terms, one after the other, that the
+    term may be a compound of: they count where the term itself occurs nowhere and both of a pair do. `exact` marks an
+    identifier (letters and digits, or a long number), which is meant literally.
     """
 
     term: str
     instead: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     exact: bool = False
 
@@ -128,11 +129,16 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if only_when:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
+    asked = frozenset(content)
     return Reading(
         asked=True,
         words=tuple(
             Word(
-                term=term, instead=(*related(term), *joined.get(term, ())), parts=_parts_of(term), exact=_is_exact(term)
+                term=term,
+                instead=(*related(term), *joined.get(term, ())),
+                members=tuple(member for member in members(term) if member not in asked),
+                parts=_parts_of(term),
+                exact=_is_exact(term),
             )
             for term in (content or spoken or unique)[:MAX_WORDS]
         ),

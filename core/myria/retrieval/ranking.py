@@ -49,6 +49,10 @@ _UNIT: Final = 40
 """Percent of the best match of each word within the unit (a stretch of conversation)."""
 _RELATED: Final = 50
 """Percent of a word's own weight that a related word counts."""
+_MEMBER: Final = 40
+"""The same of a word that names one of the kind of thing asked for: "my cat" answers "what pets"."""
+_COVERED: Final = 100
+"""Percent that a document's own words gain if it holds all words of the question, by idf; less as it holds fewer."""
 _EXACT: Final = 200
 """Percent of an equally rare word's weight that an identifier counts."""
 _SPEAKER: Final = 200
@@ -309,7 +313,7 @@ class _Plan:
             {
                 term_id(term)
                 for word in (*reading.words, *reading.hint_words)
-                for term in (word.term, *word.instead, *word.parts)
+                for term in (word.term, *word.instead, *word.members, *word.parts)
             }
         )
         ids = np.array(wanted, dtype=np.int64)
@@ -338,21 +342,24 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
         own = term_id(word.term)
-        instead = [identity for identity in map(term_id, word.instead) if frequency[identity]]
+        instead = [(identity, _RELATED) for identity in map(term_id, word.instead) if frequency[identity]]
         if not frequency[own]:
             parts = [term_id(part) for part in word.parts]
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            instead += [part for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair]
-        if frequency[own]:
-            idf = _idf(docs, frequency[own])
-            alternatives = [(own, 100)]
-            # A related word that is more common than the word itself counts proportionally less.
-            alternatives += [(other, _RELATED * min(idf, _idf(docs, frequency[other])) // idf) for other in instead]
-        elif instead:
-            idf = max(_idf(docs, frequency[other]) for other in instead)
-            alternatives = [(other, _RELATED) for other in instead]
-        else:
+            instead += [
+                (part, _RELATED) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair
+            ]
+        members = [(identity, _MEMBER) for identity in map(term_id, word.members) if frequency[identity]]
+        if not (frequency[own] or instead or members):
             continue
+        stand_for = [own] if frequency[own] else [identity for identity, _ in instead or members]
+        idf = max(_idf(docs, frequency[identity]) for identity in stand_for)
+        alternatives = [(own, 100)] if frequency[own] else []
+        # Another word that is more common than the word itself counts proportionally less.
+        alternatives += [
+            (identity, percent * min(idf, _idf(docs, frequency[identity])) // idf)
+            for identity, percent in (*instead, *members)
+        ]
         if word.exact:
             idf = idf * _EXACT // 100
         candidates.append((-idf, at, _Concept(alternatives=tuple(alternatives), idf=idf)))
@@ -510,29 +517,40 @@ def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tupl
 def _evidence(
     plan: _Plan, concepts: Sequence[_Concept], postings: Postings, timeline: Timeline
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the words' score by document, and the best match of each word summed by leaf and by unit."""
+    """Return the words' score by document, and the best match of each word summed by leaf and by unit.
+
+    A document's own score grows with the share of the words that it holds: two words of a question together say more
+    than one of them twice.
+    """
     own = np.zeros(len(timeline), dtype=np.int64)
+    covered = np.zeros(len(timeline), dtype=np.int64)
     in_leaf = np.zeros(timeline.leaves, dtype=np.int64)
     in_unit = np.zeros(timeline.units, dtype=np.int64)
-    scratch: Ints | None = None
+    scratch: tuple[Ints, Ints] | None = None
     for concept in concepts:
         rows = [(*postings[identity], percent) for identity, percent in concept.alternatives if identity in postings]
         if not rows:
             continue
         if len(rows) == 1:
-            where, times = rows[0][0], rows[0][1] * rows[0][2]
+            where, count, percent = rows[0]
+            times, share = count * percent, np.full(len(where), percent, dtype=np.int64)
         else:
             if scratch is None:
-                scratch = np.zeros(len(timeline), dtype=np.int64)
+                scratch = np.zeros(len(timeline), dtype=np.int64), np.zeros(len(timeline), dtype=np.int64)
+            most, best = scratch
             for places, count, percent in rows:
-                scratch[places] = np.maximum(scratch[places], count * percent)
-            where = np.flatnonzero(scratch)
-            times = scratch[where]
-            scratch[where] = 0
+                most[places] = np.maximum(most[places], count * percent)
+                best[places] = np.maximum(best[places], percent)
+            where = np.flatnonzero(most)
+            times, share = most[where], best[where]
+            most[where] = best[where] = 0
         gain = concept.idf * _saturated(times, timeline.length[where], plan.mean_length)
         own[where] += gain
+        covered[where] += concept.idf * share
         _add_best(in_leaf, timeline.leaf[where], gain)
         _add_best(in_unit, timeline.unit[where], gain)
+    if concepts:
+        own += own * (covered * _COVERED // sum(concept.idf for concept in concepts)) // (100 * 100)
     return own, in_leaf, in_unit
 
 
