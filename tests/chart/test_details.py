@@ -584,7 +584,14 @@ def test_tokens_of_its_own_and_of_other_issuers_can_be_taken(tmp_path: Path) -> 
     auth = Settings.load(None, environ=read).auth
     assert (auth.public_url, auth.server, auth.mode) == ("https://memory.example.org", True, "keys")
     assert "memory.example.org" in json.loads(variables["MYRIA_MCP_ALLOWED_HOSTS"])
-    paths = ["/mcp", "/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth"]
+    paths = [
+        "/mcp",
+        "/api/v1",
+        "/v1",
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-authorization-server",
+        "/oauth",
+    ]
     (ingress,) = given.of("Ingress")
     assert [one["path"] for one in ingress["spec"]["rules"][0]["http"]["paths"]] == paths
     (routed,) = given.of("HTTPRoute")
@@ -593,7 +600,7 @@ def test_tokens_of_its_own_and_of_other_issuers_can_be_taken(tmp_path: Path) -> 
     assert not [name for name in environment(plain, "server") if name.startswith("MYRIA_AUTH_") and "MODE" not in name]
     ingress = {"ingress": {"enabled": True, "hosts": [{"host": "memory.example.org"}]}}
     (plain_ingress,) = render(ingress).of("Ingress")
-    assert [one["path"] for one in plain_ingress["spec"]["rules"][0]["http"]["paths"]] == ["/mcp"]
+    assert [one["path"] for one in plain_ingress["spec"]["rules"][0]["http"]["paths"]] == ["/mcp", "/api/v1", "/v1"]
     notes = given.notes
     assert "https://memory.example.org/mcp alone" in " ".join(notes.split())
 

@@ -159,10 +159,10 @@ Who may call. Values that an older release left behind (`helm upgrade --reuse-va
 {{- ternary "https" "http" (not (empty (include "myria.tlsSecret" .))) -}}
 {{- end -}}
 
-{{/* Paths that clients outside call: of MCP, and of what tells them where to get a token. A JSON array. */}}
+{{/* Paths that clients outside call: of MCP, REST and turns, and of what tells them where to get a token. A JSON array. */}}
 {{- define "myria.publicPaths" -}}
 {{- $auth := include "myria.auth" . | fromYaml -}}
-{{- $paths := list "/mcp" -}}
+{{- $paths := list "/mcp" "/api/v1" "/v1" -}}
 {{- if or $auth.server $auth.issuers -}}{{- $paths = append $paths "/.well-known/oauth-protected-resource" -}}{{- end -}}
 {{- if $auth.server -}}{{- $paths = concat $paths (list "/.well-known/oauth-authorization-server" "/oauth") -}}{{- end -}}
 {{- $paths | toJson -}}
