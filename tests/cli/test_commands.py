@@ -300,7 +300,7 @@ def test_migrate_checks_applies_and_prints_roles(databases: Databases) -> None:
 def test_version_needs_no_database() -> None:
     """The versions are told wherever one is."""
     versions = call("version", "--json").json
-    assert set(versions) == {"myria", "schema", "planner", "search", "python"}
+    assert set(versions) == {"myria", "schema", "planner", "search", "ranking", "python"}
 
 
 def test_control_characters_of_events_do_not_reach_the_terminal(myria: Call, tmp_path: Path) -> None:

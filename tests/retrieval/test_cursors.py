@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from myria import errors
 from myria.retrieval import cursors
 from myria.retrieval.cursors import Cursor
+from myria.retrieval.ranking import RANKING_VERSION
 
 SECRET = b"s" * 32
 CURSOR = Cursor(snapshot_id="snap_1", visible="10:20:11,12", after=(5, 7), period_end=1000)
@@ -37,6 +38,16 @@ def test_a_cursor_expires() -> None:
 
     with pytest.raises(errors.CursorExpired):
         cursors.decode(text, digest="d", secret=SECRET, lifetime=60, now=1061)
+
+
+def test_a_page_that_another_ranking_began_is_not_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last key means another place: the client asks anew instead of getting hits twice or never."""
+    with monkeypatch.context() as before:
+        before.setattr(cursors, "RANKING_VERSION", RANKING_VERSION - 1)
+        text = cursors.encode(CURSOR, digest="d", secret=SECRET)
+
+    with pytest.raises(errors.CursorExpired):
+        cursors.decode(text, digest="d", secret=SECRET, lifetime=60, now=1010)
 
 
 @given(now=st.floats(0, 1e12), lifetime=st.floats(1, 2_592_000))

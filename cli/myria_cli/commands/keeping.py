@@ -26,6 +26,7 @@ from myria.errors import (
 )
 from myria.index import SEARCH_VERSION
 from myria.planning.settings import PLANNER_VERSION
+from myria.retrieval.ranking import RANKING_VERSION
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
@@ -156,12 +157,13 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
 
     @command(app, "version", panel=PANEL, examples="myria version --json")
     async def version(options: Options) -> None:
-        """Say which versions this is: program, schema, planner, search blocks, Python."""
+        """Say which versions this is: program, schema, planner, search blocks, ranking, Python."""
         versions: dict[str, Any] = {
             "myria": metadata.version("myria"),
             "schema": migrations()[-1].version,
             "planner": PLANNER_VERSION,
             "search": SEARCH_VERSION,
+            "ranking": RANKING_VERSION,
             "python": platform.python_version(),
         }
         if options.json:
@@ -170,7 +172,7 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
             console.out().print(f"myria {versions['myria']}")
             console.say(
                 f"schema {versions['schema']}, planner {versions['planner']}, search {versions['search']}, "
-                f"Python {versions['python']}",
+                f"ranking {versions['ranking']}, Python {versions['python']}",
                 "dim",
             )
 

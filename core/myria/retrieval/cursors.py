@@ -17,6 +17,7 @@ import orjson
 
 from myria import errors
 from myria.canonical import canonical_json
+from myria.retrieval.ranking import RANKING_VERSION
 
 _SIGNATURE_BYTES = 16
 _MAX_CHARACTERS = 16_384
@@ -54,7 +55,7 @@ def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
 
 def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
     """Return the signed text of a cursor."""
-    fields = [1, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.period_end]
+    fields = [RANKING_VERSION, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.period_end]
     body = orjson.dumps(fields if cursor.newest is None else [*fields, cursor.newest])
     return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
 
@@ -68,7 +69,8 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
 
     Raises:
         CursorInvalid: forged, damaged, or made for another query.
-        CursorExpired: older than its lifetime.
+        CursorExpired: older than its lifetime, or from a release that ranks otherwise: a page of it would repeat or
+            omit.
     """
     foreign = errors.CursorInvalid(
         "the cursor was not made for this query; repeat every argument of the first page, or ask again without it",
@@ -84,9 +86,9 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     if not hmac.compare_digest(signature, _sign(body, secret)):
         raise foreign
     version, made_for, snapshot_id, visible, after, period_end, *newest = orjson.loads(body)
-    if version != 1 or made_for != digest:
+    if made_for != digest:
         raise foreign
-    if (time.time() if now is None else now) > period_end + lifetime:
+    if version != RANKING_VERSION or (time.time() if now is None else now) > period_end + lifetime:
         raise expired()
     return Cursor(
         snapshot_id=snapshot_id,

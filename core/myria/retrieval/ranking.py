@@ -30,6 +30,9 @@ from myria.retrieval.question import Question, Reading, Word, read
 
 Order = Literal["relevance", "newest", "oldest"]
 
+RANKING_VERSION: Final = 2
+"""Of how scores are made: pages that one version began are not gone on with by another."""
+
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
 
