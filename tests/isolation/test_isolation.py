@@ -143,6 +143,9 @@ def unfiltered() -> Iterator[int]:
         "evaluations",
         "turns",
         "erasure",
+        "erasures",
+        "memories",
+        "registrations",
     )
     before = {name: sql.subject(name) for name in subjects}
     for name in subjects:
