@@ -118,8 +118,9 @@ def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(place: Plac
 
 def test_deadlines_of_pod_and_job_are_honoured(place: Place, node: Node) -> None:
     """A pod past its activeDeadlineSeconds fails; a Job past its own has its pods deleted and fails."""
+    # Without further tries, a pod that was deleted at the deadline may be counted as a failure first.
     place.admin.create(job("slow-pod", FOREVER, pod={"activeDeadlineSeconds": 1}), place.name)
-    place.admin.create(job("slow-job", FOREVER, activeDeadlineSeconds=1), place.name)
+    place.admin.create(job("slow-job", FOREVER, activeDeadlineSeconds=1, backoffLimit=5), place.name)
     wait_until(ended(place, "slow-pod"), 30)
     wait_until(ended(place, "slow-job"), 30)
     assert place.pods_of("slow-pod")[0]["status"]["reason"] == "DeadlineExceeded"
