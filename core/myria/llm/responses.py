@@ -133,15 +133,6 @@ def _called(item: _Item, place: int) -> Called:
     )
 
 
-def usage_of(raw: bytes) -> Usage:
-    """Return what a body says it cost, even where the rest of it cannot be used."""
-    try:
-        document = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return Usage()
-    return _usage(document.get("usage")) if isinstance(document, dict) else Usage()
-
-
 def _usage(usage: Any) -> Usage:
     if not isinstance(usage, dict):
         return Usage()
@@ -152,4 +143,4 @@ def _usage(usage: Any) -> Usage:
     )
 
 
-RESPONSES = Dialect(url_of=url_of, body_of=_body, parse=parse, usage_of=usage_of)
+RESPONSES = Dialect(url_of=url_of, body_of=_body, parse=parse, usage=_usage)

@@ -85,13 +85,22 @@ class Dialect:
     """How a provider is spoken to: chat completions, or the Responses API.
 
     `url_of` makes the address of a request out of the base URL; `body_of` a request out of the template, the messages
-    so far, the most output tokens, and the fields that belong to this call; `parse` and `usage_of` read a body.
+    so far, the most output tokens, and the fields that belong to this call; `parse` reads a body, `usage`
+    what it says of its cost.
     """
 
     url_of: Callable[[str], str]
     body_of: Callable[[RequestTemplate, Sequence[dict[str, Any]], int, Mapping[str, Any]], dict[str, Any]]
     parse: Callable[[bytes], Completion]
-    usage_of: Callable[[bytes], Usage]
+    usage: Callable[[Any], Usage]
+
+    def usage_of(self, raw: bytes) -> Usage:
+        """Return what a body says it cost, even where the rest of it cannot be used."""
+        try:
+            document = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return Usage()
+        return self.usage(document.get("usage")) if isinstance(document, dict) else Usage()
 
 
 def parse(raw: bytes) -> Completion:
@@ -134,15 +143,6 @@ def parse(raw: bytes) -> Completion:
         filtered=choice.finish_reason == "content_filter",
         usage=_usage(reply.usage),
     )
-
-
-def usage_of(raw: bytes) -> Usage:
-    """Return what a body says it cost, even where the rest of it cannot be used."""
-    try:
-        document = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return Usage()
-    return _usage(document.get("usage")) if isinstance(document, dict) else Usage()
 
 
 def _usage(usage: Any) -> Usage:
@@ -190,5 +190,5 @@ CHAT_COMPLETIONS = Dialect(
     url_of=lambda base_url: base_url.rstrip("/") + "/chat/completions",
     body_of=lambda template, messages, most, extra: template.request(messages, most_output_tokens=most, **extra),
     parse=parse,
-    usage_of=usage_of,
+    usage=_usage,
 )
