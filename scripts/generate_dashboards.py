@@ -239,8 +239,9 @@ def serving() -> Json:
                 ),
                 graph(
                     "Facts by tier",
-                    "Facts per second that were found by rule: L0 stays, L1 lasts a day, L2 a week.",
+                    "Facts per second that were found by rule, and by a model: L0 stays, L1 lasts a day, L2 a week.",
                     (f"sum by (tier) (rate(myria_turn_facts_total{{{HERE}}}[{RATE}]))", "{{tier}}"),
+                    (f"sum by (tier) (rate(myria_turn_facts_found_total{{{HERE}}}[{RATE}]))", "{{tier}}, by a model"),
                     unit="cps",
                 ),
                 graph(

@@ -201,6 +201,9 @@ METRICS: tuple[Described, ...] = (
         "result",
     ),
     _counter(
+        "memory", "myria_turn_facts_found_total", "Facts that a model found in turns; tier is L0, L1 or L2", "tier"
+    ),
+    _counter(
         "memory",
         "myria_tool_feedback_total",
         "What agents say of answers with tool_feedback: whether one was relevant, and whether it was enough",

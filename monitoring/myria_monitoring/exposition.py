@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import product
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -19,6 +19,7 @@ from myria.building.model import Outcome
 from myria.contract.tools import TOOLS
 from myria.llm.failures import Kind
 from myria.planning.validation import RULE_NAMES
+from myria.turns.facts import Tier
 from myria_monitoring.catalogue import BY_NAME
 from myria_monitoring.figures import Figures, TenantFigures
 
@@ -228,6 +229,8 @@ def _totals(totals: Mapping[tuple[str, tuple[str, ...]], int]) -> Iterator[Metri
     yield counter("myria_validation_failures_total", rules)
     yield counter("myria_pointer_moves_total", moves)
     yield from _llm_totals(totals)
+    found: Values = {(tier,): totals.get(("found_facts", (tier,)), 0) for tier in get_args(Tier)}
+    yield counter("myria_turn_facts_found_total", found)
     yield from _feedback(totals)
     yield from _erasures(totals)
 

@@ -11,8 +11,10 @@ import orjson
 
 from myria.memory import Memory
 from myria.settings import Settings, TurnsSettings
+from myria.turns.items import message
 from myria.turns.model import Session
 from myria.turns.preparing import Before
+from myria.turns.storing import FinishedTurn
 from tests.cli.conftest import Call
 from tests.support.postgres import Database
 
@@ -148,6 +150,34 @@ def test_both_layouts_become_turns(myria: Call, database: Database, tmp_path: Pa
     lines = myria("events", "--limit", "100", "--json").lines
     assert {line["timestamp"][:10] for line in lines} == {"2026-02-03", "2026-02-04"}
     assert {tuple(line["participants"]) for line in lines} == {("ana", "me")}
+
+
+def test_a_fact_that_is_said_anew_replaces_the_imported_one(myria: Call, database: Database, tmp_path: Path) -> None:
+    """Each rule's fact has the identity under which memory-tools keeps it, so one value of it is recalled."""
+    said_before = [
+        ("user_name", "name", "L0", "My name is Eve"),
+        ("user_preference", "preference", "L0", "I prefer clay"),
+        ("user_like", "like", "L2", "I like clay"),
+        ("today_task", "today_task", "L1", "Today I need clay"),
+        ("weekly_task", "weekly_task", "L2", "This week I need clay"),
+    ]
+    at = "2026-06-16T00:00:00Z"
+    write(
+        tmp_path / "memory/s1/memory_facts.jsonl",
+        *(fact("t1", key, "old", ts=at, fact_id=name, tier=tier) for name, key, tier, _ in said_before),
+    )
+    assert imported(myria, tmp_path, "--project", "proj")["imported"] == 1
+    asyncio.run(_say(database.server_dsn, ". ".join(words for *_, words in said_before)))
+    expected = {key: "eve" if key == "name" else "clay" for _, key, _, _ in said_before}
+    assert prompt(database, "s1")[1] == expected
+
+
+async def _say(dsn: str, text: str) -> None:
+    """Keep a turn of the session, of the participants of the import, on the day of `NOW`."""
+    async with Memory(dsn, Settings(turns=TurnsSettings(enabled=True))) as memory:
+        session = Session(own=("me",), participants=("me",), project="proj", session_id="s1")
+        turn = FinishedTurn(session=session, turn_id="t2", given=[message("user", text)], came_out=[], is_current=True)
+        await memory.turns.store("default", turn, now=NOW)
 
 
 def test_a_dump_and_a_session_of_its_own(myria: Call, database: Database, tmp_path: Path) -> None:

@@ -158,6 +158,8 @@ async def test_what_a_model_finds_is_recalled(database: Database, provider_of: A
         )
         assert kept == [{"speaker": "ana", "confidence": "0.78"}]
         assert (await place.waiting(), await place.look()) == ([], 0)
+        counted = await builds.rows(database, "SELECT labels, amount FROM myria.tallies WHERE family = 'found_facts'")
+        assert sorted((row["labels"], row["amount"]) for row in counted) == [(["L0"], 2), (["L2"], 1)]
         async with Pool(database.server_dsn) as pool:
             assert (await verify(pool, TENANT, PlannerSettings())).failed == 0
     [asked] = provider.asked
@@ -455,9 +457,9 @@ async def test_facts_last_as_long_as_settings_say(database: Database) -> None:
         await host.after("t1", "Today I need milk. I like tea. My name is Ada")
         for day, facts in enumerate(
             (
-                ["L0 name=ada", "L1 task=milk", "L2 like=tea"],
-                ["L0 name=ada", "L1 task=milk"],
-                ["L0 name=ada", "L1 task=milk"],
+                ["L0 name=ada", "L1 today_task=milk", "L2 like=tea"],
+                ["L0 name=ada", "L1 today_task=milk"],
+                ["L0 name=ada", "L1 today_task=milk"],
             )
         ):
             assert await host.facts() == facts, day

@@ -40,12 +40,12 @@ SCENARIOS = (
             {
                 "L0 name=inês",
                 "L0 preference=porcelain",
-                "L1 task=two bags of clay",
+                "L1 today_task=two bags of clay",
                 "L2 like=celadon",
-                "L2 task=a new wheel",
+                "L2 weekly_task=a new wheel",
             }
         ),
-        frozenset({"L0 name=inês", "L0 preference=porcelain", "L2 like=celadon", "L2 task=a new wheel"}),
+        frozenset({"L0 name=inês", "L0 preference=porcelain", "L2 like=celadon", "L2 weekly_task=a new wheel"}),
     ),
     Scenario(
         "baker",
@@ -55,7 +55,7 @@ SCENARIOS = (
             "Heute muss ich Mehl kaufen",
             "My colleague said: they prefer rye",
         ),
-        frozenset({"L0 name=jürgen", "L2 like=roggenbrot", "L1 task=mehl kaufen"}),
+        frozenset({"L0 name=jürgen", "L2 like=roggenbrot", "L1 today_task=mehl kaufen"}),
         frozenset({"L0 name=jürgen", "L2 like=roggenbrot"}),
     ),
     Scenario("nobody", ("What time is it?", "Thanks a lot."), frozenset(), frozenset()),

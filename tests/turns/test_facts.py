@@ -19,8 +19,8 @@ def found(text: str) -> list[tuple[str, str, str]]:
         ("My name is Ada.", [("user_name/name", "L0", "ada")]),
         ("I prefer dark mode, always", [("user_preference/preference", "L0", "dark mode")]),
         ("i like tea!", [("user_like/like", "L2", "tea")]),
-        ("Today I need milk; eggs", [("today_task/task", "L1", "milk")]),
-        ("This week I need a bike\nsoon", [("weekly_task/task", "L2", "a bike")]),
+        ("Today I need milk; eggs", [("today_task/today_task", "L1", "milk")]),
+        ("This week I need a bike\nsoon", [("weekly_task/weekly_task", "L2", "a bike")]),
         ("I like tea. I like coffee.", [("user_like/like", "L2", "tea")]),
         ("Mein Name ist Jürgen Groß.", [("user_name/name", "L0", "jürgen groß")]),
         (
@@ -52,8 +52,8 @@ def test_the_rules_are_the_contract_s() -> None:
         ("user_name", "name", "L0", 0.95, "my name is "),
         ("user_preference", "preference", "L0", 0.92, "i prefer "),
         ("user_like", "like", "L2", 0.85, "i like "),
-        ("today_task", "task", "L1", 0.80, "today i need "),
-        ("weekly_task", "task", "L2", 0.82, "this week i need "),
+        ("today_task", "today_task", "L1", 0.80, "today i need "),
+        ("weekly_task", "weekly_task", "L2", 0.82, "this week i need "),
     ]
 
 

@@ -45,12 +45,12 @@ async def test_it_looks_at_one_session(memory: Memory) -> None:
         await host.after("t1", SAID)
     now = one.now + 2 * DAY
     assert await memory.turn_maintenance.run(TENANT, one.session, memory.turns, now=now) == 3
-    assert await expired(memory) == ["p/one task: milk"]
+    assert await expired(memory) == ["p/one today_task: milk"]
     events = await rows(memory, "SELECT event_seq FROM myria.events")
     assert await memory.turn_maintenance.run(TENANT, one.session, memory.turns, now=now) == 0
     assert await rows(memory, "SELECT event_seq FROM myria.events") == events
     await memory.turn_maintenance.run(TENANT, one.session, memory.turns, now=now + 7 * DAY)
-    assert await expired(memory) == ["p/one like: tea", "p/one task: milk"]
+    assert await expired(memory) == ["p/one like: tea", "p/one today_task: milk"]
 
 
 async def test_many_facts_are_looked_at_in_bounded_parts(database: Database) -> None:
@@ -60,7 +60,7 @@ async def test_many_facts_are_looked_at_in_bounded_parts(database: Database) -> 
         host = Host(memory)
         await host.after("t1", f"{SAID}. This week I need a bike. I prefer tea")
         assert await memory.turn_maintenance.run(TENANT, host.session, memory.turns, now=host.now + 9 * DAY) == 5
-        assert await expired(memory) == ["p/s like: tea", "p/s task: a bike", "p/s task: milk"]
+        assert await expired(memory) == ["p/s like: tea", "p/s today_task: milk", "p/s weekly_task: a bike"]
 
 
 async def test_it_takes_the_lock_of_the_session(memory: Memory, database: Database) -> None:
@@ -79,7 +79,7 @@ async def test_it_takes_the_lock_of_the_session(memory: Memory, database: Databa
     finally:
         await connection.close()
     await memory.turn_maintenance.run(TENANT, host.session, memory.turns, now=now)
-    assert await expired(memory) == ["p/s task: milk"]
+    assert await expired(memory) == ["p/s today_task: milk"]
 
 
 async def test_the_control_plane_maintains_by_schedule(memory: Memory, database: Database) -> None:
@@ -96,4 +96,4 @@ async def test_the_control_plane_maintains_by_schedule(memory: Memory, database:
         loop = ControlLoop(pool, SETTINGS, launch)
         assert await loop.maintain_turns() == 9
         assert await loop.maintain_turns() == 0
-    assert await expired(memory) == ["p/s1 task: milk", "p/s2 task: milk"]
+    assert await expired(memory) == ["p/s1 today_task: milk", "p/s2 today_task: milk"]

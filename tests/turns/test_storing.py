@@ -115,9 +115,9 @@ async def test_facts_last_as_their_tier_says(memory: Memory) -> None:
     host = Host(memory)
     await host.after("t1", "My name is Ada. Today I need milk. This week I need a bike. I like tea")
     host.now = (MORNING // DAY + 1) * DAY - 1
-    assert await host.facts() == ["L0 name=ada", "L1 task=milk", "L2 like=tea", "L2 task=a bike"]
+    assert await host.facts() == ["L0 name=ada", "L1 today_task=milk", "L2 like=tea", "L2 weekly_task=a bike"]
     host.now += 1
-    assert await host.facts() == ["L0 name=ada", "L2 like=tea", "L2 task=a bike"]
+    assert await host.facts() == ["L0 name=ada", "L2 like=tea", "L2 weekly_task=a bike"]
     host.now += 6 * DAY
     assert await host.facts() == ["L0 name=ada"]
     assert (await host.after("t2", "I like tea")).facts == {"L2": 1}

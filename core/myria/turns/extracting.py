@@ -286,16 +286,21 @@ class Extractor:
             mark: int = row["event_seq"]
             wanted = {name: fact for name, fact in facts.items() if _is_older(standing.get(name), mark)}
             at = to_microseconds(row["occurred_at"])
-            events, _kept = next_versions(turn, wanted, standing, self._settings, at=at, user_id=_speaker(row))
+            events, kept = next_versions(turn, wanted, standing, self._settings, at=at, user_id=_speaker(row))
             try:
                 if events:
                     await self._append(tenant, events)
+                    await self._tally(tenant, kept)
                 for note_id in deleted:
                     if _is_older(standing.get(note_id), mark):
                         await self._forget(tenant, note_id)
             except (AlreadySuperseded, NoteExists, EventNotFound):
                 continue  # a turn changed one of them meanwhile
             return
+
+    async def _tally(self, tenant: str, kept: Mapping[str, int]) -> None:
+        async with self._database.write(tenant) as connection:
+            await connection.execute(sql("turns.tally_found"), list(kept), list(kept.values()))
 
     async def _forget(self, tenant: str, note_id: str) -> None:
         """Withdraw all versions of a fact."""

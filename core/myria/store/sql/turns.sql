@@ -204,6 +204,10 @@ DELETE FROM myria.turn_extractions_due d
 USING unnest($2::bytea[], $3::text[], $4::text[]) AS given (owner, context_id, turn_id)
 WHERE d.tenant_id = $1 AND d.owner = given.owner AND d.context_id = given.context_id AND d.turn_id = given.turn_id;
 
+-- name: tally_found
+-- Count facts that a model found: $1 tiers, $2 how many of each.
+SELECT myria.tally_found_facts($1::text[], $2::bigint[]);
+
 -- name: keep_shadow
 -- Of a call that is repeated the last comparison counts.
 INSERT INTO myria.turn_shadows AS s (tenant_id, owner, context_id, turn_id, call, aspect, same, ours, theirs, missing, extra,
