@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from myria.access.principal import Principal
 from myria.errors import InvalidArgument, ParticipantsNotAllowed
-from myria.masks import Masks
+from myria.masks import Mask, Masks
 from myria.scopes import canonical_participants
 
 POOL = "default"
@@ -15,19 +15,23 @@ POOL = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acting:
-    """As whom one call acts: whom a note is for, what is seen, and who speaks (None: nobody in particular)."""
+    """As whom one call acts: whom a note is for, what is seen, and who speaks (None: nobody in particular).
+
+    `held` are the masks of what is the agent's and the pool's; `masks` see what the organisation shares beside that.
+    """
 
     participants: tuple[str, ...]
+    held: Masks
     masks: Masks
     speaker: str | None
 
     @property
     def beside(self) -> tuple[tuple[str, ...], ...]:
         """Whose notes are seen beside those for `participants`: those of the pool."""
-        return tuple(mask.participants for mask in self.masks if mask.exact and mask.participants != self.participants)
+        return tuple(mask.participants for mask in self.held if mask.exact and mask.participants != self.participants)
 
 
-def acting(principal: Principal, agent_id: str | None, *, pooled: bool) -> Acting:
+def acting(principal: Principal, agent_id: str | None, *, pooled: bool, shared: str | None = None) -> Acting:
     """Return as whom a call acts that names an agent, or none.
 
     Without a name, or as `default`, that is the pool: what exactly the principal's own participants hold. A named agent
@@ -35,6 +39,8 @@ def acting(principal: Principal, agent_id: str | None, *, pooled: bool) -> Actin
 
     Args:
         pooled: whether there is a pool; without one each call names its agent.
+        shared: the participant with whom an organisation shares what is kept over REST; None where nothing is served
+            there. Who may use that face sees it here, too; of others each sees what it keeps there itself.
 
     Raises:
         InvalidArgument: no agent is named, and there is no pool.
@@ -45,7 +51,7 @@ def acting(principal: Principal, agent_id: str | None, *, pooled: bool) -> Actin
     if agent_id is None or agent_id == POOL:
         if not pooled:
             raise InvalidArgument("name the agent in agentId: this server keeps no pool", field="agentId")
-        return _in_pool(principal, speaker=None)
+        return _in_pool(principal, shared, speaker=None)
     (agent,) = canonical_participants([agent_id], field="agentId")
     if agent in own:
         if not pooled and own != (agent,):
@@ -54,16 +60,16 @@ def acting(principal: Principal, agent_id: str | None, *, pooled: bool) -> Actin
                 "none, so name another agent",
                 field="agentId",
             )
-        return _in_pool(principal, speaker=agent)
+        return _in_pool(principal, shared, speaker=agent)
     together = canonical_participants([*own, agent], field="agentId")
     participants = principal.asking_as(together, field="agentId")
-    masks = Masks.containing(participants)
+    held = Masks.containing(participants)
     if pooled and own:
-        masks = Masks.of([*masks, principal.pool()])
-    return Acting(participants=participants, masks=masks, speaker=agent)
+        held = Masks.of([*held, principal.pool()])
+    return _acting(principal, shared, participants, held, agent)
 
 
-def _in_pool(principal: Principal, *, speaker: str | None) -> Acting:
+def _in_pool(principal: Principal, shared: str | None, *, speaker: str | None) -> Acting:
     try:
         pool = principal.pool()
     except ParticipantsNotAllowed as error:
@@ -71,4 +77,15 @@ def _in_pool(principal: Principal, *, speaker: str | None) -> Acting:
             "this credential has no participants of its own, so it has no pool: name an agent that it may ask as",
             field="agentId",
         ) from error
-    return Acting(participants=pool.participants, masks=Masks.of([pool]), speaker=speaker)
+    return _acting(principal, shared, pool.participants, Masks.of([pool]), speaker)
+
+
+def _acting(
+    principal: Principal, shared: str | None, participants: tuple[str, ...], held: Masks, speaker: str | None
+) -> Acting:
+    """Return as whom a call acts that holds these; what is shared is seen beside, unless a key speaks for many."""
+    own, masks = principal.own or principal.fallback, held
+    if shared is not None and own and not principal.may_ask:
+        beside = Mask((shared,)) if "rest" in principal.faces else Mask((*own, shared), exact=True)
+        masks = Masks.of([*held, beside])
+    return Acting(participants=participants, held=held, masks=masks, speaker=speaker)

@@ -49,6 +49,7 @@ MAX_KEY = 200
 """Characters of an Idempotency-Key."""
 
 _ID = r"[A-Za-z][A-Za-z0-9_-]{0,127}"
+_SESSION = rf"(?:{_ID}|[A-Za-z0-9_.%-]{{1,270}}/[A-Za-z0-9_.-]{{1,90}})"
 _TYPE = r"[A-Za-z][A-Za-z0-9_]{0,63}"
 _TAG = r"[A-Za-z0-9_.-]{1,64}"
 _RELATIVE = re.compile(r"([0-9]{1,4})([hdm])")
@@ -56,6 +57,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 _MOST = {"m": 8760, "h": 8760, "d": 365}
 _MEANT = {
     _ID: "must begin with a letter, and hold letters, digits, _ and -, at most 128",
+    _SESSION: "must begin with a letter, and hold letters, digits, _ and -, at most 128, or be a project/session",
     _TYPE: "must begin with a letter, and hold letters, digits and _, at most 64",
     _TAG: "must hold letters, digits, _, . and -, 1 to 64",
 }
@@ -233,6 +235,8 @@ _TIME_SCHEMA = _schema("string", examples=["24h", "7d", "2026-03-19T20:00:00Z"])
 _LIMIT_SCHEMA = _schema("integer", maximum=MAX_LISTED)
 
 OptionalId = Annotated[str | None, _matching(_ID), _ID_SCHEMA]
+OptionalSession = Annotated[str | None, _matching(_SESSION), _schema("string", pattern=f"^({_SESSION})?$")]
+RequiredSession = Annotated[str, _matching(_SESSION, required=True), _schema("string", pattern=f"^{_SESSION}$")]
 RequiredId = Annotated[str, _matching(_ID, required=True), _schema("string", pattern=f"^{_ID}$")]
 Content = Annotated[str, _text(MAX_CONTENT, required=True), _schema("string", minLength=1)]
 Kind = Annotated[MemoryType, BeforeValidator(_memory_type), _MEMORY_TYPE_SCHEMA]
@@ -255,7 +259,7 @@ class MemoryInput(Input):
 
     agent_id: RequiredId = Field(description="Who keeps it, registered or not")
     content: Content = Field(description="What is to be remembered")
-    session_id: OptionalId = Field(default=None, description="In which session")
+    session_id: OptionalSession = Field(default=None, description="In which session")
     memory_type: Kind = "episodic"
     event_type: EventType = Field(default=DEFAULT_EVENT_TYPE, description="What happened, in your own words")
     metadata: OptionalObject = Field(default=None, description="Whatever belongs to it")
@@ -301,7 +305,7 @@ class ListInput(Input):
     """Which memories are listed."""
 
     agent_id: OptionalId = None
-    session_id: OptionalId = None
+    session_id: OptionalSession = None
     memory_type: OptionalType = None
     event_type: OptionalType = None
     tags: Annotated[tuple[str, ...] | None, BeforeValidator(_tags), _schema("string")] = Field(
@@ -325,7 +329,7 @@ class SearchInput(Input):
     """What is searched for; everything that is given must hold."""
 
     agent_id: OptionalId = None
-    session_id: OptionalId = None
+    session_id: OptionalSession = None
     memory_types: OptionalTypes = None
     event_types: OptionalTypes = None
     tags: OptionalTags = None
@@ -398,7 +402,7 @@ class RecallToolInput(Input):
     since: Annotated[str | None, _since(DEFAULT_SINCE), _TIME_SCHEMA] = Field(
         default=DEFAULT_SINCE, description="24h, 7d or 30m ago, or an ISO 8601 time"
     )
-    session_id: OptionalId = None
+    session_id: OptionalSession = None
     memory_type: Annotated[str | None, _matching(_TYPE), _MEMORY_TYPE_SCHEMA] = None
     limit: Annotated[int, _whole(DEFAULT_FOUND, MAX_LISTED), _LIMIT_SCHEMA] = DEFAULT_FOUND
 
@@ -428,7 +432,7 @@ class DecideInput(Input):
 class ContextToolInput(SessionContextInput):
     """Arguments of memtrace_session_context."""
 
-    session_id: RequiredId = Field(description="Of which session")
+    session_id: RequiredSession = Field(description="Of which session")
 
 
 class RegisterToolInput(Input):

@@ -90,7 +90,7 @@ ROUTES: tuple[Route, ...] = (
         changes=True,
         body=(rest.MemoryChangeInput,),
         answer=(rest.MemoryBody,),
-        refusals=(NoteNotFound, AlreadySuperseded),
+        refusals=(NoteNotFound, AlreadySuperseded, DuplicateMemory),
     ),
     Route(
         name="withdraw_memory",

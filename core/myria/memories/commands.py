@@ -18,12 +18,17 @@ from myria.errors import (
     DuplicateMemory,
     EventNotFound,
     IdempotencyKeyReused,
+    InvalidArgument,
+    NoteExists,
     NoteNotFound,
     Overloaded,
     PayloadTooLarge,
 )
 from myria.ids import new_id
 from myria.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_event, memory_of
+from myria.notes.expiry import SESSION_IDLE_S
+from myria.notes.kinds import FACT_KINDS
+from myria.notes.model import note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.store.clock import to_datetime
@@ -180,6 +185,8 @@ class Memories:
         Raises:
             NoteNotFound: absent, of others, or withdrawn.
             AlreadySuperseded: another changed it meanwhile.
+            DuplicateMemory: it was kept at another face, where no two notes say the same, and another says this.
+            InvalidArgument: it was kept at another face, and has nothing of what is to change.
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this memory.
         """
         row = await self._row(tenant, memory_id, may_see)
@@ -191,12 +198,27 @@ class Memories:
         (draft,), redacted = await self._clean(tenant, [changes.of(memory.draft)])
         if draft == memory.draft:
             return memory
+        if memory.kind is not None:
+            _check_changes(memory, changes)
         at = time.time_ns() // 1000 if now is None else now
+        event = self._version(row, memory, draft, at=at) if memory.kind is None else _note_version(row, draft, at=at)
+        self._check_size(event)
+        try:
+            await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
+        except EventNotFound as error:
+            raise _absent() from error
+        except NoteExists as error:
+            raise DuplicateMemory("another note of the same kind says this already") from error
+        for kind, count in redacted.items():
+            self._on_redacted(kind, count)
+        return replace(memory, draft=draft, updated_at=at, version=memory.version + 1)
+
+    def _version(self, row: asyncpg.Record, memory: StoredMemory, draft: MemoryDraft, *, at: int) -> NewEvent:
         about = orjson.loads(row["payload"])["note"]["memory"]
-        event = memory_event(
+        return memory_event(
             draft,
             tuple(row["participants"]),
-            memory_id=memory_id,
+            memory_id=memory.memory_id,
             at=at,
             shared=about.get("shared_with", ""),
             window_s=about.get("dedup_within_s", 0),
@@ -204,14 +226,6 @@ class Memories:
             previous=row["event_id"],
             with_dedup=memory.dedup_key is not None,
         )
-        self._check_size(event)
-        try:
-            await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
-        except EventNotFound as error:
-            raise _absent() from error
-        for kind, count in redacted.items():
-            self._on_redacted(kind, count)
-        return replace(memory, draft=draft, updated_at=at, version=memory.version + 1)
 
     async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee) -> None:
         """Take a memory with all its versions out of every answer.
@@ -325,6 +339,36 @@ class Memories:
                 field="content",
                 limit=self._payload_bytes,
             )
+
+
+def _check_changes(memory: StoredMemory, changes: MemoryChanges) -> None:
+    """Return when a note of another face can be changed so."""
+    if memory.kind in FACT_KINDS:
+        raise InvalidArgument("this is a fact that was said in a turn: a later turn changes it", field="id")
+    for name in ("event_type", "metadata"):
+        if getattr(changes, name) is not None:
+            raise InvalidArgument(
+                f"this was kept at another face, and has no {name} of its own: change content, tags or importance",
+                field=name,
+            )
+
+
+def _note_version(row: asyncpg.Record, draft: MemoryDraft, *, at: int) -> NewEvent:
+    """Return the event of the next version of a note that another face keeps."""
+    payload = orjson.loads(row["payload"])
+    about = payload["note"]
+    before = note_of(payload, context_id=row["context_id"])
+    importance = before.importance if draft.importance is None else draft.importance
+    return note_event(
+        replace(before, content=draft.content, keywords=draft.tags, importance=importance),
+        tuple(row["participants"]),
+        note_id=row["note_id"],
+        version=row["version"] + 1,
+        timestamp=at,
+        speaker=payload.get("speaker"),
+        previous=row["event_id"],
+        idle_s=about.get("idle_s", SESSION_IDLE_S),
+    )
 
 
 def _same(first: Mapping[str, object], again: Mapping[str, object]) -> bool:

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from myria.contract.event import NewEvent
-from myria.contract.rest import DEFAULT_EVENT_TYPE
+from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryType
 from myria.notes.drafting import NoteText
-from myria.notes.kinds import policy_of
+from myria.notes.kinds import policies, policy_of
 from myria.notes.model import note_event
 from myria.notes.subjects import subject_of
 from myria.store.clock import to_microseconds, to_rfc3339
 
 _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
+
+NOBODY = "default"
+"""The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
+
+DECISION = "decision"
+"""The kind that notes of other faces and memories of REST share."""
+
+_TYPE_OF_KIND: Mapping[str, MemoryType] = {
+    "episodic": "episodic",
+    "episode": "episodic",
+    "error": "episodic",
+    "session": "session",
+    DECISION: "decision",
+}
+_ONLY_HERE = frozenset({"episodic", "session", "entity"})
+"""Kinds that only memories of REST have; the SQL of memories names them too."""
 
 Json = dict[str, Any]
 
@@ -69,7 +85,10 @@ class MemoryChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMemory:
-    """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time."""
+    """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
+
+    `kind` is that of a note which another face keeps, None for what was kept over REST.
+    """
 
     memory_id: str
     draft: MemoryDraft
@@ -78,6 +97,7 @@ class StoredMemory:
     updated_at: int
     version: int
     number: int = 0
+    kind: str | None = None
 
     def to_json(self, tenant: str) -> Json:
         """Return it in the contract's form; what it has not is left out."""
@@ -168,27 +188,57 @@ def memory_event(
 
 
 def memory_of(row: Any) -> StoredMemory:
-    """Return the memory of a row of `memories.newest` and its like."""
+    """Return the memory of a row of `memories.newest` and its like: a memory of REST, or a note of another face."""
     payload = orjson.loads(row["payload"])
-    about = payload["note"]["memory"]
-    draft = MemoryDraft(
-        agent_id=row["agent_id"],
-        content=payload["text"],
-        session_id=row["context_id"],
-        memory_type=row["memory_type"],
-        event_type=row["event_type"],
-        metadata=about.get("metadata"),
-        tags=tuple(row["tags"]),
-        dedup_key=row["dedup_key"],
-        importance=about.get("importance"),
-        parent_id=about.get("parent_id"),
-    )
+    note = payload["note"]
+    about = note.get("memory")
     return StoredMemory(
         memory_id=row["note_id"],
-        draft=draft,
-        dedup_key=row["dedup_key"],
+        draft=_of_other_face(payload, row["context_id"]) if about is None else _kept_here(payload, row["context_id"]),
+        dedup_key=None if about is None else about.get("dedup_key"),
         at=to_microseconds(row["created_at"]),
         updated_at=to_microseconds(row["changed_at"]),
         version=row["version"],
         number=row["first_seq"],
+        kind=None if about is not None else note["kind"],
+    )
+
+
+def memory_type_of(kind: str) -> MemoryType:
+    """Return as which of the contract's types notes of a kind are shown."""
+    return _TYPE_OF_KIND.get(kind, "entity")
+
+
+def kinds_of_types(types: Collection[str]) -> tuple[str, ...]:
+    """Return the kinds of notes of other faces that are shown as one of these types."""
+    return tuple(kind for kind in policies() if kind not in _ONLY_HERE and memory_type_of(kind) in types)
+
+
+def _kept_here(payload: Json, context_id: str | None) -> MemoryDraft:
+    about = payload["note"]["memory"]
+    return MemoryDraft(
+        agent_id=about["agent_id"],
+        content=payload["text"],
+        session_id=context_id,
+        memory_type=memory_type_of(payload["note"]["kind"]),
+        event_type=about["event_type"],
+        metadata=about.get("metadata"),
+        tags=tuple(about["tags"]),
+        dedup_key=about.get("dedup_key"),
+        importance=about.get("importance"),
+        parent_id=about.get("parent_id"),
+    )
+
+
+def _of_other_face(payload: Json, context_id: str | None) -> MemoryDraft:
+    note = payload["note"]
+    return MemoryDraft(
+        agent_id=payload.get("speaker") or NOBODY,
+        content=payload["text"],
+        session_id=context_id,
+        memory_type=memory_type_of(note["kind"]),
+        event_type=note["kind"],
+        metadata={"topic": note["topic"]},
+        tags=tuple(note.get("keywords", ())),
+        importance=note["importance"],
     )

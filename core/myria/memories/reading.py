@@ -15,9 +15,9 @@ import orjson
 from myria.canonical import digest
 from myria.contract.rest import MEMORY_TYPES
 from myria.errors import CursorInvalid, InvalidParticipants, NoteNotFound
-from myria.memories.model import StoredMemory, memory_of
+from myria.memories.model import DECISION, StoredMemory, kinds_of_types, memory_of
 from myria.store.clock import to_datetime, to_microseconds
-from myria.store.database import Database
+from myria.store.database import Connection, Database
 from myria.store.queries import sql
 
 Order = Literal["asc", "desc"]
@@ -140,6 +140,8 @@ class MemoryReader:
         matching = 0
         async with self._database.read(tenant) as connection:
             await connection.execute(sql("memories.custom_plans"))
+            scopes = await self._scopes_of_others(connection, tenant, viewer, filters)
+            is_merged = len(names) > 1 or bool(scopes)
             for name in names:
                 asked = replace(filters, agent_id=name)
                 rows = await connection.fetch(
@@ -151,8 +153,8 @@ class MemoryReader:
                     *(after or (None, None)),
                     reach,
                     filters.contains,
-                    limit + 1 + (offset if len(names) > 1 else 0),
-                    0 if len(names) > 1 else offset,
+                    limit + 1 + (offset if is_merged else 0),
+                    0 if is_merged else offset,
                 )
                 found += [memory_of(row) for row in rows]
                 if reach is not None:
@@ -160,7 +162,13 @@ class MemoryReader:
                     matching += await connection.fetchval(
                         sql("memories.matching"), tenant, *_asked(asked), *(behind or (None, None)), reach + 1
                     )
-        if len(names) > 1:
+            if scopes:
+                others, looked_at = await self._of_others(
+                    connection, tenant, scopes, filters, names, order=order, after=after, most=limit + 1 + offset
+                )
+                found += others
+                matching += looked_at
+        if is_merged:
             found.sort(key=lambda memory: (memory.at, memory.number), reverse=order == "desc")
             found = found[offset:]
         shown, has_more = tuple(found[:limit]), len(found) > limit
@@ -170,6 +178,53 @@ class MemoryReader:
             cursor=_cursor(shown[-1], filters, order) if has_more else None,
             scanned=self._scanned if matching > self._scanned and not has_more else None,
         )
+
+    async def _scopes_of_others(
+        self, connection: Connection, tenant: str, viewer: Viewer, filters: MemoryFilters
+    ) -> list[int]:
+        """Return the visible scopes in which notes of other faces can be what is asked for."""
+        kinds = _kinds(filters)
+        if not kinds:
+            return []
+        wanted = [kind for kind in kinds if kind != DECISION]
+        rows = await connection.fetch(
+            sql("memories.note_scopes"), tenant, list(viewer.own), [viewer.shared], wanted, DECISION in kinds
+        )
+        return [row["scope_id"] for row in rows]
+
+    async def _of_others(
+        self,
+        connection: Connection,
+        tenant: str,
+        scopes: list[int],
+        filters: MemoryFilters,
+        names: Sequence[str | None],
+        *,
+        order: Order,
+        after: tuple[datetime, int] | None,
+        most: int,
+    ) -> tuple[list[StoredMemory], int]:
+        """Return notes of other faces, and how many were looked at for what only their events say."""
+        agents = None if None in names else list(names)
+        tags = None if filters.tags is None else list(filters.tags)
+        is_read = not (agents is None and tags is None and filters.contains is None)
+        rows = await connection.fetch(
+            sql("memories.notes_newest" if order == "desc" else "memories.notes_oldest"),
+            tenant,
+            scopes,
+            filters.session_id,
+            _kinds(filters),
+            *_times(filters),
+            filters.min_importance,
+            *(after or (None, None)),
+            self._scanned + 1 if is_read else most,
+            agents,
+            tags,
+            filters.contains,
+            most,
+        )
+        looked_at = rows[0]["looked_at"] if is_read else 0
+        return [memory_of(row) for row in rows if row["note_id"] is not None], looked_at
 
     async def statistics(
         self, tenant: str, viewer: Viewer, names: Sequence[str], *, now: int | None = None
@@ -215,10 +270,22 @@ def _asked(filters: MemoryFilters) -> tuple[Any, ...]:
         None if filters.memory_types is None else list(filters.memory_types),
         None if filters.event_types is None else list(filters.event_types),
         None if filters.tags is None else list(filters.tags),
-        None if filters.since is None else to_datetime(filters.since),
-        None if filters.until is None else to_datetime(filters.until),
+        *_times(filters),
         filters.min_importance,
     )
+
+
+def _times(filters: MemoryFilters) -> tuple[datetime | None, datetime | None]:
+    return (
+        None if filters.since is None else to_datetime(filters.since),
+        None if filters.until is None else to_datetime(filters.until),
+    )
+
+
+def _kinds(filters: MemoryFilters) -> list[str]:
+    """Return the kinds of notes of other faces that are asked for: their event type is their kind."""
+    kinds = kinds_of_types(MEMORY_TYPES if filters.memory_types is None else filters.memory_types)
+    return [kind for kind in kinds if filters.event_types is None or kind in filters.event_types]
 
 
 def _fingerprint(filters: MemoryFilters, order: Order) -> str:

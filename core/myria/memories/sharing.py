@@ -6,6 +6,18 @@ from myria.access.principal import Principal
 from myria.errors import ParticipantsNotAllowed
 from myria.memories.commands import Keeping
 from myria.memories.reading import Viewer
+from myria.scopes import canonical_participants
+from myria.settings import RestSettings
+
+
+def shared_participant(settings: RestSettings) -> str:
+    """Return the canonical participant with whom an organisation shares what is kept here.
+
+    Raises:
+        InvalidParticipants: the setting holds what no name may hold.
+    """
+    (shared,) = canonical_participants([settings.shared_participant], field="rest.shared_participant")
+    return shared
 
 
 def own_of(principal: Principal, shared: str) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ from itertools import islice
 from typing import Any
 
 from myria.contract.queries import EventNodesQuery
+from myria.events import searchable_text
 from myria.masks import Masks
 from myria.notes.expiry import Lasting
+from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
 from myria.retrieval.found import EventFinder, FoundEvent
@@ -183,7 +185,10 @@ class Preparing:
         question: str,
         shown: set[str],
     ) -> tuple[Json, ...]:
-        """Return pieces of earlier turns that what is said now finds, without what the prompt has anyway."""
+        """Return pieces of earlier turns that what is said now finds, without what the prompt has anyway.
+
+        What other faces keep in this context is found, too, by whoever may see it: it is of this session alone.
+        """
         limit = self._settings.search_limit
         if not question or not limit:
             return ()
@@ -191,15 +196,10 @@ class Preparing:
             masks=masks,
             query=question,
             context_id=session.context_id,
-            types=(INPUT_TYPE, OUTPUT_TYPE),
             limit=limit + len(shown),
         )
         found = await reader.find(query)
-        hits = (
-            hit
-            for hit in found.events
-            if hit.scope_id in scopes and hit.type != NOTE_TYPE and "item" in hit.payload and _is_new(hit, shown)
-        )
+        hits = (hit for hit in found.events if _is_piece(hit, scopes) and _is_new(hit, shown))
         return tuple(_chunk_json(hit, session) for hit in islice(hits, limit))
 
     async def _topics(self, reader: EventFinder, session: Session, masks: Masks) -> tuple[str, ...]:
@@ -263,8 +263,16 @@ def _summary(left: Sequence[Json], topics: Sequence[str], room: int) -> list[Jso
     return [summary] if estimated_tokens([summary]) <= room else []
 
 
+def _is_piece(hit: FoundEvent, scopes: Sequence[int]) -> bool:
+    """Tell whether a hit is an item of this session, or of another face in its context; facts come by themselves."""
+    if hit.type in (INPUT_TYPE, OUTPUT_TYPE):
+        return hit.scope_id in scopes and "item" in hit.payload
+    note = hit.payload.get("note") if hit.type == NOTE_TYPE else None
+    return not (isinstance(note, dict) and note.get("kind") in FACT_KINDS)
+
+
 def _is_new(hit: FoundEvent, shown: set[str]) -> bool:
-    return identity_of(unpacked(hit.payload)) not in shown
+    return hit.type not in (INPUT_TYPE, OUTPUT_TYPE) or identity_of(unpacked(hit.payload)) not in shown
 
 
 def _fact_json(known: KnownFact) -> Json:
@@ -288,7 +296,7 @@ def _insight_json(insight: Insight) -> Json:
 
 
 def _chunk_json(hit: FoundEvent, session: Session) -> dict[str, Any]:
-    text: str = hit.payload["text"]
+    text = searchable_text(hit.payload)
     shown = text[:_CHUNK_CHARACTERS]
     day = to_rfc3339(hit.at)[:10].replace("-", "/")
     return {

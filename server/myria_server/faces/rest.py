@@ -20,11 +20,10 @@ from myria.memories.commands import Kept
 from myria.memories.context import MOST_SHOWN, session_context
 from myria.memories.model import MemoryChanges, MemoryDraft
 from myria.memories.reading import MemoryFilters, MemoryPage, Viewer
-from myria.memories.sharing import keeping, own_of, viewing
+from myria.memories.sharing import keeping, own_of, shared_participant, viewing
 from myria.memory import Memory
 from myria.notes.model import NOTE_CHANNEL
 from myria.registrations.model import REGISTRY_CHANNEL
-from myria.scopes import canonical_participants
 from myria.settings import Settings
 from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
@@ -72,7 +71,7 @@ class RestFace:
 
     def __init__(self, memory: Memory, settings: Settings) -> None:
         self._memory = memory
-        (self._shared,) = canonical_participants([settings.rest.shared_participant], field="rest.shared_participant")
+        self._shared = shared_participant(settings.rest)
         self._most_at_once = settings.ingest.batch_events
         self.runs: Mapping[str, Handler] = {
             "keep_memories": self.keep_memories,

@@ -45,8 +45,7 @@ SET LOCAL plan_cache_mode = force_custom_plan;
 -- name: newest
 -- Memories that $2 or $3 see, newest first. Of those that match, the first $14 are looked at ($15: whether their text says
 -- this); $16 of them from $17 on are answered.
-SELECT m.note_id, m.created_at, m.first_seq, m.agent_id, m.context_id, m.memory_type, m.event_type, m.tags, m.dedup_key,
-       n.version, n.changed_at, e.payload
+SELECT m.note_id, m.created_at, m.first_seq, m.context_id, n.version, n.changed_at, e.payload
 FROM (
     SELECT k.* FROM myria.memories k
     WHERE k.tenant_id = $1
@@ -74,8 +73,7 @@ LIMIT $16 OFFSET $17;
 
 -- name: oldest
 -- As `newest`, the other way round.
-SELECT m.note_id, m.created_at, m.first_seq, m.agent_id, m.context_id, m.memory_type, m.event_type, m.tags, m.dedup_key,
-       n.version, n.changed_at, e.payload
+SELECT m.note_id, m.created_at, m.first_seq, m.context_id, n.version, n.changed_at, e.payload
 FROM (
     SELECT k.* FROM myria.memories k
     WHERE k.tenant_id = $1
@@ -101,6 +99,83 @@ WHERE ($15::text IS NULL OR position($15 IN e.payload->>'text') > 0)
 ORDER BY m.created_at, m.first_seq
 LIMIT $16 OFFSET $17;
 
+-- name: notes_newest
+-- Notes of other faces in scopes ($2), newest first: of those that match by what the projection knows, the first $10 are
+-- looked at, and how many these were stands in each row.
+WITH candidates AS MATERIALIZED (
+    SELECT k.* FROM unnest($2::bigint[]) AS seen (scope_id)
+    CROSS JOIN LATERAL (
+        SELECT n.note_id, n.created_at, n.first_seq, n.event_seq, n.context_id, n.version, n.changed_at
+        FROM myria.notes n
+        WHERE n.tenant_id = $1 AND n.scope_id = seen.scope_id AND n.live AND n.kind NOT IN ('episodic', 'session', 'entity')
+          AND CASE WHEN $3::text IS NULL THEN NOT n.session ELSE n.context_id = $3 END
+          AND ($4::text[] IS NULL OR n.kind = ANY ($4))
+          AND ($5::timestamptz IS NULL OR n.created_at > $5)
+          AND ($6::timestamptz IS NULL OR n.created_at < $6)
+          AND ($7::real IS NULL OR n.importance >= $7)
+          AND ($8::timestamptz IS NULL OR (n.created_at, n.first_seq) < ($8, $9::bigint))
+          AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z)
+          AND NOT EXISTS (SELECT FROM myria.memories m WHERE m.tenant_id = $1 AND m.note_id = n.note_id)
+        ORDER BY n.created_at DESC, n.first_seq DESC
+        LIMIT $10
+    ) k
+    ORDER BY k.created_at DESC, k.first_seq DESC
+    LIMIT $10
+)
+SELECT looked_at.number AS looked_at, found.*
+FROM (SELECT count(*) AS number FROM candidates) looked_at
+LEFT JOIN LATERAL (
+    SELECT c.note_id, c.created_at, c.first_seq, c.context_id, c.version, c.changed_at, e.payload
+    FROM candidates c
+    CROSS JOIN LATERAL (
+        SELECT x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = c.event_seq OFFSET 0
+    ) e
+    WHERE ($11::text[] IS NULL OR coalesce(e.payload->>'speaker', 'default') = ANY ($11))
+      AND ($12::text[] IS NULL OR e.payload->'note'->'keywords' ?& $12)
+      AND ($13::text IS NULL OR position($13 IN e.payload->>'text') > 0)
+    ORDER BY c.created_at DESC, c.first_seq DESC
+    LIMIT $14
+) found ON true
+ORDER BY found.created_at DESC, found.first_seq DESC;
+
+-- name: notes_oldest
+-- As `notes_newest`, the other way round.
+WITH candidates AS MATERIALIZED (
+    SELECT k.* FROM unnest($2::bigint[]) AS seen (scope_id)
+    CROSS JOIN LATERAL (
+        SELECT n.note_id, n.created_at, n.first_seq, n.event_seq, n.context_id, n.version, n.changed_at
+        FROM myria.notes n
+        WHERE n.tenant_id = $1 AND n.scope_id = seen.scope_id AND n.live AND n.kind NOT IN ('episodic', 'session', 'entity')
+          AND CASE WHEN $3::text IS NULL THEN NOT n.session ELSE n.context_id = $3 END
+          AND ($4::text[] IS NULL OR n.kind = ANY ($4))
+          AND ($5::timestamptz IS NULL OR n.created_at > $5)
+          AND ($6::timestamptz IS NULL OR n.created_at < $6)
+          AND ($7::real IS NULL OR n.importance >= $7)
+          AND ($8::timestamptz IS NULL OR (n.created_at, n.first_seq) > ($8, $9::bigint))
+          AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z)
+          AND NOT EXISTS (SELECT FROM myria.memories m WHERE m.tenant_id = $1 AND m.note_id = n.note_id)
+        ORDER BY n.created_at, n.first_seq
+        LIMIT $10
+    ) k
+    ORDER BY k.created_at, k.first_seq
+    LIMIT $10
+)
+SELECT looked_at.number AS looked_at, found.*
+FROM (SELECT count(*) AS number FROM candidates) looked_at
+LEFT JOIN LATERAL (
+    SELECT c.note_id, c.created_at, c.first_seq, c.context_id, c.version, c.changed_at, e.payload
+    FROM candidates c
+    CROSS JOIN LATERAL (
+        SELECT x.payload FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = c.event_seq OFFSET 0
+    ) e
+    WHERE ($11::text[] IS NULL OR coalesce(e.payload->>'speaker', 'default') = ANY ($11))
+      AND ($12::text[] IS NULL OR e.payload->'note'->'keywords' ?& $12)
+      AND ($13::text IS NULL OR position($13 IN e.payload->>'text') > 0)
+    ORDER BY c.created_at, c.first_seq
+    LIMIT $14
+) found ON true
+ORDER BY found.created_at, found.first_seq;
+
 -- name: matching
 -- How many memories match filters as those of `newest`, at most $12.
 SELECT count(*) FROM (
@@ -119,22 +194,38 @@ SELECT count(*) FROM (
 ) found;
 
 -- name: by_id
--- A memory, and who may see it.
-SELECT m.note_id, m.created_at, m.first_seq, m.agent_id, m.context_id, m.memory_type, m.event_type, m.tags, m.dedup_key,
-       n.version, n.changed_at, e.payload, e.event_id, s.participants
-FROM myria.memories m
-JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = m.note_id AND n.live
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+-- A note of any face, and who may see it.
+SELECT n.note_id, n.created_at, n.first_seq, n.context_id, n.version, n.changed_at, e.payload, e.event_id, s.participants
+FROM myria.notes n
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
 CROSS JOIN LATERAL (
-    SELECT x.payload, x.event_id FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = m.event_seq OFFSET 0
+    SELECT x.payload, x.event_id FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = n.event_seq OFFSET 0
 ) e
-WHERE m.tenant_id = $1 AND m.note_id = $2
-  AND m.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z);
+WHERE n.tenant_id = $1 AND n.note_id = $2 AND n.live
+  AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z);
+
+-- name: note_scopes
+-- The scopes that $2 or $3 see and that hold notes of these kinds ($4) of other faces: of $2 the one in the fewest scopes
+-- leads. Decisions ($5: wanted) are kept over REST too, so by them no scope is known that is shared with $3.
+SELECT DISTINCT s.scope_id
+FROM unnest(ARRAY[($3::text[])[1], (
+    SELECT p FROM unnest($2::text[]) AS p
+    ORDER BY (SELECT count(*) FROM (
+        SELECT FROM myria.scope_members m WHERE m.tenant_id = $1 AND m.participant = p LIMIT 1025) few), p COLLATE "C"
+    LIMIT 1)]) AS lead (participant)
+JOIN myria.scope_members m ON m.tenant_id = $1 AND m.participant = lead.participant
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
+WHERE (s.participants @> $2::text[] OR s.participants @> $3::text[])
+  AND (EXISTS (SELECT FROM myria.notes n
+               WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live AND n.kind = ANY ($4::text[]))
+       OR ($5::boolean AND NOT s.participants @> $3::text[]
+           AND EXISTS (SELECT FROM myria.notes n
+                       WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live AND n.kind = 'decision')));
 
 -- name: of_first_events
 -- The memories that began with some events, as they stand.
-SELECT first.event_id AS first_event_id, m.note_id, m.created_at, m.first_seq, m.agent_id, m.context_id, m.memory_type,
-       m.event_type, m.tags, m.dedup_key, n.version, n.changed_at, e.payload, first.payload AS first_payload
+SELECT first.event_id AS first_event_id, m.note_id, m.created_at, m.first_seq, m.context_id, n.version, n.changed_at,
+       e.payload, first.payload AS first_payload
 FROM unnest($2::text[]) AS wanted
 JOIN myria.events first ON first.tenant_id = $1 AND first.event_id = wanted
 JOIN myria.memories m ON m.tenant_id = $1 AND m.note_id = first.payload->'note'->>'id' AND m.first_seq = first.event_seq

@@ -11,6 +11,7 @@ from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract.agent import AgentInput
 from myria.errors import MyriaError, NoteNotFound
+from myria.memories.sharing import shared_participant
 from myria.memory import Memory
 from myria.notes.commands import Notes, note_absent
 from myria.notes.model import NOTE_CHANNEL
@@ -37,10 +38,11 @@ class AgentTools:
     def __init__(self, memory: Memory, settings: Settings) -> None:
         self.memory = memory
         self.settings = settings
+        self._shared = shared_participant(settings.rest) if settings.rest.enabled else None
 
     def acting(self, principal: Principal, request: AgentInput) -> Acting:
         """Return as whom a call acts; see `myria.access.agents`."""
-        return acting(principal, request.agentId, pooled=self.settings.agent.pool)
+        return acting(principal, request.agentId, pooled=self.settings.agent.pool, shared=self._shared)
 
     def writing(self, principal: Principal, request: AgentInput) -> Acting:
         """Return as whom a call acts that changes notes.

@@ -72,7 +72,7 @@ class InsightTools(AgentTools):
         """Count the notes that the caller sees."""
         request = inputs.read(StatsInput, arguments)
         who = self.acting(principal, request)
-        counted = await statistics(self.memory.database, principal.tenant, who.masks, now=time.time_ns() // 1000)
+        counted = await statistics(self.memory.database, principal.tenant, who.held, now=time.time_ns() // 1000)
         stats: Json = {
             "total": counted.total,
             **{tier: counted.tiers[tier] for tier in _TIERS},

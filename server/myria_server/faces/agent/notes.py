@@ -325,9 +325,9 @@ class NoteTools(AgentTools):
         return self.answered(principal, request, content, f"Forgot {content['deleted']}.")
 
     async def _found(self, principal: Principal, who: Acting, request: ForgetInput) -> list[str]:
-        """Return the notes that a topic or a text finds."""
+        """Return the notes that a topic or a text finds: what the organisation shares is forgotten by id alone."""
         query = RecallQuery(
-            masks=who.masks,
+            masks=who.held,
             now=time.time_ns() // 1000,
             text=request.text,
             topic=request.topic,

@@ -102,7 +102,7 @@ class SessionTools(AgentTools):
         """Do what is due of the notes that the caller sees."""
         request = inputs.read(ConsolidateInput, arguments)
         who = self.writing(principal, request)
-        report = await self.memory.consolidation.run(principal.tenant, masks=who.masks)
+        report = await self.memory.consolidation.run(principal.tenant, masks=who.held)
         content = {"success": True, **report.to_json()}
         done = [f"{name} {count}" for name, count in report.counts.items() if count]
         text = f"Consolidated {counted(report.looked_at, 'note')} ({', '.join(done)})." if done else "Nothing was due."
