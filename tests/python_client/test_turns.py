@@ -17,7 +17,7 @@ import pytest
 import myria_client
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
-from myria_client import AsyncClient, Busy, Client, Refused, Retry, Unreachable
+from myria_client import AsyncClient, Busy, Client, NotAllowed, Refused, Retry, Unreachable
 from tests.server.conftest import memory, patient_looks, served  # noqa: F401 - fixtures
 from tests.server.wire import Served, serving
 from tests.support.keys import access_store, make_key
@@ -196,7 +196,7 @@ async def test_refusals_are_told_by_their_codes(database: Database, memory: Memo
                 await client.turns.session("s").before("hi")
             assert (refused.value.code, refused.value.status) == ("PERMISSION_DENIED", 401)
             turn = await client.turns.session("s").openai([user("hi")], required=False)
-            assert (turn.messages, type(turn.error)) == ([user("hi")], Refused)
+            assert (turn.messages, type(turn.error)) == ([user("hi")], NotAllowed)
             await turn.keep("hello")
         async with client_of(address, key=key) as client:
             assert (await client.turns.session("s").before("hi")).recall_fact_ids == []

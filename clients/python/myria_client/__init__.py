@@ -2,43 +2,74 @@
 
     from myria_client import Client
 
-    with Client("http://127.0.0.1:8321", key="...") as client:
-        chat = client.turns.session("s1")
-        turn = chat.openai([{"role": "user", "content": "My name is Ada."}])
-        reply = model(turn.messages)
-        turn.keep(reply)
+    with Client("http://127.0.0.1:8321", key="...") as memory:
+        kept = memory.remember("Ada prefers tea.")
+        print([found.content for found in memory.memories.each(since="7d")])
+        memory.forget(kept.id)
 
-`Client` waits, `AsyncClient` is awaited; both do the same. Every error is a `MyriaClientError`.
+`Client` waits, `AsyncClient` is awaited; both do the same. Every error is a `MyriaClientError`. `turns` puts memory
+into the message lists of models.
 """
 
 from myria_client._client import AsyncClient, Client
-from myria_client._errors import Busy, MyriaClientError, Refused, Unreachable
-from myria_client._retrying import Retry
-from myria_client.turns import (
-    AsyncSession,
-    AsyncTurn,
-    AsyncTurns,
-    Prepared,
-    Session,
-    Turn,
-    Turns,
+from myria_client._errors import (
+    Busy,
+    Conflict,
+    Duplicate,
+    Invalid,
+    MyriaClientError,
+    NotAllowed,
+    NotFound,
+    Refused,
+    Unreachable,
+    Unreadable,
 )
+from myria_client._retrying import Retry
+from myria_client.records import (
+    Agent,
+    AgentSession,
+    AgentStatistics,
+    Health,
+    KeptMemories,
+    Memory,
+    MemoryPage,
+    NewMemory,
+    Outcome,
+    SessionContext,
+)
+from myria_client.turns import AsyncSession, AsyncTurn, AsyncTurns, Prepared, Session, Turn, Turns
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "AgentSession",
+    "AgentStatistics",
     "AsyncClient",
     "AsyncSession",
     "AsyncTurn",
     "AsyncTurns",
     "Busy",
     "Client",
+    "Conflict",
+    "Duplicate",
+    "Health",
+    "Invalid",
+    "KeptMemories",
+    "Memory",
+    "MemoryPage",
     "MyriaClientError",
+    "NewMemory",
+    "NotAllowed",
+    "NotFound",
+    "Outcome",
     "Prepared",
     "Refused",
     "Retry",
     "Session",
+    "SessionContext",
     "Turn",
     "Turns",
     "Unreachable",
+    "Unreadable",
 ]
