@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -265,28 +264,6 @@ def test_nobody_there() -> None:
         turn = client.turns.session("s").openai([user("hi")], required=False)
         turn.keep("hello")
         assert isinstance(turn.error, Unreachable)
-
-
-def readme_blocks() -> Iterator[str]:
-    text = (ROOT / "clients/python/README.md").read_text(encoding="utf-8")
-    yield from re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-async def test_the_code_of_its_page_runs(url: str) -> None:
-    """Both loops of the README, with models that say what they were given."""
-    code = "\n".join(readme_blocks()).replace("http://127.0.0.1:8321", url)
-
-    def run() -> tuple[Any, Any]:
-        names: dict[str, Any] = {}
-        exec(compile(code, "README.md", "exec"), names)  # noqa: S102 - the page's own
-        names["ask"](lambda messages: messages[-1], "My name is Ada.")
-        plain = names["ask"](str, "Who am I?")
-        return plain, names["ask_claude"](lambda system, messages: f"{system} {messages}", "Who am I?")
-
-    for told in await asyncio.to_thread(run):
-        assert "Be" not in told
-        assert "You are brief." in told
-        assert "ada" in told
 
 
 def test_its_version_is_the_server_s() -> None:
