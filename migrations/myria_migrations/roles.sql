@@ -63,6 +63,7 @@ CREATE POLICY myria_server_asks ON myria.erased AS RESTRICTIVE FOR INSERT TO myr
 REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
 -- What a model finds in turns the control plane counts.
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
+REVOKE EXECUTE ON FUNCTION myria.forget_digests, myria.sample_anew FROM myria_server, myria_builder;
 -- Grants and tokens likewise: serving reaches them by functions that want a secret shown.
 REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria_builder;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,6 +10,8 @@ import orjson
 import pytest
 
 from myria import errors
+from myria.access.journal import Journal
+from myria.access.principal import Principal
 from myria.building import tasks
 from myria.building.capture import start_build
 from myria.building.compilation import compile_scope
@@ -21,9 +24,12 @@ from myria.ingest import Ingest
 from myria.llm.audit import Origin, Recorder
 from myria.llm.client import Attempt
 from myria.llm.secrets import Redactor
+from myria.memory import Memory
 from myria.planning.model import Node
 from myria.planning.settings import settings_digest
 from myria.store.database import Database
+from myria.turns.model import Session
+from myria.turns.shadow import Comparison
 from myria.withdrawal.model import Withdrawal, withdrawal_event
 from tests.erasure.test_erasure import PHRASE, SETTINGS, erase, erasures, failed, said, traces
 from tests.support import builds, postgres
@@ -135,3 +141,33 @@ async def test_plans_of_a_model_go_a_bounded_part_at_a_time(database: postgres.D
         await erasing.run(erasure_id, at_once=3, progress=lambda counts: most.append(counts.get("unit_plans", 0)))
     assert sorted(set(most)) == [3, 6, 7]
     assert await builds.value(database, "SELECT array_agg(unit) FROM myria.unit_plans") == [bytes([7]) * 32]
+
+
+async def test_what_is_written_down_late_names_no_erased_context(database: postgres.Database) -> None:
+    """A serving process notes a call of a context, and compares a turn of it, before the context is erased, and writes
+    both down afterwards: neither names it. What is done a minute later is written down as ever."""
+    await append(database.dsn, [said(1, context_id="quokka"), said(2, "something else")])
+    clock = [time.time()]
+    principal = Principal(
+        tenant=TENANT, actor="a", roles=frozenset({"append"}), faces=frozenset({"core"}), credential="c", own=("ana",)
+    )
+    session = Session(own=("bot",), participants=("ana", "bot"), project="p", session_id="quokka")
+    async with Memory(database.server_dsn, SETTINGS) as memory:
+        journal = Journal(memory.appending, SETTINGS.audit, now=lambda: clock[0])
+
+        def note() -> None:
+            call = {"context_id": "quokka"}
+            journal.call(principal, face="core", tool="append_event", arguments=call, seconds=0.0, outcome="ok")
+
+        note()
+        await erase(database.dsn, Selection(contexts=("quokka",)))
+        compared = Comparison(aspect="facts", same=True, ours=1, theirs=1, missing=0, extra=0)
+        memory.shadows.note(TENANT, session, "t", "after", lambda: [compared], on_compared=lambda *_: None)
+        await memory.shadows.close()
+        await journal.flush()
+        assert await traces(database.dsn) == []
+        clock[0] += 120
+        note()
+        await journal.flush()
+    rows = await builds.rows(database, "SELECT context_id FROM myria.call_log ORDER BY entry_id")
+    assert [row["context_id"] for row in rows] == [None, "quokka"]

@@ -26,6 +26,7 @@ from myria.errors import MyriaError
 from myria.settings import AuditSettings
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Connection, Database
+from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 Json = dict[str, Any]
@@ -230,6 +231,9 @@ class Journal:
     async def _write(self, statement: str, tenant: str, rows: list[tuple[Any, ...]], sort: Dropped) -> None:
         try:
             async with self._database.write(tenant) as connection:
+                if sort == "calls":
+                    # An erasure waits for this transaction, and a later one sees the erasure.
+                    await connection.execute(sql("llm.share_audit_lock"), lock_key("audit", tenant))
                 await connection.execute(sql(statement), tenant, *map(list, zip(*rows, strict=True)))
         except MyriaError as error:
             self._dropped(sort, len(rows))

@@ -41,6 +41,7 @@ LEASE_S = 20.0
 _KEY_BYTES = 32
 _WORKERS_END_WITHIN_S = 4000.0
 _LOOK_EVERY_S = 0.2
+_SAMPLING = TransactionBounds(statement=600.0, idle=60.0, lock=60.0, total=900.0)
 _PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
 
 
@@ -222,6 +223,7 @@ class Erasures:
             pace=pace,
         )
         await removal.run()
+        await self._sample_anew(pace)
         await self._drop_words_of_others(erasure_id, row["receipt_key"], pace)
         await self._finish(erasure_id, removal.counts)
 
@@ -427,6 +429,15 @@ class Erasures:
             elif time.monotonic() > give_up:
                 raise errors.LogBusy(f"workers of build {row['build_id']} are still at work; ask again")
             await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _sample_anew(self, pace: Pace) -> None:
+        """Let PostgreSQL's statistics of every table forget values of rows that are gone."""
+        async with self._database.read(self._tenant) as connection:
+            rows = await connection.fetch(sql("erasure.places"))
+        for row in rows:
+            async with self._database.write(self._tenant, _SAMPLING) as connection:
+                await connection.execute(sql("erasure.sample_anew"), row["place"])
+            await pace.rest()
 
     async def _drop_words_of_others(self, erasure_id: str, key: bytes, pace: Pace) -> None:
         """Forget the digests of what other events say as well: a receipt promises the absence of the rest."""

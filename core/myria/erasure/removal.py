@@ -176,6 +176,7 @@ class Removal:
             await connection.execute(sql("turns.lock"), sorted(locks))
             status = await connection.execute(sql("erasure.forget_successors"), self._tenant, numbers)
             gone["withdrawals"] = _rows(status)
+            await connection.execute(sql("erasure.forget_digests"), self._tenant, numbers)
             gone["notes"] = await connection.fetchval(sql("erasure.erase_notes"), self._tenant, numbers)
             entries = await connection.fetch(sql("erasure.drop_registrations"), self._tenant, numbers)
             gone["registrations"] = len(entries)

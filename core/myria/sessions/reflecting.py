@@ -112,15 +112,16 @@ async def reflect(
         for (part, _), note_id in zip(drafts, ids, strict=True):
             parts.setdefault(part, []).append(note_id)
         links = await _missing_links(database, tenant, participants, parts) if is_new else []
-        return [*links, *end(is_new)]
+        return [*links, *end(ids, is_new)]
 
-    def end(is_new: bool) -> Sequence[NewEvent]:
+    def end(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
         if session_id is None and not about:
             return ()
         if session_id is not None and ended and not is_new:
             return ()  # a repeat: it is over, and nothing came since
-        run = [begun, ended] if session_id is not None else [notes.without_secrets(reflection.summary)]
-        key = digest([*participants, session_id or "", *map(str, run)]).hex()
+        # Of no words: the key stays when the notes are erased.
+        run = [str(begun), str(ended)] if session_id is not None else ids
+        key = digest([*participants, session_id or "", *run]).hex()
         return [
             session_end(
                 session_id, participants, timestamp=moment, reason="reflect", idle_s=idle_s, key=key, about=about

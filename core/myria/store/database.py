@@ -196,9 +196,13 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def write(self, tenant: str) -> AsyncIterator[Connection]:
-        """Lend a connection inside one READ COMMITTED transaction of `tenant`."""
-        begin = _inlined("session.begin", tenant, *self._bounds)
+    async def write(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:
+        """Lend a connection inside one READ COMMITTED transaction of `tenant`.
+
+        Args:
+            bounds: instead of the pool's, for a statement that is long on purpose.
+        """
+        begin = _inlined("session.begin", tenant, *(self._bounds if bounds is None else bounds.as_settings()))
         async with self.connection() as connection, _begun(connection, begin):
             yield connection
 

@@ -20,6 +20,7 @@ from myria.contract.turns import ClientResult
 from myria.errors import MyriaError
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Database
+from myria.store.locks import lock_key
 from myria.store.queries import sql
 from myria.turns.facts import Fact
 from myria.turns.items import REFERENCE_BEGIN, REFERENCE_END, SUMMARY_PREFIX, Json, identity_of, text_of
@@ -208,6 +209,8 @@ class ShadowLog:
     ) -> None:
         try:
             async with self._database.write(tenant) as connection:
+                # An erasure waits for this transaction, and a later one sees the erasure.
+                await connection.execute(sql("llm.share_audit_lock"), lock_key("audit", tenant))
                 await connection.execute(
                     sql("turns.keep_shadow"),
                     tenant,

@@ -179,6 +179,18 @@ JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.superseded_by
 WHERE x.tenant_id = $1 AND x.superseded_by = ANY ($2::bigint[])
   AND w.tenant_id = $1 AND w.event_seq = x.by_event_seq AND w.payload ? 'superseded_by_key';
 
+-- name: forget_digests
+-- Digests of some events in events that stay.
+SELECT myria.forget_digests($1, $2);
+
+-- name: places
+-- The tables that erasing changes.
+SELECT unnest(myria.erased_places()) AS place;
+
+-- name: sample_anew
+-- PostgreSQL's statistics of a table, without what is gone.
+SELECT myria.sample_anew($1);
+
 -- name: sessions_of
 -- The sessions that some events may be part of.
 SELECT DISTINCT e.scope_id, e.context_id

@@ -1,5 +1,5 @@
 -- name: share_audit_lock
--- Held by every transaction that writes the audit; an erasure owns it for a moment.
+-- Held by every transaction that writes an audit beside the log; an erasure owns it for a moment.
 SELECT pg_advisory_xact_lock_shared($1::bigint);
 
 -- name: own_audit_lock

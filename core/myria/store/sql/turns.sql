@@ -209,12 +209,15 @@ WHERE d.tenant_id = $1 AND d.owner = given.owner AND d.context_id = given.contex
 SELECT myria.tally_found_facts($1::text[], $2::bigint[]);
 
 -- name: keep_shadow
--- Of a call that is repeated the last comparison counts.
+-- Of a call that is repeated the last comparison counts. While something is being erased, and a minute longer, none is
+-- kept: it may name an erased session.
 INSERT INTO myria.turn_shadows AS s (tenant_id, owner, context_id, turn_id, call, aspect, same, ours, theirs, missing, extra,
                                      compared_at)
 SELECT $1, $2, $3, $4, $5, given.*, clock_timestamp()
 FROM unnest($6::text[], $7::boolean[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[])
     AS given (aspect, same, ours, theirs, missing, extra)
+WHERE NOT EXISTS (SELECT FROM myria.erasures x WHERE x.tenant_id = $1
+                  AND coalesce(x.finished_at, 'infinity') > clock_timestamp() - interval '1 minute')
 ORDER BY given.aspect
 ON CONFLICT (tenant_id, owner, context_id, turn_id, call, aspect) DO UPDATE SET
     same = EXCLUDED.same, ours = EXCLUDED.ours, theirs = EXCLUDED.theirs, missing = EXCLUDED.missing, extra = EXCLUDED.extra,

@@ -1,0 +1,162 @@
+"""What faces keep beside the words: no digest of an erased event stays, nor a sample that PostgreSQL took of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import asyncpg
+
+from myria.canonical import digest
+from myria.contract.turns import ClientResult
+from myria.erasure.model import Selection
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryDraft, dedup_key
+from myria.memory import Memory
+from myria.notes.drafting import Draft
+from myria.notes.feedback import Feedback
+from myria.sessions.model import session_end
+from myria.sessions.reflecting import Reflection, reflect
+from myria.settings import Settings, TurnsSettings
+from myria.turns.items import identity_of, message
+from myria.turns.shadow import compare_after
+from tests.erasure.test_erasure import PHRASE, WORDS, erase, failed, traces
+from tests.support import builds
+from tests.support.events import TENANT, append, conversation
+from tests.support.postgres import Database
+from tests.turns.hosts import Host
+
+SETTINGS = Settings(turns=TurnsSettings(enabled=True))
+SAID = f"My name is {PHRASE}. I like {WORDS[0]}"
+
+
+async def kept_by_every_face(memory: Memory) -> None:
+    """Keep the phrase through each face: a turn with facts and a comparison, notes, a reflection, feedback, a memory,
+    an agent and a session; the callers' keys hold it too."""
+    host = Host(memory)
+    await host.after("t1", SAID, answer=f"Hello {PHRASE}")
+    theirs = ClientResult(facts=(("L0", "name", PHRASE),), items=(message("user", SAID),))
+    memory.shadows.note(
+        TENANT,
+        host.session,
+        "t1",
+        "after",
+        lambda: compare_after((), [message("user", SAID)], theirs),
+        on_compared=lambda *_: None,
+    )
+    notes = await memory.notes(TENANT)
+    draft = Draft(content=f"Note {PHRASE}", session_id="s1", topic="t")
+    await notes.remember(TENANT, ("ana",), draft, contract="004", key=PHRASE, speaker="ana")
+    reflection = Reflection(
+        summary=PHRASE, decisions=[f"we take the {PHRASE}"], effectiveness={"rating": 0.5}, session_id=None
+    )
+    await reflect(notes, memory.appending, TENANT, ("ana",), reflection, idle_s=60)
+    # As releases before 0042 wrote it: with a key made of the summary.
+    old = session_end(
+        None, ("ana",), timestamp=6, reason="reflect", idle_s=60, key=digest(["ana", "", PHRASE]).hex(), about={"r": 1}
+    )
+    await memory.ingest.append_events(TENANT, [old])
+    said = Feedback(tool="recall", relevant=True, sufficient=False, suggestion=PHRASE, session_id="s1")
+    await memory.ingest.append_events(TENANT, [said.event(("ana",), timestamp=5, speaker="ana")])
+    keeping = Keeping(own=("ana",), shared="org")
+    kept = MemoryDraft(agent_id="a", content=PHRASE, tags=(WORDS[0],))
+    await memory.memories.keep(TENANT, keeping, kept, key=PHRASE)
+    agent = await memory.registrations.register_agent(
+        TENANT, "org", name=WORDS[0], description=PHRASE, config=None, key=PHRASE
+    )
+    await memory.registrations.open_session(TENANT, "org", agent=agent.entry_id, metadata={"w": PHRASE}, key=PHRASE)
+    await memory.shadows.close()
+
+
+async def digests_of(database: Database) -> set[bytes]:
+    """Return what a guess of the phrase can be compared with: digests of every text that says it, and all that the
+    database holds of that kind beside the events that say it."""
+    rows = await builds.rows(database, "SELECT payload, source_event_key, dedupe_key, occurred_at FROM myria.events")
+    found: set[bytes] = set()
+    for row in rows:
+        if WORDS[0] in row["payload"].lower() or WORDS[0] in (row["source_event_key"] or ""):
+            found |= {row["dedupe_key"] or b"", *_hexadecimals(row["source_event_key"] or "")}
+    for text in (PHRASE, SAID, WORDS[0], f"Note {PHRASE}", f"Hello {PHRASE}"):
+        for name in ("md5", "sha1", "sha256", "blake2b"):
+            found.add(hashlib.new(name, text.encode()).digest())
+    found.add(digest(["ana", "", PHRASE]))  # the key of a reflection without a session, before it was made of ids
+    found.add(bytes.fromhex(identity_of(message("user", SAID)).removeprefix("item-")))
+    found.add(bytes.fromhex(dedup_key("a", "observation", PHRASE)))
+    for statement in (
+        "SELECT v.digest FROM myria.note_versions v JOIN myria.events e USING (tenant_id, event_seq) "
+        "WHERE e.payload::text LIKE '%quokka%'",
+        "SELECT likeness FROM myria.note_looks WHERE likeness IS NOT NULL",
+        "SELECT decode(dedup_key, 'hex') FROM myria.memories WHERE dedup_key IS NOT NULL",
+        # Of facts, notes with a key, agents and sessions with a key the id itself follows from what was said.
+        "SELECT decode(substr(n.note_id, 6), 'hex') FROM myria.notes n WHERE n.kind LIKE 'fact_%' "
+        "OR n.note_id IN (SELECT payload->'note'->>'id' FROM myria.events WHERE source_event_key LIKE 'note:%')",
+        "SELECT decode(split_part(id, '_', 2), 'hex') FROM myria.registrations",
+    ):
+        found |= {value for row in await builds.rows(database, statement) for value in row.values()}
+    return {guess[:8] for guess in found if len(guess) >= 8}
+
+
+def _hexadecimals(text: str) -> set[bytes]:
+    return {bytes.fromhex(run[: len(run) // 2 * 2]) for run in re.findall(r"[0-9a-f]{16,}", text)}
+
+
+async def holders(dsn: str, digests: set[bytes]) -> list[str]:
+    """Return the columns that hold one of some digests, as bytes or in hexadecimals."""
+    found = set()
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("SELECT set_config('myria.tenant', '*', false)")
+        columns = await connection.fetch(
+            "SELECT c.table_name, c.column_name FROM information_schema.columns c "
+            "JOIN information_schema.tables t USING (table_schema, table_name) "
+            "WHERE c.table_schema = 'myria' AND t.table_type = 'BASE TABLE'"
+        )
+        for table, name in columns:
+            for row in await connection.fetch(f'SELECT "{name}" AS raw, "{name}"::text AS text FROM myria."{table}"'):
+                text = row["raw"].hex() if isinstance(row["raw"], bytes) else row["text"] or ""
+                if any(guess.hex() in text for guess in digests):
+                    found.add(f"{table}.{name}")
+    finally:
+        await connection.close()
+    return sorted(found)
+
+
+async def sampled(superuser_dsn: str) -> set[str]:
+    """Return the columns of which PostgreSQL's statistics hold a word of the phrase."""
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(superuser_dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT tablename || '.' || attname AS name, "
+            "concat_ws(' ', most_common_vals::text, histogram_bounds::text, most_common_elems::text) AS text "
+            "FROM pg_stats WHERE schemaname = 'myria'"
+        )
+    finally:
+        await connection.close()
+    return {row["name"] for row in rows if any(word in row["text"].lower() for word in WORDS)}
+
+
+async def test_no_digest_and_no_sample_of_what_faces_kept_stays(database: Database) -> None:
+    """Everything that the faces kept with the phrase is erased by asking for its words, and by what else was kept with
+    them: no column holds a word of it, nor any digest by which a guess of it could be proved; neither do the samples
+    that PostgreSQL takes of columns. What is folded from the log is still what the log says."""
+    await append(database.dsn, conversation(20))
+    async with Memory(database.server_dsn, SETTINGS) as memory:
+        await kept_by_every_face(memory)
+    connection: asyncpg.Connection[Any] = await asyncpg.connect(database.superuser_dsn)
+    try:
+        await connection.execute("ANALYZE")
+    finally:
+        await connection.close()
+    assert "events.payload" in await sampled(database.superuser_dsn)
+    digests = await digests_of(database)
+    assert {"events.dedupe_key", "notes.digest", "memories.dedup_key", "registrations.id"} <= {
+        *await holders(database.dsn, digests)
+    }
+
+    await erase(database.operator_dsn, Selection(query=WORDS[0]), at_once=500)
+
+    assert await traces(database.dsn) == []
+    assert await holders(database.dsn, digests) == []
+    assert await sampled(database.superuser_dsn) == set()
+    assert await failed(database.dsn) == {}
