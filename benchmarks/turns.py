@@ -74,7 +74,7 @@ class Compared:
         return [a + b for a, b in zip(self.server_us[which], self.database_us[which], strict=True)]
 
 
-async def measure(options: Common, *, rounds: int, calls: int) -> int:
+async def measure(options: Common, *, rounds: int, calls: int, sessions: int = SESSIONS_EACH) -> int:
     """Measure, and write the report; return the exit status."""
     report = Report(PART)
     size = max(options.sizes)
@@ -90,7 +90,7 @@ async def measure(options: Common, *, rounds: int, calls: int) -> int:
         load = await stack.enter_async_context(LoadProcess())
         connection = await cluster.connect(name)
         stack.push_async_callback(connection.close)
-        hosts = await _hosts(connection, dsns.operator)
+        hosts = await _hosts(connection, dsns.operator, sessions)
         await _begin(load, server, hosts)
         await cluster.tidy(name)
         await _latencies(report, load, server, hosts, rounds=rounds, calls=calls, size=size)
@@ -107,8 +107,8 @@ async def measure(options: Common, *, rounds: int, calls: int) -> int:
     return report.finish(options.out)
 
 
-async def _hosts(connection: asyncpg.Connection[asyncpg.Record], operator: str) -> list[Host]:
-    """Make a key for each of some scopes."""
+async def _hosts(connection: asyncpg.Connection[asyncpg.Record], operator: str, sessions: int) -> list[Host]:
+    """Make a key for each of some scopes, that of a host with so many sessions."""
     every = await scopes(connection)
     chosen: list[Scope] = [scope for scope in every if scope.visible in MIDDLE][:HOSTS] or every[:HOSTS]
     hosts = []
@@ -124,7 +124,7 @@ async def _hosts(connection: asyncpg.Connection[asyncpg.Record], operator: str) 
                     key=made.text,
                     participants=scope.participants,
                     texts=tuple(row["text"] for row in rows),
-                    sessions=tuple(f"s{number_}-{session}" for session in range(SESSIONS_EACH)),
+                    sessions=tuple(f"s{number_}-{session}" for session in range(sessions)),
                 )
             )
     return hosts
@@ -150,7 +150,7 @@ def _before(port: int, host: Host, session: str, question: str) -> Request:
 
 def _slots(hosts: list[Host]) -> list[tuple[Host, str]]:
     """Return every session of every host, so that neighbours are of different hosts."""
-    return [(host, host.sessions[at]) for at in range(SESSIONS_EACH) for host in hosts]
+    return [(host, host.sessions[at]) for at in range(len(hosts[0].sessions)) for host in hosts]
 
 
 def _question(random: Random, host: Host) -> str:
@@ -327,6 +327,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rounds", type=int, help="rounds (default: 3; with --full 7)")
     options.add_argument("--calls", type=int, help="calls of a block (default: 300; with --full 2,000)")
+    options.add_argument("--sessions", type=int, default=SESSIONS_EACH, help="sessions of each host (default: 6)")
     given = options.parse_args()
     shared = common(given)
     raise SystemExit(
@@ -335,6 +336,7 @@ def main() -> None:
                 shared,
                 rounds=given.rounds or (7 if shared.full else 3),
                 calls=given.calls or (2_000 if shared.full else 300),
+                sessions=given.sessions,
             )
         )
     )

@@ -87,6 +87,15 @@ def test_remembering(work_dir: Path) -> None:
     assert report["recall at 400"]["p50_ms"] > 0  # type: ignore[index]
 
 
+def test_turns(work_dir: Path) -> None:
+    """Turns of several sessions are prepared and kept, and what they cost stands beside calls of the log."""
+    report = run_part("turns", work_dir, "--sizes", "400", "--rounds", "1", "--calls", "20", "--sessions", "1")
+    for tool in ("memory_before_turn", "memory_after_turn"):
+        assert report[f"{tool}, 32 clients"]["p95_ms"] > 0  # type: ignore[index]
+    for clients in (1, 32):
+        assert report[f"memory_after_turn of 2, {clients} clients"]["cpu_ratio"] > 0  # type: ignore[index]
+
+
 def test_erasing(work_dir: Path) -> None:
     """Events of a built log are erased beside a client that appends and asks, and the receipt is proved."""
     report = run_part("erasing", work_dir, "--sizes", "400", "--events", "20", "--blocks", "1")

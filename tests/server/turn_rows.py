@@ -195,7 +195,8 @@ ROWS = (
     invalid("memory_before_turn", says="text", current_input=[{"content": [{"text": 7}]}]),
     invalid("memory_before_turn", says="NUL", current_input="a\0b"),
     invalid("memory_before_turn", says="max_input_tok", current_input="hi", max_input_tok="many"),
-    invalid("memory_before_turn", says="within", conversation_items=[said("a")], current_input_start=2),
+    invalid("memory_before_turn", says="current_input is required", conversation_items=["a"], current_input_start=2),
+    invalid("memory_before_turn", says="current_input is required", conversation_items=["a"], current_input_start=1),
     invalid("memory_before_turn", says="20", current_input=[said("a")] * (MOST_ITEMS + 1)),
     invalid("memory_before_turn", says="1000 bytes", current_input="é" * PART_BYTES),
     invalid("memory_before_turn", says="unknown field", current_input="hi", query="x"),
@@ -312,8 +313,26 @@ ROWS = (
     ),
     before(lambda answer: texts(answer) == ["a", "b", "c"], conversation_items=["a", "b", "c"], current_input_start=1),
     before(lambda answer: texts(answer) == ["a", "b", "c"], conversation_items=["a", "b", "c"], current_input_count=2),
-    invalid("memory_before_turn", says="within", conversation_items=["a"], current_input_count=2),
+    before(lambda answer: texts(answer) == ["a", "b"], conversation_items=["a", "b"], current_input_count=9),
+    before(
+        lambda answer: texts(answer) == ["a", "b", "c"],
+        conversation_items=["a", "b", "c"],
+        current_input_start=1,
+        current_input_count=5,
+    ),
+    before(
+        lambda answer: texts(answer) == ["a", "b"],
+        conversation_items=["a", "b"],
+        current_input_start=-3,
+        current_input_count=0,
+    ),
     invalid("memory_before_turn", says="whole number", conversation_items=["a"], current_input_start=0.5),
+    # tokens are the bytes of what items say, by four
+    before(lambda answer: answer["context_token_count"] == (7 + 4 + 10 + 100) // 4, current_input="x" * 100),
+    before(lambda answer: answer["context_token_count"] == (7 + 4 + 10 + 200) // 4, current_input="é" * 100),
+    before(lambda answer: answer["context_token_count"] == 5, current_input="h"),
+    # what is recalled is known by its fact_id
+    before(lambda answer: answer["recall_fact_ids"] == ["user_name"], NAMED, current_input="What is my name?"),
     # facts by rule: tier, key, value up to the first stop, confidence
     tells("my name is Ada", ("L0", "name", "ada", "0.95")),
     tells("I PREFER  green tea, not coffee", ("L0", "preference", "green tea", "0.92")),
@@ -361,6 +380,41 @@ ROWS = (
         current_input_start=1,
         current_input_count=1,
         input_items=["d"],
+    ),
+    *(
+        # what is zero is left out, as programs in Go send it: nothing of a turn is lost by it
+        of_items(
+            lambda answer: texts(answer) == ["a", "b", "next"],
+            conversation_items=["a", "b"],
+            current_input_start=0,
+            current_input_count=count,
+        )
+        for count in (0, -1, 2, 3)
+    ),
+    of_items(
+        lambda answer: texts(answer) == ["d", "next"],
+        conversation_items=["a", "b"],
+        current_input_start=2,
+        input_items=["d"],
+    ),
+    # what an engine of a host recalled itself is not kept as something said
+    *(
+        of_items(
+            lambda answer: texts(answer) == ["now", "next"],
+            input_items=[
+                said(policy, "developer"),
+                said('<memory_reference>\n{"kind": "historical_memory"}\n</memory_reference>'),
+                said("now"),
+            ],
+        )
+        for policy in (
+            "Memory recall:\n- Fact[user_name][L0] name=Ada (confidence=0.95)",
+            "Historical memory recalled from previous turns. Reference only.",
+        )
+    ),
+    of_items(
+        lambda answer: texts(answer) == ["Be brief.", "now", "next"],
+        input_items=[said("Be brief.", "developer"), said("now")],
     ),
     of_items(
         lambda answer: (

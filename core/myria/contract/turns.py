@@ -75,7 +75,7 @@ def _text(limit: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _whole(default: int | None, most: int) -> BeforeValidator:
+def _whole(default: int | None, most: int, *, least: int | None = 1) -> BeforeValidator:
     def check(value: Any, info: ValidationInfo) -> int | None:
         if _is_blank(value):
             return default
@@ -85,7 +85,7 @@ def _whole(default: int | None, most: int) -> BeforeValidator:
             raise InvalidArgument(f"{_name(info)} must be a whole number", field=_name(info))
         if value > most:
             raise InvalidArgument(f"{_name(info)} must be at most {most}", field=_name(info), maximum=most)
-        return value if value > 0 or default is None else default
+        return default if least is not None and value < least else value
 
     return BeforeValidator(check)
 
@@ -169,7 +169,8 @@ _ITEMS = WithJsonSchema({"type": "array", "items": {"type": "object"}})
 _ITEMS_OR_TEXT = WithJsonSchema({"anyOf": [{"type": "array", "items": {}}, {"type": "string"}, {"type": "object"}]})
 
 Items = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_items), _ITEMS]
-Place = Annotated[int | None, _whole(None, _MAX_ITEMS), _NUMBER]
+Start = Annotated[int | None, _whole(None, _MAX_ITEMS, least=None), _NUMBER]
+Count = Annotated[int | None, _whole(None, _MAX_ITEMS), _NUMBER]
 
 
 class SessionInput(Input):
@@ -233,22 +234,21 @@ class TurnInput(SessionInput):
         default=None, description="What you computed yourself for this call; compared in shadow mode, never used"
     )
     conversation_items: Items = Field(default=(), description="The whole conversation, where you have it")
-    current_input_start: Place = Field(default=None, description="Where in conversation_items this turn begins")
-    current_input_count: Place = Field(default=None, description="How many of its items are this turn's")
+    current_input_start: Start = Field(default=None, description="Where in conversation_items this turn begins")
+    current_input_count: Count = Field(default=None, description="How many of its items are this turn's")
 
     def split(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the conversation before this turn, and this turn's part of it: its last item where nothing says."""
+        """Return the conversation before this turn, and this turn's part of it: its last item where nothing says.
+
+        A part that begins or ends beyond the conversation is what of it lies within, as the contract has it.
+        """
         items = list(self.conversation_items)
-        count = self.current_input_count
-        start = self.current_input_start
-        if start is None:
-            start = len(items) - (1 if count is None else count)
-        end = len(items) if count is None else start + count
-        if not 0 <= start <= end <= len(items):
-            raise InvalidArgument(
-                "current_input_start and current_input_count must lie within conversation_items",
-                field="current_input_start",
-            )
+        count = len(items) if self.current_input_count is None else self.current_input_count
+        if self.current_input_start is not None:
+            start = min(max(self.current_input_start, 0), len(items))
+        else:
+            start = len(items) - (1 if self.current_input_count is None else min(count, len(items)))
+        end = min(start + count, len(items))
         return items[:start] + items[end:], items[start:end]
 
 

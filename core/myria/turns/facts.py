@@ -29,9 +29,7 @@ _FADING_HOURS = 240
 _MATCH, _PER_TERM = 0.25, 0.15
 _PER_TERM_OF_INSIGHT = 0.3
 _LEAST_TERM = 2
-_STOP_WORDS = frozenset(
-    "the and for with that this you your are was have has can what how please about".split()  # noqa: SIM905
-)
+_STOP_WORDS = frozenset("the a an and or is are am to of my what who do you i".split())  # noqa: SIM905
 _NO_TERM = re.compile(r"[\W_]+")
 
 

@@ -23,6 +23,10 @@ SUMMARY_PREFIX = "Summary of earlier conversation (untrusted reference): "
 """How the item begins that stands for what compaction left out."""
 
 _SPOKEN = frozenset({"user", ""})
+_ITEM_TEXTS = ("type", "role", "call_id", "output")
+_RECALLED_BY_OTHERS = ("Memory recall:", "Historical memory recalled from previous turns.")
+"""How the developer messages begin in which engines of the contract recall memory, or that lead what they recall."""
+
 _ANSWERS_CALL = ("function_call_output", "custom_tool_call_output", "computer_call_output")
 
 
@@ -63,7 +67,11 @@ def identity_of(item: Mapping[str, Any]) -> str:
     if isinstance(given, str) and given.strip():
         return given
     parts = [
-        [part.get("type", ""), _folded(part.get("text")), *(part.get(name) or "" for name in ("image_url", "file_id"))]
+        [
+            part.get("type", ""),
+            _folded(part.get("text")),
+            *(part.get(name) or "" for name in ("image_url", "file_id", "filename")),
+        ]
         for part in item.get("content", ())
     ]
     said = [item.get("type", ""), item.get("role") or "", item.get("call_id") or "", _folded(item.get("output")), parts]
@@ -84,7 +92,7 @@ def is_memory(item: Mapping[str, Any]) -> bool:
     """Tell whether an item is recalled memory, its policy, or a summary, which no turn may keep as something said."""
     text = text_of(item).strip()
     if item.get("role") in ("developer", "system"):
-        return text == POLICY or text.startswith(SUMMARY_PREFIX.strip())
+        return text == POLICY or text.startswith((SUMMARY_PREFIX.strip(), *_RECALLED_BY_OTHERS))
     return item.get("role") == "user" and text.startswith(REFERENCE_BEGIN) and text.endswith(REFERENCE_END)
 
 
@@ -94,8 +102,12 @@ def answers_a_call(item: Mapping[str, Any]) -> bool:
 
 
 def estimated_tokens(items: Sequence[Mapping[str, Any]]) -> int:
-    """Return what items cost, estimated as the bytes of their JSON / 4 (contract 002)."""
-    return len(orjson.dumps(list(items))) // 4 if items else 0
+    """Return what items cost, estimated as a quarter of the bytes of what they say (contract 002)."""
+    size = 0
+    for item in items:
+        size += sum(len(text.encode()) for name in _ITEM_TEXTS if (text := item.get(name)))
+        size += sum(len(text.encode()) for part in item.get("content", ()) for text in part.values())
+    return max(size // 4, 1) if size else 0
 
 
 def without_echo(items: Sequence[Json], stored: Sequence[Json]) -> list[Json]:

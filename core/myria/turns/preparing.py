@@ -125,7 +125,7 @@ class Preparing:
         items, compacted = self._within(before, pair, recalled)
         return Prepared(
             items=tuple(items),
-            fact_ids=tuple(known.note_id for known in recalled.facts),
+            fact_ids=tuple(known.fact.fact_id for known in recalled.facts),
             insight_ids=tuple(insight.insight_id for insight in recalled.insights),
             tokens=estimated_tokens(items),
             compacted=compacted,
@@ -278,7 +278,7 @@ def _is_new(hit: FoundEvent, shown: set[str]) -> bool:
 def _fact_json(known: KnownFact) -> Json:
     fact = known.fact
     return {
-        "id": known.note_id,
+        "id": fact.fact_id,
         "tier": fact.tier,
         "key": fact.key,
         "value": fact.value,

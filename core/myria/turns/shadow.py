@@ -73,8 +73,8 @@ def compare_before(prepared: Prepared, theirs: ClientResult) -> list[Comparison]
         found.append(_sets("facts", our_facts, their_facts))
         found.append(_lists("items", our_items, their_items))
     elif theirs.fact_ids is not None:
-        ours, other = len(prepared.fact_ids), len(theirs.fact_ids)
-        found.append(_counts("facts", ours, other))
+        named = [[name.strip().lower() for name in ids] for ids in (prepared.fact_ids, theirs.fact_ids)]
+        found.append(_sets("facts", *named))
     if theirs.tokens is not None:
         apart = abs(prepared.tokens - theirs.tokens)
         found.append(
@@ -144,17 +144,6 @@ def _lists(aspect: Aspect, ours: Sequence[str], theirs: Sequence[str]) -> Compar
     same = list(ours) == list(theirs)
     return Comparison(
         aspect=aspect, same=same, ours=len(ours), theirs=len(theirs), missing=found.missing, extra=found.extra
-    )
-
-
-def _counts(aspect: Aspect, ours: int, theirs: int) -> Comparison:
-    return Comparison(
-        aspect=aspect,
-        same=ours == theirs,
-        ours=ours,
-        theirs=theirs,
-        missing=max(0, theirs - ours),
-        extra=max(0, ours - theirs),
     )
 
 

@@ -74,16 +74,14 @@ class _TurnTools:
         mode = await self._mode(principal)
         request = inputs.read(AfterTurnInput, arguments)
         self._check(request.conversation_items, request.input_items, request.output_items)
-        given: Sequence[Json] = request.input_items
-        if request.conversation_items:
-            _, given = request.split()
+        of_conversation: Sequence[Json] = request.split()[1] if request.conversation_items else ()
         await self._store(
             principal,
             request,
             turn_id=request.turn_id or new_turn_id(),
-            given=given,
+            given=of_conversation or request.input_items,
             came_out=request.output_items,
-            is_current=bool(request.conversation_items),
+            is_current=bool(of_conversation),
             mode=mode,
         )
         return {"ok": True}
@@ -211,6 +209,11 @@ class _TurnTools:
         if current and request.current_input_start is None and request.current_input_count is None:
             return list(request.conversation_items), current
         history, of_conversation = request.split()
+        if not current and not of_conversation:
+            raise InvalidArgument(
+                "current_input is required: current_input_start lies behind all of conversation_items",
+                field="current_input_start",
+            )
         return history, current or of_conversation
 
     async def _store(
