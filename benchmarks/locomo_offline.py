@@ -66,9 +66,7 @@ def load(folder: Path, *, in_tail: bool = False) -> Memory:
         numbers[event["source_event_key"]] = number
         events[tuple(sorted(event["participants"]))].append((number, event))
     corpora = tuple(
-        Corpus(participants=scope, tail=LooseBlock().extended(_docs(rows, {})))
-        if in_tail
-        else Corpus(participants=scope, blocks=(_block(scope, rows),))
+        Corpus(participants=scope, tail=LooseBlock().extended(_docs(rows, {}))) if in_tail else indexed(scope, rows)
         for scope, rows in sorted(events.items())
     )
     questions = [orjson.loads(line) for line in (folder / "questions.jsonl").read_bytes().splitlines()]
@@ -86,6 +84,11 @@ def load(folder: Path, *, in_tail: bool = False) -> Memory:
             if question["category"] != ADVERSARIAL and question["evidence"]
         ),
     )
+
+
+def indexed(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Corpus:
+    """Return the corpus of one scope whose events, with their numbers, the real planner planned."""
+    return Corpus(participants=scope, blocks=(_block(scope, rows),))
 
 
 def scores(memory: Memory, question: GoldQuestion) -> tuple[float, ...]:

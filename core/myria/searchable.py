@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import asyncpg
 import orjson
 
+from myria.analysis.changes import changed
 from myria.index import BlockNode, Doc
 from myria.index.block import asks
 from myria.planning.model import LEAF, PlanEvent
@@ -76,6 +77,7 @@ def document_of(event: PlanEvent) -> Doc:
         context_id=event.context_id,
         hints=event.hints,
         asks=asks(event.text),
+        changed=changed(event.text),
     )
 
 

@@ -75,6 +75,65 @@ def test_a_member_answers_for_its_kind() -> None:
     assert _ask("Which pets does Anna have?", corpus) == [3, 2]
 
 
+CHANGED = (
+    "I drive an old diesel Golf, it rattles but it never let me down.",
+    "The bread was dear today.",
+    "The Golf is sold! I picked up the little electric Renault.",
+    "My neighbour plays the trumpet.",
+)
+
+
+def test_a_question_about_the_present_finds_what_replaced_a_fact_first() -> None:
+    """What tells of the change shares no word with the question, but a rare one with the older statement."""
+    assert _ask("Which car does Anna drive?", _said(*CHANGED))[:2] == [3, 1]
+
+
+def test_a_question_about_before_finds_the_older_statement_first() -> None:
+    """Asked for before, nothing is moved."""
+    assert _ask("Which car did Anna drive before?", _said(*CHANGED))[0] == 1
+
+
+def test_a_question_about_a_change_finds_both_in_order() -> None:
+    """The older statement, then what replaced it."""
+    assert _ask("How did the car that Anna drives change?", _said(*CHANGED))[:2] == [1, 3]
+
+
+def test_what_another_person_says_replaces_nothing() -> None:
+    """Bob sold his own Golf: Anna still drives hers."""
+    docs = [
+        _doc(1, CHANGED[0], speaker="Anna", timestamp=START),
+        _doc(2, "The Golf is sold!", speaker="Bob", timestamp=START + DAY),
+    ]
+    corpus = Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+    assert _ask("Which car does Anna drive?", corpus)[0] == 1
+
+
+def test_an_earlier_statement_replaces_nothing() -> None:
+    """A Golf sold before this one was driven is another one."""
+    assert _ask("Which car does Anna drive?", _said(*reversed(CHANGED)))[0] == 4
+
+
+def test_a_filter_that_leaves_out_what_replaced_a_fact_leaves_the_order() -> None:
+    """What may not be shown moves nothing and names nothing."""
+    ranking = rank(
+        Question(text="Which car does Anna drive?"), (_said(*CHANGED),), filters=Filters(until=START + 2 * DAY)
+    )
+    assert (_found(ranking)[0], ranking.changed) == (1, None)
+
+
+def test_pages_with_a_moved_hit_are_the_whole_ranking() -> None:
+    """The moved hit stands on one page alone, and none is lost where it stood."""
+    question, corpus = Question(text="Which car does Anna drive? Golf bread"), _said(*CHANGED)
+    whole = _found(rank(question, (corpus,)))
+    paged: list[int] = []
+    after: Key | None = None
+    while hits := rank(question, (corpus,), limit=1, after=after).hits:
+        paged.append(hits[0].event_seq)
+        after = hits[0].key
+    assert paged == whole
+    assert whole[0] == 3
+
+
 def test_a_kind_of_which_nothing_is_said_finds_nothing() -> None:
     """A member stands for its kind, and no kind for its members: asked for a cat, a pet does not count."""
     corpus = _said("The piano was tuned.", "We bought a violin.")

@@ -7,9 +7,10 @@ from myria.analysis.tokens import (
     MAX_TERM_CHARACTERS,
     Token,
     is_stopword,
+    stop_ids,
     term_id,
     terms,
     tokens,
 )
 
-__all__ = ["ANALYSIS_VERSION", "MAX_TERM_CHARACTERS", "Token", "is_stopword", "term_id", "terms", "tokens"]
+__all__ = ["ANALYSIS_VERSION", "MAX_TERM_CHARACTERS", "Token", "is_stopword", "stop_ids", "term_id", "terms", "tokens"]

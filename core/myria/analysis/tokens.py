@@ -106,6 +106,12 @@ def is_stopword(term: str) -> bool:
     return term in _STOP_TERMS
 
 
+@lru_cache(maxsize=1)
+def stop_ids() -> frozenset[int]:
+    """Return the identities of the terms that are stop words."""
+    return frozenset(map(term_id, _STOP_TERMS))
+
+
 @lru_cache(maxsize=_CACHED_WORDS)
 def term_id(term: str) -> int:
     """Return the signed 64-bit identity of a term, from BLAKE2b."""

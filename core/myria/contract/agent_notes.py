@@ -190,6 +190,9 @@ class FragmentBody(Answer):
     superseded_by: str | None = None
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
     resolved: bool = Field(default=False, description="Of an error: a link says what resolves it")
+    change: Literal["newer", "older"] | None = Field(
+        default=None, description="newer: tells of a change of what the one marked older says"
+    )
     workspace: str | None = None
     case_id: str | None = None
     phase: str | None = None

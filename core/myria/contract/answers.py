@@ -94,6 +94,9 @@ class EventNode(Answer):
     payload_bytes: int | None = Field(default=None, description="Size of a payload that had no room, as JSON")
     superseded: bool | None = Field(default=None, description="True: a newer event replaced it")
     superseded_by: str | None = Field(default=None, description="That event's id, where it is visible")
+    change: Literal["newer", "older"] | None = Field(
+        default=None, description="newer: it tells of a change of what the event marked older says (evidence, no rule)"
+    )
     score: int
     indexed: bool
 
@@ -216,6 +219,7 @@ class LeanNode(Answer):
     truncated: bool | None = None
     superseded: bool | None = None
     superseded_by: str | None = None
+    change: Literal["newer", "older"] | None = None
     topic_id: str | None = None
     label: str | None = None
     summary: str | None = None

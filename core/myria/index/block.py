@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.analysis import ANALYSIS_VERSION, term_id, terms
+from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
@@ -28,7 +29,7 @@ from myria.events import searchable_text, speaker_of
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
 
-BLOCK_VERSION: Final = 2
+BLOCK_VERSION: Final = 3
 """Changes with the layout, and with what is said in it; a reader refuses what it does not know."""
 
 SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
@@ -47,6 +48,7 @@ Ints = npt.NDArray[np.int64]
 
 MAGIC: Final = b"MYSB"
 _LENGTH_LIMIT: Final = 65_535
+_CHANGED: Final = 0x5C8A_36D1_92E7_4B0F
 _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
 
@@ -90,7 +92,8 @@ class Doc:
     """One event as the index sees it.
 
     `terms` are those of its searchable text (`myria.analysis.terms`); `hints` are (hint, confidence in permille);
-    `asks` tells that the text ends in a question; `leaf` is the position of its leaf in the block's nodes, -1 for
+    `asks` tells that the text ends in a question, and `changed` are the terms of what it says has changed
+    (`myria.analysis.changes`); `leaf` is the position of its leaf in the block's nodes, -1 for
     none; `xid` the transaction that wrote it and `scope_id` its scope (loose lane only, 0 otherwise); `timestamp`
     microseconds since 1970 UTC.
     """
@@ -104,6 +107,7 @@ class Doc:
     context_id: str | None = None
     hints: Sequence[tuple[str, int]] = ()
     asks: bool = False
+    changed: Sequence[str] = ()
     leaf: int = -1
     xid: int = 0
     scope_id: int = 0
@@ -135,6 +139,7 @@ class Doc:
             context_id=context_id,
             hints=hints,
             asks=asks(text),
+            changed=changed(text),
             leaf=leaf,
             xid=xid,
             scope_id=scope_id,
@@ -357,6 +362,11 @@ def whole_hint_id(hint: str) -> int:
     return term_id("\x00" + " ".join(terms(hint)))
 
 
+def changed_id(term: int) -> int:
+    """Return the id under which the hints' postings list the documents that tell of a change of a term's thing."""
+    return term ^ _CHANGED
+
+
 def _sound(view: BlockView) -> bool:
     docs, nodes = len(view.seq), len(view.node_parent)
     by_doc: tuple[npt.NDArray[Any], ...] = (view.timestamp, view.xid, view.leaf, view.length, view.flags)
@@ -418,6 +428,7 @@ class _Table:
             for hint, permille in doc.hints
             for identity in hint_ids(hint)
         ]
+        hints += [(changed_id(term_id(term)), at, 1000) for at, doc in enumerate(docs) for term in doc.changed]
         return cls(
             columns={
                 "seq": _ints(doc.event_seq for doc in docs),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -24,7 +24,7 @@ Key = tuple[int, int, int, int]
 _DENSE = 8
 """Characters of a token, with hardly an exception: a text that has more for each is not counted."""
 
-_LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded")
+_LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "change")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +37,8 @@ class Fragment:
     microseconds since 1970 UTC; `score` is that of the ranking, moved. `lane` says what found it: `keywords`, `words`,
     `topics` or `recent`; or `links`, and then `relation` is that of the link. `stale_days` is its age in days where its
     kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
-    links say contradict it; `resolved` that one of the same people says that another note resolves this error.
+    links say contradict it; `resolved` that one of the same people says that another note resolves this error; `change`
+    which side of a change it tells of, where that was asked for.
     """
 
     note_id: str | None
@@ -61,6 +62,7 @@ class Fragment:
     relation: str | None = None
     contradicted_by: tuple[str, ...] = ()
     resolved: bool = False
+    change: Literal["newer", "older"] | None = None
     details: Details = NO_DETAILS
 
     def to_json(self) -> Json:
@@ -87,6 +89,8 @@ class Fragment:
                 shown["superseded_by"] = self.superseded_by
         if self.resolved:
             shown["resolved"] = True
+        if self.change is not None:
+            shown["change"] = self.change
         if self.contradicted_by:
             shown["contradicted_by"] = list(self.contradicted_by)
         return shown
@@ -103,6 +107,8 @@ class Fragment:
             marks.append("superseded" if self.superseded_by is None else f"superseded by {self.superseded_by}")
         if self.resolved:
             marks.append("resolved")
+        if self.change is not None:
+            marks.append(self.change)
         if self.relation is not None:
             marks.append(f"linked: {self.relation}")
         if self.stale_days is not None:

@@ -253,6 +253,7 @@ class Recall:
             superseded=is_superseded,
             # what replaced it may be a note: its event's handle stands for it, too
             superseded_by=None if successor is None else EVENT_PREFIX + reader.handles.of(successor),
+            change=event.change,
         )
         if event.type == NOTE_TYPE:
             return None if row is None else self._noted(query, event, row, fragment, reader)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 import orjson
@@ -32,7 +32,8 @@ _BEFORE_ALL = 1 << 62
 class FoundEvent:
     """One hit; `at` in microseconds since 1970 UTC. It is not frozen for the time that this takes.
 
-    `superseded_by` is the number of what replaced a superseded one, None where that may not be seen.
+    `superseded_by` is the number of what replaced a superseded one, None where that may not be seen. `change` tells
+    which side of a change it tells of, where the question asks for that.
     """
 
     event_seq: int
@@ -45,6 +46,7 @@ class FoundEvent:
     score: int
     superseded: bool = False
     superseded_by: int | None = None
+    change: Literal["newer", "older"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +149,7 @@ class EventFinder:
         found = await self.connection.fetch(sql("events.texts"), self.tenant, wanted, scopes)
         rows = {row["event_seq"]: row for row in found}
         successors = await self._successors(wanted, query.masks) if query.include_superseded else {}
-        return tuple([_found(hit, rows[hit.event_seq], successors) for hit in result.hits])
+        return tuple([_found(hit, rows[hit.event_seq], successors, result.change_of(hit)) for hit in result.hits])
 
     async def _successors(self, wanted: Sequence[int], masks: Masks) -> dict[int, int | None]:
         """Return which events are superseded, each with its successor where that may be seen."""
@@ -190,7 +192,9 @@ class EventFinder:
         )
 
 
-def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None]) -> FoundEvent:
+def _found(
+    hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None], change: Literal["newer", "older"] | None
+) -> FoundEvent:
     return FoundEvent(
         event_seq=hit.event_seq,
         event_id=row["event_id"],
@@ -202,6 +206,7 @@ def _found(hit: Hit, row: asyncpg.Record, successors: Mapping[int, int | None]) 
         score=hit.score,
         superseded=hit.event_seq in successors,
         superseded_by=successors.get(hit.event_seq),
+        change=change,
     )
 
 

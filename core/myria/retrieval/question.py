@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
@@ -35,6 +35,22 @@ _ASKS_WHEN: Final = re.compile(
     r"(?:when\b|how long\b|(?:in |on )?(?:what|which) (?:date|day|week|month|year|time|season)s?\b)",
     re.IGNORECASE,
 )
+
+
+State = Literal["present", "before", "change"]
+"""What a question wants to know of something that may have changed."""
+
+_BEFORE: Final = re.compile(
+    r"\b(?:before|previous(?:ly)?|original(?:ly)?|first|earlier|former(?:ly)?|initial(?:ly)?|old|used? to|at the time"
+    r"|back then)\b",
+    re.IGNORECASE,
+)
+_CHANGE: Final = re.compile(
+    r"\b(?:chang\w*|switch\w*|happened (?:to|with)|differ\w*|renamed|rescheduled|replaced|another|moved|become|became"
+    r"|no longer|still)\b",
+    re.IGNORECASE,
+)
+_PAST: Final = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +85,9 @@ class Reading:
 
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
-    tells that it says nothing else; `asks_when` tells that the answer is a time. `asked` is False when there is no
-    text: the most recent events.
+    tells that it says nothing else; `asks_when` tells that the answer is a time; `asks_for` tells whether it asks how
+    something is, how it was before, or what changed (None: none of them). `asked` is False when there is no text: the
+    most recent events.
     """
 
     asked: bool
@@ -83,6 +100,7 @@ class Reading:
     windows: tuple[Window, ...] = ()
     only_when: bool = False
     asks_when: bool = False
+    asks_for: State | None = None
 
 
 class Names(Protocol):
@@ -150,7 +168,16 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         windows=meant,
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
+        asks_for=_asks_for(text),
     )
+
+
+def _asks_for(text: str) -> State | None:
+    if _BEFORE.search(text):
+        return "before"
+    if _CHANGE.search(text):
+        return "change"
+    return None if _PAST.search(text) else "present"
 
 
 def _cut(text: str) -> str:

@@ -15,22 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from myria.analysis import term_id
 from myria.index.block import ASKS, DATED, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.filters import Filters, between
+from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.question import Question, Reading, Word, read
+from myria.retrieval.successors import Leader, Succession, succession
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 2
+RANKING_VERSION: Final = 3
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -70,6 +70,10 @@ _PERIOD: Final = 250
 """Percent of the score within a month, year or other period that the question names."""
 _AROUND_DAY: Final = 400
 """Percent of the score around a day that the question names."""
+_SUCCESSOR: Final = 115
+"""Percent of the best hit's score that what replaced it is worth, where the question asks for the present."""
+_ALSO: Final = 95
+"""The same where the question asks what changed: both are an answer, in order."""
 _HINT: Final = 100
 """Percent that a shared topic hint adds when both confidences are 1."""
 _HINT_TERM: Final = 40
@@ -80,7 +84,6 @@ _HINT_TEXT: Final = 25
 _UNITY: Final = 65_536
 _ALONE: Final = 8 * _UNITY
 """What the right speaker or time is worth when the question says nothing else: about a word."""
-_NOWHERE: Final[Ints] = np.zeros((3, 0), dtype=np.int64)
 _SCALE: Final = 100
 
 
@@ -131,12 +134,14 @@ class Ranking:
     """The best hits after the given key, and how many documents matched in all (on every page the same).
 
     `newest` is the moment that relative dates counted from, in microseconds since 1970, only where visible documents
-    lie ahead of the clock: on a next page it stands for the clock.
+    lie ahead of the clock: on a next page it stands for the clock. `changed` names the best hit of all pages and what
+    was said later that it changed, where the question asks for that.
     """
 
     hits: tuple[Hit, ...]
     matched: int
     newest: int | None = None
+    changed: Succession | None = None
 
 
 def rank(
@@ -178,7 +183,10 @@ def rank(
     former = None if replaced is None or not len(replaced.seqs) else replaced.corpus()
     plan = _Plan.of(reading, corpora, census, former)
     raised = None if replaced is None or former is None else _raised(plan, len(corpora), former, replaced)
-    best = _Best(order=_order_of(reading, order), limit=limit, after=after)
+    ordered = _order_of(reading, order)
+    best = _Best(order=ordered, limit=limit, after=after)
+    follows = ordered == "relevance" and reading.asks_for in ("present", "change")
+    leader: Leader | None = None
     for at, corpus in enumerate(corpora):
         if not (plan.concepts or plan.scores_without_words):
             break
@@ -189,11 +197,22 @@ def rank(
             if raised is not None:
                 _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
-            if late is not None and len(late):
-                kept = ~np.isin(timeline.seq, late)
-                allowed = kept if allowed is None else allowed & kept
-            best.take(at, timeline, score, allowed, everything=not reading.asked)
-    return replace(best.ranking(), newest=last if has_ahead else None)
+            if follows:
+                leader = Leader.of(leader, at, corpus, score, allowed)
+            best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
+    changed = None if leader is None else succession(leader, corpora, census.docs)
+    if leader is not None and changed is not None:
+        worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
+        best.put(leader, changed, worth, late)
+    return replace(best.ranking(), newest=last if has_ahead else None, changed=changed)
+
+
+def _without(late: Ints | None, timeline: Timeline, allowed: Mask | None) -> Mask | None:
+    """Return what is allowed and was not withdrawn late."""
+    if late is None or not len(late):
+        return allowed
+    kept = ~np.isin(timeline.seq, late)
+    return kept if allowed is None else allowed & kept
 
 
 def _newest_until(moment: int, corpora: Sequence[Corpus]) -> int | None:
@@ -320,9 +339,9 @@ class _Plan:
             }
         )
         ids = np.array(wanted, dtype=np.int64)
-        total, located = _frequencies(ids, corpora)
+        total, located = frequencies(ids, corpora)
         if former is not None:
-            formerly, places = _frequencies(ids, (former,))
+            formerly, places = frequencies(ids, (former,))
             # A word that only superseded documents hold is as rare as there; any other is as rare as without them.
             total = np.where(total, total, formerly)
             located += places
@@ -356,11 +375,11 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
         if not (frequency[own] or instead or members):
             continue
         stand_for = [own] if frequency[own] else [identity for identity, _ in instead or members]
-        idf = max(_idf(docs, frequency[identity]) for identity in stand_for)
+        idf = max(rarity(docs, frequency[identity]) for identity in stand_for)
         alternatives = [(own, 100)] if frequency[own] else []
         # Another word that is more common than the word itself counts proportionally less.
         alternatives += [
-            (identity, percent * min(idf, _idf(docs, frequency[identity])) // idf)
+            (identity, percent * min(idf, rarity(docs, frequency[identity])) // idf)
             for identity, percent in (*instead, *members)
         ]
         if word.exact:
@@ -377,56 +396,6 @@ def _hint_weights(hints: Sequence[tuple[str, int]]) -> tuple[tuple[int, int], ..
             weight = max(0, min(1000, permille)) * (100 if identity == whole else _HINT_TERM) // 100
             weights[identity] = max(weights.get(identity, 0), weight)
     return tuple(sorted(weights.items()))
-
-
-@lru_cache(maxsize=65_536)
-def _idf(docs: int, frequency: int) -> int:
-    """Return log2((docs + 1) / (frequency + 1/2)) in 1/256, at least 1: BM25's idf, always positive."""
-    return max(1, _log2(2 * docs + 2) - _log2(2 * frequency + 1))
-
-
-@lru_cache(maxsize=65_536)
-def _log2(number: int) -> int:
-    """Return log2 in 1/256, rounded down, by squaring: exact on every machine."""
-    whole = number.bit_length() - 1
-    mantissa = number << 62 >> whole
-    result = whole
-    for _ in range(8):
-        mantissa = mantissa * mantissa >> 62
-        result <<= 1
-        if mantissa >> 63:
-            mantissa >>= 1
-            result |= 1
-    return result
-
-
-def _frequencies(ids: Ints, corpora: Sequence[Corpus]) -> tuple[Ints, list[list[Ints]]]:
-    """Return how many visible documents hold each term, and where its postings are by corpus and view."""
-    total = np.zeros(len(ids), dtype=np.int64)
-    located: list[list[Ints]] = []
-    for corpus in corpora:
-        rows: list[Ints] = []
-        for view, mask in corpus.parts():
-            spans = _located(ids, view.terms, view.offsets)
-            rows.append(spans)
-            if mask is None:
-                total[spans[0]] += spans[2] - spans[1]
-            else:
-                for at, start, end in spans.T.tolist():
-                    total[at] += np.count_nonzero(mask[view.posting_doc[start:end]])
-        located.append(rows)
-    return total, located
-
-
-def _located(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Ints:
-    """Return rows (positions in ids, starts, ends) of the postings of those ids that a view knows."""
-    if not len(ids) or not len(known):
-        return _NOWHERE
-    at = known.searchsorted(ids)
-    at[at == len(known)] = 0
-    hit = (known[at] == ids).nonzero()[0]
-    at = at[hit]
-    return np.stack((hit, offsets[at], offsets[at + 1]))
 
 
 def _scores(
@@ -642,7 +611,7 @@ def _add_hints(
     weights = [weight for _, weight in plan.hint_ids]
     ids = np.array([identity for identity, _ in plan.hint_ids], dtype=np.int64)
     for (view, mask), places in zip(parts, timeline.places, strict=True):
-        for at, start, end in _located(ids, view.hint_terms, view.hint_offsets).T.tolist():
+        for at, start, end in spans_of(ids, view.hint_terms, view.hint_offsets).T.tolist():
             where = places[view.hint_doc[start:end]]
             worth = view.hint_permille[start:end].astype(np.int64) * weights[at] // 1000
             if mask is not None:
@@ -669,11 +638,12 @@ def _order_of(reading: Reading, order: Order) -> _Order:
 
 
 class _Best:
-    """The best hits so far, over corpora taken one after another."""
+    """The best hits so far, over corpora taken one after another; one more is kept, since one may still be moved."""
 
     def __init__(self, *, order: _Order, limit: int, after: Key | None) -> None:
         self._order = order
         self._limit = limit
+        self._kept = limit + 1
         self._after = after
         self._matched = 0
         self._rows = np.zeros((0, 6), dtype=np.int64)
@@ -689,22 +659,43 @@ class _Best:
             chosen = chosen[
                 self._comes_after(self._after, score[chosen], timeline.timestamp[chosen], timeline.seq[chosen])
             ]
-        if len(chosen) > 4 * self._limit:
+        if len(chosen) > 4 * self._kept:
             leading = self._leading(score[chosen], timeline.timestamp[chosen])
-            chosen = chosen[leading <= np.partition(leading, self._limit - 1)[self._limit - 1]]
+            chosen = chosen[leading <= np.partition(leading, self._kept - 1)[self._kept - 1]]
         score, stamp, seq = score[chosen], timeline.timestamp[chosen], timeline.seq[chosen]
         rows = np.column_stack(
             (score, stamp, seq, np.full(len(chosen), corpus), timeline.view[chosen], timeline.doc[chosen])
         )
         rows = np.concatenate((self._rows, rows))
-        self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))[: self._limit]]
+        self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))[: self._kept]]
+
+    def put(self, leader: Leader, changed: Succession, score: int, late: Ints | None) -> None:
+        """Move one document of a corpus taken before to where a greater score places it."""
+        timeline = leader.timeline
+        at = changed.at
+        before = int(leader.score[at])
+        if score <= before:
+            return
+        if not before:
+            self._matched += 1
+        if late is not None and changed.newer in late:
+            return
+        self._rows = self._rows[self._rows[:, 2] != changed.newer]
+        one = np.array([at])
+        row = (np.array([score]), timeline.timestamp[one], timeline.seq[one])
+        if self._after is not None and not self._comes_after(self._after, *row)[0]:
+            return
+        moved = np.column_stack((*row, [leader.corpus], timeline.view[one], timeline.doc[one]))
+        rows = np.concatenate((self._rows, moved))
+        self._rows = rows[np.lexsort(self._sort_keys(rows[:, 0], rows[:, 1], rows[:, 2]))]
 
     def ranking(self) -> Ranking:
         """Return the ranking of the hits taken."""
+        rows = self._rows[: self._limit]
         return Ranking(
             hits=tuple(
                 Hit(corpus=corpus, event_seq=seq, timestamp=stamp, score=score, view=view, doc=doc)
-                for score, stamp, seq, corpus, view, doc in self._rows.tolist()
+                for score, stamp, seq, corpus, view, doc in rows.tolist()
             ),
             matched=self._matched,
         )

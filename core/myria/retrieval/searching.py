@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import asyncpg
 import numpy as np
@@ -28,6 +29,7 @@ from myria.retrieval.question import Question
 from myria.retrieval.ranking import Hit, Key, Ranking, rank
 from myria.retrieval.replaced import replaced_events
 from myria.retrieval.scopes import VisibleScope
+from myria.retrieval.successors import Succession
 from myria.retrieval.turns import Turn
 from myria.retrieval.withdrawn import masked
 from myria.searchable import document
@@ -56,6 +58,7 @@ class SearchResult:
     hits: tuple[Hit, ...]
     more: bool
     newest: int | None = None
+    changed: Succession | None = None
 
     def scope(self, hit: Hit) -> VisibleScope:
         """Return the scope of a hit."""
@@ -66,6 +69,12 @@ class SearchResult:
         if owner is None:
             raise AssertionError("a hit lies in a visible scope")
         return owner
+
+    def change_of(self, hit: Hit) -> Literal["newer", "older"] | None:
+        """Return which side of a change a hit tells of, where the question asks for that."""
+        if self.changed is None or hit.event_seq not in (self.changed.older, self.changed.newer):
+            return None
+        return "newer" if hit.event_seq == self.changed.newer else "older"
 
     def is_indexed(self, hit: Hit) -> bool:
         """Tell whether a tree of the snapshot holds a hit, which is not fresh, internal or restored since."""
@@ -175,6 +184,7 @@ class Search:
             hits=ranking.hits[:limit],
             more=len(ranking.hits) > limit,
             newest=ranking.newest if cursor is None else cursor.newest,
+            changed=ranking.changed,
         )
 
     async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:

@@ -583,6 +583,9 @@ class _Events:
         row, participants = self.rows[hit.event_seq], self._result.scope(hit).participants
         indexed = self._result.is_indexed(hit)
         mark = self._marks.get(hit.event_seq, {})
+        change = self._result.change_of(hit)
+        if change is not None:
+            mark = {**mark, "change": change}
         shortened = partial(
             shortened_event_node,
             row,

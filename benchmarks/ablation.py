@@ -1,0 +1,82 @@
+"""What each signal of the ranking gives: the same questions with one signal taken out at a time.
+
+LoCoMo's questions and the facts that changed, in memory (see locomo_offline and changed_facts). A row is the ranking
+without one signal; its figures beside those of the first row say what that signal is worth, and the last columns of how
+many of the conversations R@10 falls without it, so that no signal lives on one conversation alone.
+
+    python -m benchmarks.ablation --data DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks import changed_facts, locomo_offline
+from myria.retrieval import question, ranking
+
+SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
+    "nothing taken out": (ranking, {}),
+    "words of neighbours in time": (ranking, {"_PREVIOUS": (0, 0), "_NEXT": (0, 0), "_ANSWERS": 0}),
+    "the answer after a question": (ranking, {"_ANSWERS": 0}),
+    "words of the leaf": (ranking, {"_LEAF": 0}),
+    "words of the unit": (ranking, {"_UNIT": 0}),
+    "words together": (ranking, {"_COVERED": 0}),
+    "related words": (ranking, {"_RELATED": 0}),
+    "members of a kind": (ranking, {"_MEMBER": 0}),
+    "the named speaker": (ranking, {"_SPEAKER": 100}),
+    "texts that say when": (ranking, {"_SAYS_WHEN": 100}),
+    "texts that ask": (ranking, {"_ASKS": 100}),
+    "times the question names": (ranking, {"_PERIOD": 100, "_AROUND_DAY": 100}),
+    "what was changed later": (question, {"_asks_for": lambda text: None}),
+}
+
+
+def main() -> None:
+    """Print a row for each signal."""
+    parser = argparse.ArgumentParser(description="What each signal of the ranking gives.")
+    parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
+    memory = locomo_offline.load(parser.parse_args().data)
+    talks = list(changed_facts.conversations())
+    print("| without | R@5 | R@10 | MRR | multi-hop R@10 | changed: newer first | conversations that lose |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    whole: dict[str, float] = {}
+    for name, (module, values) in SIGNALS.items():
+        with _set(module, values):
+            rows = [(one, locomo_offline.scores(memory, one)) for one in memory.questions]
+            found = [(fact, *changed_facts.places(talk, fact)) for talk in talks for fact in talk.facts]
+        by_talk = _by_conversation(rows)
+        whole = whole or by_talk
+        means = [sum(row[at] for _, row in rows) / len(rows) for at in (0, 1, 3)]
+        hops = [row[1] for one, row in rows if one.category == "multi-hop"]
+        newer = changed_facts.figures(found)["now: newer above the older"]
+        shown = " | ".join(f"{value:.3f}" for value in (*means, sum(hops) / max(1, len(hops)), newer))
+        losing = sum(by_talk[talk] < whole[talk] for talk in whole)
+        print(f"| {name} | {shown} | {losing} of {len(whole)} |", flush=True)
+
+
+@contextmanager
+def _set(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    before = {name: getattr(module, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+def _by_conversation(rows: list[tuple[locomo_offline.GoldQuestion, tuple[float, ...]]]) -> dict[str, float]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for one, row in rows:
+        found[one.conversation].append(row[1])
+    return {talk: sum(values) / len(values) for talk, values in found.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Words of a text that say that something is no longer as it was: "The Golf is sold", "no Kickstarter after all".
+
+A short, fixed list of English phrases by which people tell of a change. What a sentence with one of them is about may
+have replaced what was said before about the same: evidence for a ranking, never a rule that hides anything. Texts in
+other languages have no such words and are ranked as if nothing ever changed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import re2
+
+from myria.analysis.tokens import is_stopword, terms
+
+MAX_CHANGED: Final = 24
+"""Words of a text that are kept: its first."""
+
+_MEMORY_BYTES: Final = 32 << 20
+"""What the expression's states may take: enough that none is made twice."""
+_READ_BYTES: Final = 8 * 1024
+_WHOLE_WORDS: Final = 30
+"""A text of so many words tells of one thing: all of it is about the change, not its sentence alone."""
+
+_WILD: Final = {"*": r"(?:[\w']+ ){0,4}", "~": r"[\w'-]+ "}
+_DAY: Final = "(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+_MONTH: Final = "(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+_PHRASES: Final = """
+no longer
+no more
+not * any more
+not * any longer
+never * again
+anymore
+any more
+from now on
+from today
+from tomorrow
+from next week
+from next month
+from DAY
+from MONTH
+as of (today|now|next|DAY|MONTH)
+these days
+nowadays
+no ~ after all
+not ~ after all
+turns out (the|my|our|it)
+turned out (the|my|our|it)
+switched (to|from|over|back|jobs|schools|teams|sides|it|my|our)
+swapped
+traded (in|it|my|our|the)
+upgraded (to|my|our|the|it)
+downgraded
+migrated
+(went|go|goes|gone|moved|changed|came) (over|back) to
+moved (to|into|in|out|away|back|my|our|the|it|them|him|her)
+relocated
+transferred
+(gave|given) up
+giving up (on|my|the|our)
+quit
+stopped (my|the|our|going|eating|drinking|smoking|using|working|taking|doing|seeing|playing)
+dropped (it|that|this|the|out|my|our|them)
+(is|are|got|been|have|has) sold
+sold (the|my|our|his|her|their|it)
+got rid of
+ditched
+scrapped
+abandoned
+replaced
+replaces
+changed (to|from|jobs|schools|teams|sides|names|banks|doctors|our|its)
+became
+called (it|that|this|everything) off
+called off
+cancelled
+canceled
+had to cancel
+had to (push|move|change|drop|postpone|sell)
+fell through
+postponed
+rescheduled
+pushed (it|back|the)
+push the
+put off
+brought forward
+retired
+resigned
+promoted
+laid off
+passed away
+broke up
+split up
+divorced
+it's over
+(is|are) (out|off|over|gone)
+called the
+closed (the|my|our|down|for)
+shut down
+shut (the|my|our) ~ down
+halved
+doubled
+(raised|lowered|increased|reduced|extended) (the|my|our|it|to)
+(goes|went|go) (up|down) (to|by)
+settled (on|for)
+talked (me|us) (into|out)
+in (its|his|her|their) place
+(taken|took|takes) (my|our|his|her|their|its|[\\w-]+'s) place
+(taken|took|takes|take) over
+(got|found|has|have|is) another
+renamed
+for the first time
+in favor of
+in favour of
+outgrew
+outgrown
+(i'm|we're|he's|she's|they're|it's) ~ now
+(is|are|live|lives|works|work|am) ~ now
+(is|are|live|lives|works|work|am) (in|at|on|with|for|by|a|an|the) * now
+for (me|us|him|her|them) now
+now (i|we|he|she|it|they) (am|is|are|use|uses|live|lives|work|works|go|goes|have|has|do|does|prefer|take|drive|eat)
+(i|we) changed our minds
+changed (my|our|his|her|their) mind
+scratch that
+i was wrong
+was wrong
+(my|our|his|her|their) new ~ (is|are)
+like it much better
+said goodbye to
+days without
+weeks without
+that makes (two|three|four|five|six)
+caved in
+took ~ on
+(has|have) taken (me|us|him|her|them) on
+(got|has) company
+went to live
+(a|an) new ~ (now|instead)
+"""
+
+
+def changed(text: str) -> list[str]:
+    """Return the terms of what a text says has changed, in document order, each once; none for most texts."""
+    raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
+    if _CHANGES.search(raw) is None:
+        return []
+    about: list[str] = []
+    if raw.count(b" ") < _WHOLE_WORDS:
+        about = terms(raw.decode("utf-8", "ignore"))
+    else:
+        for sentence in _SENTENCES.split(raw):
+            if _CHANGES.search(sentence) is not None:
+                about += terms(sentence.decode("utf-8", "ignore"))
+    return [term for term in dict.fromkeys(about) if not is_stopword(term)][:MAX_CHANGED]
+
+
+def _expression(phrase: str) -> str:
+    """Return a phrase's expression: `*` stands for up to four words, `~` for one, DAY and MONTH for their names."""
+    words = [_WILD.get(word) or f"{word.replace('(', '(?:')} " for word in phrase.split()]
+    return "".join(words).rstrip(" ").replace("DAY", _DAY).replace("MONTH", _MONTH)
+
+
+def _compiled() -> Any:
+    options = re2.Options()
+    options.never_capture = True
+    options.max_mem = _MEMORY_BYTES
+    every = "|".join(_expression(phrase) for phrase in _PHRASES.strip().split("\n"))
+    return re2.compile(rf"\b(?:(?:{every})\b|instead[.,;!]|instead$)".replace(" ", r"\s"), options)
+
+
+_CHANGES = _compiled()
+_SENTENCES = re.compile(rb"[.!?\n]+(?:\s|$)")

@@ -1,0 +1,14 @@
+"""The set of facts that changed: what the ranking is promised to find of it (docs/retrieval.md)."""
+
+from __future__ import annotations
+
+from benchmarks.changed_facts import conversations, figures, places
+
+
+def test_most_questions_find_the_statement_that_they_ask_for() -> None:
+    """Asked for the present the newer statement, for before the older one."""
+    found = [(fact, *places(talk, fact)) for talk in conversations() if talk.half == "dev" for fact in talk.facts]
+    shares = figures(found)
+    assert shares["now: newer in the first five"] >= 0.8
+    assert shares["now: newer above the older"] >= 0.7
+    assert shares["before: older in the first five"] >= 0.85
