@@ -86,16 +86,18 @@ format: venv-dev ## Rewrite the code in the house style.
 bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS chooses sizes and parts).
 	$(BIN)/python -m benchmarks $(ARGS)
 
-clients: venv-dev ## Build the client packages into dist/.
+clients: venv-dev ## Build the client packages into dist/: a wheel and a tarball for npm.
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist clients/python
+	$(BIN)/python scripts/typescript_client.py pack dist
 
 lock: venv ## Resolve the dependencies anew into requirements/*.txt (ARGS=--upgrade for newer versions).
 	@sh scripts/lock $(ARGS)
 
-docs: venv ## Write what is generated anew: pages of docs/ (settings, errors, tools, metrics), parts of the chart, Grafana's dashboards.
+docs: venv ## Write what is generated anew: pages of docs/, parts of the chart, Grafana's dashboards, the TypeScript client's types.
 	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python scripts/generate_chart.py
 	$(BIN)/python scripts/generate_dashboards.py
+	$(BIN)/python scripts/typescript_client.py types
 
 chart: venv-dev ## Check the chart: lint, every value set, schemas of several versions of Kubernetes.
 	$(BIN)/python scripts/generate_chart.py --check

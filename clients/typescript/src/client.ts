@@ -1,0 +1,94 @@
+/** The client: remember, recall and forget, and everything that `/api/v1` and the turns offer. */
+
+import { Duplicate } from "./errors.js";
+import { Agents, type KeyedOptions, Memories, Sessions } from "./memories.js";
+import { type CallOptions, Transport, type TransportOptions } from "./transport.js";
+import { Turns } from "./turns.js";
+import type { Health, Memory, NewMemory, SearchFilters } from "./types.js";
+
+/** The longest text that a search looks for. */
+const LONGEST_SOUGHT = 10_000;
+
+export interface ClientOptions extends TransportOptions {
+  /** Who keeps what `remember` is given: `agent` where nothing is said. */
+  agent?: string;
+}
+
+/**
+ * A client of one server. It holds no connection of its own and needs no closing.
+ *
+ *     const client = new Client({ url: "http://127.0.0.1:8321", key: "myr_..." });
+ *     const kept = await client.remember("Ada takes her tea with lemon.");
+ */
+export class Client {
+  /** Who keeps what `remember` is given. */
+  readonly agent: string;
+  readonly memories: Memories;
+  readonly agents: Agents;
+  readonly sessions: Sessions;
+  readonly turns: Turns;
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions = {}) {
+    this.#transport = new Transport(options);
+    this.agent = options.agent ?? "agent";
+    this.memories = new Memories(this.#transport);
+    this.agents = new Agents(this.#transport);
+    this.sessions = new Sessions(this.#transport);
+    this.turns = new Turns(this.#transport);
+  }
+
+  /** Keeps a memory, and returns it; where the same was kept a while ago, returns that one. */
+  async remember(
+    content: string,
+    fields: Partial<Omit<NewMemory, "content">> = {},
+    options: KeyedOptions = {},
+  ): Promise<Memory> {
+    const memory = { agent_id: this.agent, ...fields, content };
+    try {
+      return await this.memories.keep(memory, options);
+    } catch (error) {
+      if (!(error instanceof Duplicate) || content.length > LONGEST_SOUGHT) {
+        throw error;
+      }
+      const filters = { content_contains: content, agent_id: memory.agent_id, event_types: typesOf(memory), limit: 1 };
+      const [standing] = (await this.memories.search(filters, options)).results;
+      if (standing?.content !== content) {
+        throw error; // a key of your own, or only the beginning, is the same
+      }
+      return standing;
+    }
+  }
+
+  /** Returns memories whose content holds a text, as it is written, newest first; 50 where `limit` says nothing. */
+  async recall(
+    contains?: string,
+    filters: Omit<SearchFilters, "content_contains"> = {},
+    options: CallOptions = {},
+  ): Promise<Memory[]> {
+    return (await this.memories.search({ ...filters, content_contains: contains }, options)).results;
+  }
+
+  /**
+   * Takes a memory out of every answer.
+   *
+   * @throws NotFound: it is not there, or not for this key.
+   */
+  forget(id: string, options: CallOptions = {}): Promise<void> {
+    return this.memories.withdraw(id, options);
+  }
+
+  /** Returns how the server is; no key is needed. */
+  health(options: CallOptions = {}): Promise<Health> {
+    return this.#transport.send({ method: "GET", path: "/api/v1/health", also: [503] }, options);
+  }
+
+  /** Returns whether the server takes requests; no key is needed. */
+  ready(options: CallOptions = {}): Promise<Health> {
+    return this.#transport.send({ method: "GET", path: "/api/v1/ready", also: [503] }, options);
+  }
+}
+
+function typesOf(memory: Partial<NewMemory>): string[] | undefined {
+  return memory.event_type ? [memory.event_type] : undefined;
+}
