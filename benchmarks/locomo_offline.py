@@ -60,30 +60,41 @@ class Memory:
 def load(folder: Path, *, in_tail: bool = False) -> Memory:
     """Read, plan and index a folder; with `in_tail` nothing is planned and all events are in the fresh tail."""
     events: dict[tuple[str, ...], list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
-    numbers: dict[str, int] = {}
     for number, line in enumerate((folder / "events.jsonl").read_bytes().splitlines(), 1):
         event = orjson.loads(line)
-        numbers[event["source_event_key"]] = number
         events[tuple(sorted(event["participants"]))].append((number, event))
     corpora = tuple(
         Corpus(participants=scope, tail=LooseBlock().extended(_docs(rows, {}))) if in_tail else indexed(scope, rows)
         for scope, rows in sorted(events.items())
     )
+    return Memory(corpora=corpora, questions=tuple(gold_questions(folder)))
+
+
+def gold_questions(folder: Path) -> list[GoldQuestion]:
+    """Return the questions that have an answer, with the numbers of their gold turns: their lines in the events."""
+    lines = (folder / "events.jsonl").read_bytes().splitlines()
+    numbers = {orjson.loads(line)["source_event_key"]: number for number, line in enumerate(lines, 1)}
     questions = [orjson.loads(line) for line in (folder / "questions.jsonl").read_bytes().splitlines()]
-    return Memory(
-        corpora=corpora,
-        questions=tuple(
-            GoldQuestion(
-                text=question["question"],
-                participants=tuple(question["participants"]),
-                gold=frozenset(numbers[key] for key in question["evidence"]),
-                category=question["category_name"],
-                conversation=question["conversation"],
-            )
-            for question in questions
-            if question["category"] != ADVERSARIAL and question["evidence"]
-        ),
-    )
+    return [
+        GoldQuestion(
+            text=question["question"],
+            participants=tuple(question["participants"]),
+            gold=frozenset(numbers[key] for key in question["evidence"]),
+            category=question["category_name"],
+            conversation=question["conversation"],
+        )
+        for question in questions
+        if question["category"] != ADVERSARIAL and question["evidence"]
+    ]
+
+
+def planned_events(folder: Path) -> dict[tuple[str, ...], list[PlanEvent]]:
+    """Return every scope's events as the planner sees them, in order."""
+    rows: dict[tuple[str, ...], list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+    for number, line in enumerate((folder / "events.jsonl").read_bytes().splitlines(), 1):
+        event = orjson.loads(line)
+        rows[tuple(sorted(event["participants"]))].append((number, event))
+    return {scope: _planned(events) for scope, events in rows.items()}
 
 
 def indexed(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Corpus:
@@ -135,8 +146,8 @@ def _docs(rows: Sequence[tuple[int, Mapping[str, Any]]], leaf_of: Mapping[int, i
     ]
 
 
-def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> BlockView:
-    planned = sorted(
+def _planned(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[PlanEvent]:
+    return sorted(
         (
             PlanEvent(
                 event_seq=number,
@@ -151,7 +162,10 @@ def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]
         ),
         key=lambda event: event.position,
     )
-    root, nodes = asyncio.run(plan_scope(scope, planned, PlannerSettings()))
+
+
+def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> BlockView:
+    root, nodes = asyncio.run(plan_scope(scope, _planned(rows), PlannerSettings()))
     if root is None:
         raise ValueError("a scope without events")
     ordered = _parents_first(root.rendering_id, nodes)

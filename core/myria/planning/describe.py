@@ -148,7 +148,7 @@ def describe_inner(
     children: Sequence[Outline], *, is_unit: bool, marker: str = "", quote: str | None = None
 ) -> Description:
     """Describe a unit or a part of one from its children, the marker it begins with and its best sentence."""
-    merged = _Merged(children)
+    merged = Merged(children)
     lead = merged.lead()
     label = marker or _title(lead, merged.phrases, merged.conjunction)
     if not label:
@@ -167,7 +167,7 @@ def describe_inner(
 
 def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     """Describe a group of units that share a calendar prefix, from its children."""
-    merged = _Merged(children)
+    merged = Merged(children)
     units = sum(child.units for child in children)
     called = group_text(level_name(level), merged.first_at, merged.last_at)
     phrases = _subjects(merged.lead(), merged.phrases, _SENTENCE_PHRASES)
@@ -186,7 +186,7 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     )
 
 
-class _Merged:
+class Merged:
     """The metadata of several children taken together."""
 
     def __init__(self, children: Sequence[Outline]) -> None:

@@ -7,11 +7,14 @@ from hashlib import sha256
 from typing import Any
 
 from myria.canonical import canonical_json, digest
-from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, Node, NodeType, Outline, Participants, Ref
+from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, SUBJECT, Node, NodeType, Outline, Participants, Ref
 from myria.scopes import scope_key
 
 SCHEMA = 1
 """Version of the hashed bodies."""
+
+_SUBJECT_LEVELS = 1000
+"""Level of a node over every subject; less the longer the prefix that its paths share. No path is so long."""
 
 
 def leaf_node_id(participants: Participants, event_ids: Iterable[str]) -> bytes:
@@ -161,6 +164,77 @@ def internal_node(
         key_timestamp=children[0].key_timestamp,
         key_digest=children[0].key_digest,
         key_event_id=children[0].key_event_id,
+        first_at=min(child.first_at for child in children),
+        last_at=max(child.last_at for child in children),
+    )
+
+
+def subject_node_id(participants: Participants, prefix: str, children: Iterable[bytes]) -> bytes:
+    """Return the 32-byte identity of a node of subjects: its place among them, and its children's node_ids.
+
+    The children's, not those of all leaves beneath: what a leaf is about changes one path, and costs no more.
+    """
+    return digest(
+        {
+            "schema": SCHEMA,
+            "node_type": SUBJECT,
+            "participants": list(participants),
+            "prefix": prefix,
+            "children": sorted(children),
+        }
+    )
+
+
+def subject_node(
+    participants: Participants,
+    *,
+    prefix: str,
+    label: str,
+    summary: str,
+    metadata: Mapping[str, Any],
+    children: Sequence[Node],
+    is_subject: bool,
+) -> Node:
+    """Return the node of subjects over `children` with all its identities.
+
+    `prefix` is what the paths of all that lies beneath begin with (`myria.planning.subjects.trie`); it is a part of the
+    topic's id, so that subjects which begin with the same event are told apart. `units` counts subjects.
+    """
+    anchor = min(children, key=lambda child: child.anchor_seq)
+    first = min(children, key=lambda child: child.key)
+    node_id = subject_node_id(participants, prefix, [child.node_id for child in children])
+    level = _SUBJECT_LEVELS - len(prefix)
+    rendering_ids = tuple(child.rendering_id for child in children)
+    topic = digest(
+        {
+            "scope": scope_key(participants),
+            "node_type": SUBJECT,
+            "prefix": prefix,
+            "anchor": anchor.anchor_event_id,
+        }
+    )
+    return Node(
+        rendering_id=rendering_id(
+            node_id=node_id, level=level, label=label, summary=summary, metadata=metadata, children=rendering_ids
+        ),
+        node_id=node_id,
+        node_type=SUBJECT,
+        level=level,
+        topic_id=f"top_{topic.hex()[:32]}",
+        anchor_seq=anchor.anchor_seq,
+        anchor_event_id=anchor.anchor_event_id,
+        label=label,
+        summary=summary,
+        metadata=metadata,
+        children=rendering_ids,
+        child_leaves=tuple(child.node_id if child.node_type == LEAF else b"" for child in children),
+        events=sum(child.events for child in children),
+        leaves=sum(child.leaves for child in children),
+        units=int(is_subject) or sum(child.units for child in children if child.node_type == SUBJECT),
+        is_unit=is_subject,
+        key_timestamp=first.key_timestamp,
+        key_digest=first.key_digest,
+        key_event_id=first.key_event_id,
         first_at=min(child.first_at for child in children),
         last_at=max(child.last_at for child in children),
     )

@@ -17,9 +17,11 @@ from typing import Any, Literal, Protocol
 
 from myria.analysis import Token, tokens
 
-NodeType = Literal["leaf_topic", "internal_topic"]
+NodeType = Literal["leaf_topic", "internal_topic", "subject"]
 LEAF: NodeType = "leaf_topic"
 INTERNAL: NodeType = "internal_topic"
+SUBJECT: NodeType = "subject"
+"""A node of the second hierarchy: a subject, a division of a large one, or a group of subjects."""
 
 LEAF_LEVEL = 0
 MAX_PART_LEVEL = 7

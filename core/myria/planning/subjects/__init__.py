@@ -1,0 +1,6 @@
+"""The second hierarchy above a scope's leaves: by what they are about, not by when they were said.
+
+A pure function of the set of leaves, each with its unit. `keys` says what a leaf may be about, from the leaf alone, and
+which of that it is filed under; `holders` keeps, for each key, who holds it; `trie` puts what is filed under a key into
+bounded nodes; `words` says what they are about; `update` brings all of it from one set of leaves to another.
+"""

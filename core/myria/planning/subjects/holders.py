@@ -1,0 +1,128 @@
+"""Who holds a key: for each key of a scope the leaves that may be filed under it, and which of them are.
+
+A stored record keeps a bounded number of leaves, of as many units as it can. What a plan depends on, up to four units
+that hold a key and up to two that are filed under it, can be told from that; where removals have used it up,
+`IncompleteHolders` says so, and the scope's subjects are planned anew from all leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from myria.planning.subjects.keys import LEAST_UNITS, SATURATED
+
+KEPT_MOST = 64
+"""Leaves that a stored record keeps."""
+
+_UNIT_BYTES = 16
+_RENDERING_BYTES = 32
+_FILED = 1
+
+
+class IncompleteHolders(Exception):
+    """A record has lost so many leaves that it cannot tell any more what it must."""
+
+
+class Holder(NamedTuple):
+    """A leaf that holds a key: its unit (16 bytes), its rendering, and whether it is filed under the key."""
+
+    unit: bytes
+    rendering_id: bytes
+    is_filed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The leaves that hold one key, ordered; the flags say whether there are more of a kind than are kept."""
+
+    kept: tuple[Holder, ...] = ()
+    has_more: bool = False
+    has_more_filed: bool = False
+    _units: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_units", len({holder.unit for holder in self.kept}))
+
+    @property
+    def units(self) -> int:
+        """How many units hold the key, as far as they count.
+
+        Raises:
+            IncompleteHolders: nobody knows.
+        """
+        if self.has_more and self._units < SATURATED:
+            raise IncompleteHolders
+        return min(self._units, SATURATED)
+
+    @property
+    def is_subject(self) -> bool:
+        """Whether leaves of enough units are filed under the key.
+
+        Raises:
+            IncompleteHolders: nobody knows.
+        """
+        if len({holder.unit for holder in self.kept if holder.is_filed}) >= LEAST_UNITS:
+            return True
+        if self.has_more_filed:
+            raise IncompleteHolders
+        return False
+
+    @property
+    def filed(self) -> tuple[bytes, ...]:
+        """The renderings of the leaves that are filed under the key, as far as they are kept."""
+        return tuple(holder.rendering_id for holder in self.kept if holder.is_filed)
+
+    def changed(self, removed: Iterable[bytes], added: Mapping[bytes, tuple[bytes, bool]]) -> Holders:
+        """Return the record without some renderings and with others: (unit, whether it is filed) by rendering."""
+        left = {holder.rendering_id: holder for holder in self.kept}
+        for rendering_id in removed:
+            left.pop(rendering_id, None)
+        for rendering_id, (unit, is_filed) in added.items():
+            left[rendering_id] = Holder(unit, rendering_id, is_filed)
+        return Holders(tuple(sorted(left.values())), self.has_more, self.has_more_filed)
+
+    def bounded(self) -> Holders:
+        """Return the record with as many leaves as are kept."""
+        if len(self.kept) <= KEPT_MOST:
+            return self
+        # One leaf of each unit first: it is units that count.
+        first: set[tuple[bytes, bool]] = set()
+        ranked: list[tuple[bool, bool, Holder]] = []
+        for holder in self.kept:
+            is_first = (holder.unit, holder.is_filed) not in first
+            first.add((holder.unit, holder.is_filed))
+            ranked.append((not is_first, not holder.is_filed, holder))
+        ranked.sort()
+        kept, dropped = ranked[:KEPT_MOST], ranked[KEPT_MOST:]
+        return Holders(
+            tuple(sorted(holder for _, _, holder in kept)),
+            True,
+            self.has_more_filed or any(holder.is_filed for _, _, holder in dropped),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the record as it is stored; empty for one without leaves."""
+        if not self.kept and not self.has_more:
+            return b""
+        head = bytes((int(self.has_more) | int(self.has_more_filed) << 1,))
+        return head + b"".join(
+            holder.unit + holder.rendering_id + bytes((_FILED if holder.is_filed else 0,)) for holder in self.kept
+        )
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Holders:
+        """Return the record that `to_bytes` wrote."""
+        if not stored:
+            return cls()
+        size = _UNIT_BYTES + _RENDERING_BYTES + 1
+        kept = tuple(
+            Holder(
+                stored[at : at + _UNIT_BYTES],
+                stored[at + _UNIT_BYTES : at + size - 1],
+                stored[at + size - 1] == _FILED,
+            )
+            for at in range(1, len(stored), size)
+        )
+        return cls(kept, bool(stored[0] & 1), bool(stored[0] & 2))

@@ -1,0 +1,108 @@
+"""What a leaf may be about, from the leaf alone, and which of that it is filed under.
+
+A key is a term, two terms of a phrase, the term of a kind of thing (`myria.analysis.kinds`), or what an emitter's hint
+says. A leaf is filed under the best few keys that leaves of another unit hold too. How many units hold a key counts up
+to four and no further: a key that many hold weighs the same whatever is appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from myria.analysis.kinds import kinds_of
+from myria.planning.model import Node
+from myria.planning.phrases import key_of
+
+SUBJECTS_MOST = 3
+"""Subjects of one leaf."""
+
+LEAST_UNITS = 2
+"""Units that a subject gathers leaves from, at least: what is said in one conversation alone is in time only."""
+
+SATURATED = 4
+"""Units that hold a key, as far as they count."""
+
+_CANDIDATES_MOST = 16
+_LEAST_WEIGHT = 20
+"""A word of everyday use that was said once weighs less: it says nothing of what a leaf is about."""
+
+_KEY_BYTES = 64
+_HINT_TERMS = 4
+_HINT_WEIGHT = 400
+"""What a hint of full confidence weighs: more than the best word of most leaves."""
+
+_FULL_CONFIDENCE = 1000
+
+_VAGUE_KINDS = frozenset(("activ", "place", "item", "event"))
+"""Kinds (as terms) that so much is of that they say nothing."""
+
+Candidates = Mapping[str, int]
+"""Weights of what a leaf may be about, by key."""
+
+
+def candidates(leaf: Node) -> dict[str, int]:
+    """Return the keys that a leaf may be filed under, with their weights, from what its rendering says."""
+    weights: dict[str, int] = {}
+    named: set[str] = set()
+    for phrase, weight in leaf.metadata["phrases"]:
+        terms = key_of(phrase)
+        named.update(terms)
+        if len(terms) == 2 and not phrase.endswith("…"):
+            weights[" ".join(terms)] = weight
+    kinds: dict[str, int] = {}
+    for surface, weight in leaf.metadata["keywords"]:
+        term = key_of(surface)[0]
+        # A phrase was made of it: it is a noun, or stands beside one.
+        said = weight * 3 // 2 if term in named else weight
+        weights[term] = max(weights.get(term, 0), said)
+        for kind in kinds_of(term):
+            if kind not in _VAGUE_KINDS:
+                kinds[kind] = kinds.get(kind, 0) + said
+    for kind, weight in kinds.items():
+        weights[kind] = max(weights.get(kind, 0), weight)
+    for hint, permille in leaf.metadata["hints"]:
+        terms = key_of(hint)
+        if len(terms) <= _HINT_TERMS:
+            key = " ".join(terms)
+            weights[key] = weights.get(key, 0) + _HINT_WEIGHT * min(permille, _FULL_CONFIDENCE) // _FULL_CONFIDENCE
+    best = sorted(
+        (pair for pair in weights.items() if pair[1] >= _LEAST_WEIGHT and _is_plain(pair[0])),
+        key=lambda pair: (-pair[1], pair[0]),
+    )
+    return dict(best[:_CANDIDATES_MOST])
+
+
+def filed_under(leaf: Node, weights: Candidates, units_of: Callable[[str], int]) -> tuple[str, ...]:
+    """Return the keys that a leaf is filed under, best first, at most `SUBJECTS_MOST`.
+
+    Args:
+        leaf: the leaf.
+        weights: what `candidates` says of it.
+        units_of: how many units hold a key, this leaf's own among them; what is beyond `SATURATED` does not count.
+    """
+    ranked = sorted(
+        (-weight * min(units, SATURATED), key)
+        for key, weight in weights.items()
+        if (units := units_of(key)) >= LEAST_UNITS
+    )
+    phrases = [set(key_of(phrase)) for phrase, _ in leaf.metadata["phrases"]] if len(ranked) > 1 else []
+    chosen: list[str] = []
+    taken: set[str] = set()
+    for _, key in ranked:
+        terms = set(key.split(" "))
+        # "shelter" and "homeless shelter" of one leaf are one thing.
+        if terms & taken:
+            continue
+        chosen.append(key)
+        if len(chosen) == SUBJECTS_MOST:
+            break
+        taken |= terms
+        for phrase in phrases:
+            if terms & phrase:
+                taken |= phrase
+    return tuple(chosen)
+
+
+def _is_plain(key: str) -> bool:
+    """Tell whether a key can be written into a path: short, and without characters that end one."""
+    return "\0" not in key and len(key.encode("utf-8", "surrogatepass")) <= _KEY_BYTES

@@ -1,0 +1,223 @@
+"""Subjects: a function of the set of leaves, brought up to date by look-up, bounded, without dust."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myria.planning.model import LEAF, SUBJECT, Node, PlanEvent
+from myria.planning.scope import plan_unit, split_units
+from myria.planning.settings import PlannerSettings
+from myria.planning.subjects.holders import Holders, IncompleteHolders
+from myria.planning.subjects.keys import SUBJECTS_MOST, candidates
+from myria.planning.subjects.trie import keys_of
+from myria.planning.subjects.update import NoSubjects, PlacedLeaf, SubjectUpdate, unit_of, update_subjects
+from tests.planning.generators import DENSE, MINUTE, SCOPE, SETTINGS, key_of
+from tests.support.counts import CHECK, examples
+from tests.support.trees import MemoryTree
+
+WORDS = ("kiln", "glaze", "pottery", "passport", "violin", "shelter", "sourdough", "telescope", "marathon", "tapestry")
+
+
+class MemorySubjects(MemoryTree):
+    """A scope's subjects in memory; records are stored as bytes, as in PostgreSQL. `looked_up` counts keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root: bytes | None = None
+        self.records: dict[str, bytes] = {}
+        self.looked_up = 0
+
+    async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
+        """Return the stored records of keys."""
+        self.looked_up += len(keys)
+        return {key: Holders.from_bytes(self.records[key]) for key in keys if key in self.records}
+
+    async def update(self, removed: Iterable[PlacedLeaf], added: Sequence[PlacedLeaf]) -> SubjectUpdate:
+        """Bring the tree up to date and keep what comes of it."""
+        self.add(placed.leaf for placed in added)
+        update = await update_subjects(self.root, removed, added, self, participants=SCOPE, settings=SETTINGS)
+        self.add(update.nodes)
+        self.root = update.root.rendering_id if update.root else None
+        self.records.update((key, holders.bounded().to_bytes()) for key, holders in update.holders.items())
+        return update
+
+
+def units_of(events: Iterable[PlanEvent], rules: PlannerSettings = DENSE) -> list[tuple[PlacedLeaf, ...]]:
+    """The leaves of each unit of a scope."""
+    return [
+        tuple(PlacedLeaf(leaf=node, unit=unit_of(planned[-1].key)) for node in planned if node.node_type == LEAF)
+        for unit in split_units(events, rules)
+        for planned in (plan_unit(SCOPE, unit, rules),)
+    ]
+
+
+def talks(seed: int, count: int, *, words: Sequence[str] = WORDS) -> list[PlanEvent]:
+    """Conversations of four to nine events about a few of some words each, some with hints."""
+    chance = random.Random(seed)
+    events: list[PlanEvent] = []
+    for talk in range(count):
+        about = chance.sample(words, min(len(words), chance.choice([1, 2, 2, 3])))
+        for place in range(chance.randrange(4, 10)):
+            said = " and the ".join(chance.sample(about, chance.randrange(1, len(about) + 1)))
+            name = f"evt_{seed}_{talk}_{place}"
+            events.append(
+                PlanEvent(
+                    event_seq=len(events),
+                    event_id=name,
+                    key=key_of(name),
+                    timestamp=talk * 5000 * MINUTE + place * MINUTE,
+                    text=f"I think of the {said} again.",
+                    speaker=chance.choice(["Ana", "Bo"]),
+                    hints=((f"project {chance.randrange(4)}", 900),) if chance.random() < 0.1 else (),
+                )
+            )
+    return events
+
+
+async def full(units: Iterable[tuple[PlacedLeaf, ...]]) -> SubjectUpdate:
+    """Subjects of some units, planned from nothing."""
+    leaves = [placed for unit in units for placed in unit]
+    return await update_subjects(None, (), leaves, NoSubjects(), participants=SCOPE, settings=SETTINGS)
+
+
+def root_of(update: SubjectUpdate) -> bytes | None:
+    """The root rendering id of an update."""
+    return update.root.rendering_id if update.root else None
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([3, 8, 40, 90]), st.sampled_from([2, 4, 10]), st.data())
+async def test_any_order_of_units_that_come_and_go_ends_with_the_root_of_a_full_plan(
+    seed: int, count: int, variety: int, data: st.DataObject
+) -> None:
+    """Units that come, go and come back, in any order and any steps, leave the root that their set has."""
+    units = units_of(talks(seed, count, words=WORDS[:variety]))
+    chance = random.Random(seed)
+    tree, present = MemorySubjects(), set[int]()
+    for _ in range(data.draw(st.integers(1, 5))):
+        wanted = set(chance.sample(range(len(units)), data.draw(st.integers(0, len(units)))))
+        if chance.random() < 0.6:  # mostly what was there
+            few = set(chance.sample(range(len(units)), min(len(units), 3)))
+            wanted = present ^ few
+        again = {at for at in present & wanted if chance.random() < 0.1}
+        gone = [placed for at in sorted((present - wanted) | again) for placed in units[at]]
+        come = [placed for at in sorted((wanted - present) | again) for placed in units[at]]
+        await tree.update(gone, come)
+        present = wanted
+        assert tree.root == root_of(await full(units[at] for at in sorted(present)))
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([20, 60, 120]), st.sampled_from([2, 5, 10]))
+async def test_every_tree_of_subjects_keeps_its_rules(seed: int, count: int, variety: int) -> None:
+    """Bounded fan-out, two units at least, in the order of time, few subjects a leaf, identities of their own."""
+    units = units_of(talks(seed, count, words=WORDS[:variety]))
+    update = await full(units)
+    unit_by_leaf = {placed.leaf.rendering_id: placed.unit for unit in units for placed in unit}
+    tree = MemoryTree([*update.nodes, *(placed.leaf for unit in units for placed in unit)])
+    subjects_by_leaf: dict[bytes, int] = {}
+    for node in update.nodes:
+        assert node.node_type == SUBJECT
+        assert 2 <= len(node.children) <= SETTINGS.max_fan_out
+        below = tree.under(node.rendering_id)
+        leaves = [inner for inner in below if inner.node_type == LEAF]
+        assert all(inner.level < node.level for inner in below[1:])
+        assert node.leaves == len(leaves)
+        assert node.anchor_seq == min(leaf.anchor_seq for leaf in leaves)
+        assert len(node.label) <= 120
+        assert len(node.summary) <= 600
+        if len(leaves) <= SETTINGS.max_fan_out and keys_of(node.metadata["prefix"]):
+            assert leaves == sorted(leaves, key=lambda leaf: leaf.key)
+        if node.is_unit:
+            assert len({unit_by_leaf[leaf.rendering_id] for leaf in leaves}) >= 2
+            for leaf in leaves:
+                assert keys_of(node.metadata["prefix"])[0] in candidates(leaf)
+                subjects_by_leaf[leaf.rendering_id] = subjects_by_leaf.get(leaf.rendering_id, 0) + 1
+    assert all(subjects <= SUBJECTS_MOST for subjects in subjects_by_leaf.values())
+    assert len({node.topic_id for node in update.nodes}) == len(update.nodes)
+    assert len({node.node_id for node in update.nodes}) == len(update.nodes)
+
+
+@pytest.mark.parametrize("count", [200, 600 if CHECK else 1200])
+async def test_one_more_conversation_costs_what_it_is_about(count: int) -> None:
+    """A unit that comes reads and writes a bounded number of nodes and records, however long the scope."""
+    words = [f"{word}{number}" for word in WORDS for number in range(20)]
+    units = units_of(talks(7, count, words=words))
+    tree = MemorySubjects()
+    await tree.update((), [placed for unit in units[:-1] for placed in unit])
+    tree.opened = tree.looked_up = 0
+    update = await tree.update((), units[-1])
+    assert tree.opened < 1500
+    assert tree.looked_up < 600
+    assert len(update.nodes) < 120
+    assert len(update.holders) < 120
+    assert tree.root == root_of(await full(units))
+
+
+async def test_what_one_conversation_says_is_no_subject() -> None:
+    """A word of a single unit, however often said, gathers nothing."""
+    (unit,) = units_of(talks(1, 1, words=("kiln",)), SETTINGS)
+    assert "kiln" in candidates(unit[0].leaf)
+    assert (await full([unit])).root is None
+
+
+async def test_a_hint_gathers_leaves_that_share_no_word() -> None:
+    """Leaves of two conversations with one hint are one subject, called as the hint says."""
+    events = [
+        PlanEvent(
+            event_seq=at,
+            event_id=f"evt_{at}",
+            key=key_of(f"evt_{at}"),
+            timestamp=at // 4 * 9000 * MINUTE + at * MINUTE,
+            text=("The crowdfunding of the boxes begins.", "Our own webshop takes the orders.")[at // 4],
+            speaker="Ana",
+            hints=(("launch plan", 900),),
+        )
+        for at in range(8)
+    ]
+    update = await full(units_of(events, SETTINGS))
+    assert [node.metadata["names"] for node in update.nodes if node.is_unit] == [["launch plan"]]
+
+
+async def test_a_subject_keeps_its_topic_id_while_leaves_come() -> None:
+    """The topic of a subject is named by its key and its first event, whatever comes later."""
+    units = units_of(talks(3, 60, words=WORDS[:3]))
+    tree = MemorySubjects()
+    named: dict[tuple[str, str], str] = {}
+    for at in range(0, len(units), 10):
+        await tree.update((), [placed for unit in units[at : at + 10] for placed in unit])
+        assert tree.root is not None
+        for node in tree.under(tree.root):
+            if node.is_unit and node.node_type == SUBJECT:
+                name = (node.metadata["prefix"], node.anchor_event_id)
+                assert named.setdefault(name, node.topic_id) == node.topic_id
+    assert len(set(named.values())) == len(named)
+
+
+async def test_a_record_that_was_cut_says_when_it_does_not_suffice() -> None:
+    """A bounded record counts units rightly or refuses to."""
+    many = {bytes([at]) * 32: (bytes([at]) * 16, at % 2 == 0) for at in range(200)}
+    record = Holders.from_bytes(Holders().changed((), many).bounded().to_bytes())
+    assert len(record.kept) == 64
+    assert record.units == 4
+    assert record.is_subject
+    rest = record.changed([holder.rendering_id for holder in record.kept[2:]], {})
+    with pytest.raises(IncompleteHolders):
+        _ = rest.units
+
+
+async def test_the_latest_state_stands_first() -> None:
+    """A subject's summary begins with what was said last, and goes back from there."""
+    units = units_of(talks(5, 12, words=("violin",)))
+    update = await full(units)
+    subject = next(node for node in update.nodes if node.is_unit)
+    leaves: list[Node] = [placed.leaf for unit in units for placed in unit]
+    newest = max(leaves, key=lambda leaf: leaf.last_at)
+    assert subject.summary.startswith("Latest, on ")
+    assert subject.last_at == newest.last_at
+    assert " Before: " in subject.summary
