@@ -19,6 +19,7 @@ from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.memories.commands import Memories
 from myria.memories.reading import MemoryReader
+from myria.memories.searching import MemorySearch
 from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
 from myria.notes.links import NoteLinks
@@ -119,6 +120,7 @@ class Memory:
             on_redacted=self._on_redacted,
         )
         self.memory_reader = MemoryReader(self.database, scanned=settings.rest.scanned_memories)
+        self.memory_search = MemorySearch(self._read)
         self.registrations = Registrations(
             self.appending, self._append_redacted, self._redactor_of, payload_bytes=settings.ingest.payload_bytes
         )

@@ -44,6 +44,7 @@ CASES = [
     ("memories.fold", [SEQS]),
     ("memories.of_first_events", ["{evt_1}"]),
     ("memories.by_id", ["note_1"]),
+    ("memories.by_ids", ["{note_1,note_2}"]),
     ("memories.notes_newest", ["{1,2}", "s", "{fact}", *LISTED]),
     ("memories.notes_oldest", ["{1,2}", "s", "{fact}", *LISTED]),
     ("registrations.by_id", ["agent", "agent_1"]),

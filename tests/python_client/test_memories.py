@@ -86,6 +86,15 @@ async def test_remembering_twice_gives_the_first(client: Any) -> None:
     assert (await call(client.remember, "Ada prefers tea", agent_id="other")).id != first.id
 
 
+async def test_recalling_what_it_is_about(client: Any) -> None:
+    """The best comes first, the newest where nothing is asked, within filters."""
+    for text in ("Ada prefers tea", "The kiln is hot", "Ben likes coffee"):
+        await call(client.remember, text, tags=[text.split()[0]])
+    assert [one.content for one in await call(client.recall, "Who likes coffee?", limit=1)] == ["Ben likes coffee"]
+    assert [one.content for one in await call(client.recall, limit=2)] == ["Ben likes coffee", "The kiln is hot"]
+    assert [one.tags for one in await call(client.recall, "coffee", tags=["Ada"], since="1h")] == [("Ada",)]
+
+
 async def test_several_at_once(client: Any) -> None:
     """Duplicates are left out, all is refused, or each is told of: as it was asked."""
     texts = ["one", "two", "one"]

@@ -64,6 +64,60 @@ async def test_a_memory_is_kept_found_changed_and_withdrawn(served: Served) -> N
     assert (await ask(served, "GET", "/memories"))["memories"] == []
 
 
+async def test_the_best_come_first(served: Served) -> None:
+    """What is most about a question comes first, within every filter, as it stands now."""
+    kept = {}
+    for agent, text, tags in (
+        ("bot", "Ada prefers green tea in the morning", ["a"]),
+        ("bot", "The kiln is heated to 900 degrees", ["a", "b"]),
+        ("cat", "Tea is kept in the second drawer", ["b"]),
+        ("cat", "Nothing of this", []),
+    ):
+        body = {"agent_id": agent, "content": text, "tags": tags, "session_id": f"s_{agent}"}
+        kept[text.split()[0]] = await ask(served, "POST", "/memories", body, status=201)
+
+    async def found(**asked: Any) -> list[str]:
+        answer = await ask(served, "POST", "/search", asked)
+        assert answer["count"] == len(answer["results"])
+        return [memory["content"].split()[0] for memory in answer["results"]]
+
+    whole = await found(query="Which tea does Ada prefer?")
+    assert (whole[0], len(whole)) == ("Ada", 4)
+    assert await found(query="Which tea does Ada prefer?", limit=2, offset=1) == whole[1:3]
+    assert (await ask(served, "POST", "/search", {"query": "tea", "limit": 1}))["has_more"] is True
+    assert await found(query="tea", agent_id="cat", limit=1) == await found(query="tea", session_id="s_cat", limit=1)
+    assert (await found(query="tea", agent_id="cat"))[0] == "Tea"
+    assert await found(query="tea drawer", tags=["b"]) == ["Tea", "The"]
+    assert await found(query="tea", content_contains="drawer", since="1h") == ["Tea"]
+    assert await found(query="tea", min_importance=0.5) == []
+    await ask(served, "PATCH", f"/memories/{kept['Ada']['id']}", {"content": "Ada drinks coffee now"})
+    assert sorted(await found(query="coffee")) == ["Ada", "Nothing", "Tea", "The"]
+    assert (await found(query="coffee"))[0] == "Ada"
+    await ask(served, "DELETE", f"/memories/{kept['Ada']['id']}", status=204)
+    assert "Ada" not in await found(query="coffee")
+    refused = await ask(served, "POST", "/search", {"query": "tea", "cursor": "x"}, status=400)
+    assert refused["field"] == "cursor"
+
+
+async def test_a_search_by_what_it_is_about_sees_what_lists_see(
+    database: Database, memory: Memory, settings: Settings
+) -> None:
+    """What the organisation shares is found, and what belongs to others alone or to another tenant is not."""
+    guarded = Settings(auth=AuthSettings(mode="keys"))
+    async with access_store(database, "other") as store, serving(memory, guarded) as guarded_server:
+        ana, ben = [await make_key(store, who, name=who, faces=("rest", "agent")) for who in ("ana", "ben")]
+        far = await make_key(store, "ana", name="far", tenant="other", faces=("rest",))
+        await ask(guarded_server, "POST", "/memories", SAID, status=201, x_api_key=ana)
+        note = call("remember", {"content": "Ana alone crawled it", "topic": "web", "type": "fact"})
+        sent = headers("remember") | {"authorization": f"Bearer {ana}"}
+        assert (await guarded_server.post(note, sent, path="/mcp/agent")).json()["result"]["isError"] is False
+        counts = []
+        for key in (ana, ben, far):
+            found = await ask(guarded_server, "POST", "/search", {"query": "who crawled it?"}, x_api_key=key)
+            counts.append(found["count"])
+        assert counts == [2, 1, 0]
+
+
 async def test_what_is_left_out_has_the_contract_s_defaults(served: Served) -> None:
     """Empty optional values are as good as none, and are not answered."""
     kept = await ask(served, "POST", "/memories", {**SAID, "session_id": "", "tags": [], "metadata": None}, status=201)

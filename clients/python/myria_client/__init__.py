@@ -4,7 +4,7 @@
 
     with Client("http://127.0.0.1:8321", key="...") as memory:
         kept = memory.remember("Ada prefers tea.")
-        print([found.content for found in memory.memories.each(since="7d")])
+        print([found.content for found in memory.recall("What does Ada drink?")])
         memory.forget(kept.id)
 
 `Client` waits, `AsyncClient` is awaited; both do the same. Every error is a `MyriaClientError`. `turns` puts memory

@@ -16,6 +16,7 @@ from myria_client._calls import Call, Json
 from myria_client._flows import Flow
 from myria_client._resources import Agents, Memories, Sessions
 from myria_client._retrying import Attempts, Retry
+from myria_client._routes import RecallFilters
 from myria_client.records import Health, Memory, MemoryType, NewMemory
 from myria_client.turns import AsyncTurns, Turns
 
@@ -123,6 +124,18 @@ class Client(_Base):
         """
         return self.run(flows.remember(self._drafted(content, fields), None))
 
+    def recall(self, about: str | None = None, *, limit: int = 10, **filters: Unpack[RecallFilters]) -> list[Memory]:
+        """Return what memory holds about something, best first; without `about`, the newest.
+
+        Args:
+            about: a question, or words, in any language.
+            limit: at most so many.
+
+        Raises:
+            Refused, Unreachable.
+        """
+        return list(self.send(routes.recall(about, limit, filters)).memories)
+
     def forget(self, memory_id: str) -> None:
         """Take a memory out of every answer.
 
@@ -210,6 +223,12 @@ class AsyncClient(_Base):
     async def remember(self, content: str, **fields: Unpack[MemoryFields]) -> Memory:
         """Keep a memory, and return it; see `Client.remember`."""
         return await self.run(flows.remember(self._drafted(content, fields), None))
+
+    async def recall(
+        self, about: str | None = None, *, limit: int = 10, **filters: Unpack[RecallFilters]
+    ) -> list[Memory]:
+        """Return what memory holds about something, best first; see `Client.recall`."""
+        return list((await self.send(routes.recall(about, limit, filters))).memories)
 
     async def forget(self, memory_id: str) -> None:
         """Take a memory out of every answer; see `Client.forget`."""

@@ -51,13 +51,9 @@ class ListFilters(OwnFilters, total=False):
     session_id: str | None
 
 
-class SearchFilters(TypedDict, total=False):
-    """Which memories are searched for: as `ListFilters`, and several types at once.
+class RecallFilters(TypedDict, total=False):
+    """Within what is recalled: all that is given must hold."""
 
-    `content_contains`: what the content holds, as it is written. `min_importance`: from 0 to 1.
-    """
-
-    content_contains: str | None
     agent_id: str | None
     session_id: str | None
     memory_types: Sequence[MemoryType]
@@ -66,6 +62,17 @@ class SearchFilters(TypedDict, total=False):
     since: Moment | None
     until: Moment | None
     min_importance: float | None
+
+
+class SearchFilters(RecallFilters, total=False):
+    """Which memories are searched for: as `ListFilters`, and several types at once.
+
+    `query`: what they are about; the best come first, on one page.
+    `content_contains`: what the content holds, as it is written. `min_importance`: from 0 to 1.
+    """
+
+    query: str | None
+    content_contains: str | None
     order: Order | None
 
 
@@ -150,7 +157,11 @@ def _listed(path: str, filters: OwnFilters, limit: int | None, cursor: str | Non
 
 def search_memories(filters: SearchFilters, *, limit: int | None, cursor: str | None) -> Call[MemoryPage]:
     """Search memories."""
-    body: Json = given(**filters, limit=limit, cursor=cursor)
+    return _searched({**filters, "limit": limit, "cursor": cursor})
+
+
+def _searched(asked: Json) -> Call[MemoryPage]:
+    body = given(**asked)
     for name in ("since", "until"):
         if name in body:
             body[name] = moment(body[name])
@@ -158,6 +169,11 @@ def search_memories(filters: SearchFilters, *, limit: int | None, cursor: str | 
         if name in body:
             body[name] = list(body[name])
     return Call(method="POST", path=f"{_API}/search", body=body, read=MemoryPage.from_json)
+
+
+def recall(about: str | None, limit: int, filters: RecallFilters) -> Call[MemoryPage]:
+    """Search by what memories are about."""
+    return _searched({**filters, "query": about, "limit": limit})
 
 
 def register_agent(

@@ -326,7 +326,14 @@ class AgentListInput(ListInput):
 
 
 class SearchInput(Input):
-    """What is searched for; everything that is given must hold."""
+    """What is searched for; everything that is given must hold.
+
+    With `query` the best come first, on one page: `order` and `cursor` are for answers by time.
+    """
+
+    query: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
+        default=None, description="What it is about: the best come first, in words of your own"
+    )
 
     agent_id: OptionalId = None
     session_id: OptionalSession = None

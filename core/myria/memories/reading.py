@@ -64,6 +64,21 @@ class MemoryFilters:
     until: int | None = None
     min_importance: float | None = None
 
+    def match(self, memory: StoredMemory) -> bool:
+        """Tell whether a memory is what is asked for."""
+        draft = memory.draft
+        return (
+            self.agent_id in (None, draft.agent_id)
+            and self.session_id in (None, draft.session_id)
+            and (self.memory_types is None or draft.memory_type in self.memory_types)
+            and (self.event_types is None or draft.event_type in self.event_types)
+            and set(self.tags or ()) <= set(draft.tags)
+            and (self.contains is None or self.contains in draft.content)
+            and (self.since is None or memory.at > self.since)
+            and (self.until is None or memory.at < self.until)
+            and (self.min_importance is None or (draft.importance or 0) >= self.min_importance)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPage:

@@ -239,15 +239,18 @@ class RestFace:
             until=_moment(request.until, "until", now),
             min_importance=request.min_importance or None,
         )
-        page = await self._memory.memory_reader.page(
-            principal.tenant,
-            self._viewer(principal),
-            filters,
-            order=request.order,
-            limit=request.limit,
-            offset=request.offset or 0,
-            cursor=request.cursor,
-        )
+        if request.query is not None:
+            page = await self._best(principal, request, filters)
+        else:
+            page = await self._memory.memory_reader.page(
+                principal.tenant,
+                self._viewer(principal),
+                filters,
+                order=request.order,
+                limit=request.limit,
+                offset=request.offset or 0,
+                cursor=request.cursor,
+            )
         results = [memory.to_json(principal.tenant) for memory in page.memories]
         answer: Json = {
             "results": results,
@@ -259,6 +262,23 @@ class RestFace:
         if page.scanned is not None:
             answer["scanned"] = page.scanned
         return answer
+
+    async def _best(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
+        """Return what is most about a question.
+
+        Raises:
+            InvalidArgument: it has a cursor, which an answer of the best never gives.
+        """
+        if request.cursor is not None:
+            raise InvalidArgument("with query the best come on one page: ask with limit and offset", field="cursor")
+        return await self._memory.memory_search.best(
+            principal.tenant,
+            self._viewer(principal),
+            request.query or "",
+            filters,
+            limit=request.limit,
+            offset=request.offset or 0,
+        )
 
     async def register_agent(self, principal: Principal, asked: Asked) -> Json:
         """Register an agent."""

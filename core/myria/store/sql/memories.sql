@@ -204,6 +204,17 @@ CROSS JOIN LATERAL (
 WHERE n.tenant_id = $1 AND n.note_id = $2 AND n.live
   AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z);
 
+-- name: by_ids
+-- Notes of any face, and who may see them.
+SELECT n.note_id, n.created_at, n.first_seq, n.context_id, n.version, n.changed_at, n.session, e.payload, e.event_id, s.participants
+FROM myria.notes n
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
+CROSS JOIN LATERAL (
+    SELECT x.payload, x.event_id FROM myria.events x WHERE x.tenant_id = $1 AND x.event_seq = n.event_seq OFFSET 0
+) e
+WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND n.live
+  AND n.note_id NOT IN (SELECT z.note_id FROM myria.ended_notes($1, clock_timestamp()) z);
+
 -- name: note_scopes
 -- The scopes that $2 or $3 see and that hold notes of these kinds ($4) of other faces: of $2 the one in the fewest scopes
 -- leads. Decisions ($5: wanted) are kept over REST too, so by them no scope is known that is shared with $3.
