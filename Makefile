@@ -6,7 +6,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo check test soak drill lint audit format bench clients lock docs chart clean
+.PHONY: help venv venv-dev control-plane up demo check test soak drill lint audit format bench wheel clients lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -85,6 +85,9 @@ format: venv-dev ## Rewrite the code in the house style.
 
 bench: venv-dev ## Measure the cost model and write benchmarks/out/ (ARGS chooses sizes and parts).
 	$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: venv-dev ## Build the wheel of Myria itself into dist/, for pip and uvx.
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
 clients: venv-dev ## Build the client packages into dist/: a wheel and a tarball for npm.
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist clients/python
