@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from myria.settings import Settings, TurnsSettings
+from myria_client import AsyncClient
 from tests.server.wire import Served
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,11 @@ async def test_the_package_s_own_page(served: Served) -> None:
         assert "ada" in told
 
 
-async def test_the_page_of_clients(served: Served) -> None:
-    """Its first lines remember and recall."""
+async def test_the_page_of_clients(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It remembers, recalls, buffers and imports."""
+    monkeypatch.chdir(tmp_path)
     _, said = await asyncio.to_thread(printed, "docs/clients.md", served.port)
-    assert said.splitlines()[0] == "['Ada prefers tea.']"
+    assert said.splitlines() == ["['Ada prefers tea.']"]
+    async with AsyncClient(f"http://127.0.0.1:{served.port}") as client:
+        kept = [memory.content async for memory in client.memories.each(agent_id="guide", order="asc")]
+    assert sorted(kept) == sorted(["The kiln is at 900 degrees.", *(f"Line {number}" for number in range(250))])

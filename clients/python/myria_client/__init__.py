@@ -24,7 +24,9 @@ from myria_client._errors import (
     Unreachable,
     Unreadable,
 )
+from myria_client._outbox import RefusedMemory
 from myria_client._retrying import Retry
+from myria_client.buffer import AsyncBuffer, Buffer
 from myria_client.records import (
     Agent,
     AgentSession,
@@ -45,10 +47,12 @@ __all__ = [
     "Agent",
     "AgentSession",
     "AgentStatistics",
+    "AsyncBuffer",
     "AsyncClient",
     "AsyncSession",
     "AsyncTurn",
     "AsyncTurns",
+    "Buffer",
     "Busy",
     "Client",
     "Conflict",
@@ -65,6 +69,7 @@ __all__ = [
     "Outcome",
     "Prepared",
     "Refused",
+    "RefusedMemory",
     "Retry",
     "Session",
     "SessionContext",

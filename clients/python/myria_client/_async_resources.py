@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack
 
+from myria_client import _flows as flows
 from myria_client import _routes as routes
 from myria_client._calls import Call
+from myria_client._flows import Flow
+from myria_client._importing import BATCH, Stream
 from myria_client._routes import ListFilters, OwnFilters, SearchFilters
 from myria_client.records import (
     Agent,
@@ -17,23 +21,31 @@ from myria_client.records import (
     MemoryPage,
     Moment,
     NewMemory,
+    Outcome,
     SessionContext,
 )
 
 T = TypeVar("T")
 
 
-class AsyncSend(Protocol):
-    """Sends a call, again where that helps, and returns what was answered."""
+class AsyncSender(Protocol):
+    """Sends calls, again where that helps."""
 
-    def __call__(self, call: Call[T]) -> Awaitable[T]: ...
+    async def send(self, call: Call[T]) -> T:
+        """Return what was answered."""
+        ...
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Run what takes several calls, and return its result."""
+        ...
 
 
 class AsyncMemories:
     """Memories of an organisation, at `/api/v1/memories` and `/api/v1/search`."""
 
-    def __init__(self, send: AsyncSend) -> None:
-        self._send = send
+    def __init__(self, sender: AsyncSender) -> None:
+        self._send = sender.send
+        self._run = sender.run
 
     async def keep(self, memory: NewMemory, *, idempotency_key: str | None = None) -> Memory:
         """Keep a memory; see `Memories.keep`."""
@@ -98,12 +110,41 @@ class AsyncMemories:
         """Yield all memories that match, newest first, a page at a time; see `Memories.search_each`."""
         return _followed(lambda cursor: self._send(routes.search_memories(filters, limit=page_size, cursor=cursor)))
 
+    async def keep_each(
+        self,
+        memories: Iterable[NewMemory] | AsyncIterable[NewMemory],
+        *,
+        name: str,
+        checkpoint: Path | str | None = None,
+        batch: int = BATCH,
+    ) -> AsyncIterator[Outcome]:
+        """Keep a stream of any length, and yield what became of each memory; see `Memories.keep_each`."""
+        stream = Stream(name, checkpoint, batch)
+        async for memory in _each(memories):
+            if stream.add(memory):
+                for outcome in await self._run(flows.import_batch(stream.bodies, stream.key, stream.start)):
+                    yield outcome
+                stream.sent()
+        if stream.bodies:
+            for outcome in await self._run(flows.import_batch(stream.bodies, stream.key, stream.start)):
+                yield outcome
+            stream.sent()
+
+
+async def _each(memories: Iterable[NewMemory] | AsyncIterable[NewMemory]) -> AsyncIterator[NewMemory]:
+    if isinstance(memories, AsyncIterable):
+        async for memory in memories:
+            yield memory
+    else:
+        for memory in memories:
+            yield memory
+
 
 class AsyncAgents:
     """The registry of agents, at `/api/v1/agents`; an agent may be named by its id or its name."""
 
-    def __init__(self, send: AsyncSend) -> None:
-        self._send = send
+    def __init__(self, sender: AsyncSender) -> None:
+        self._send = sender.send
 
     async def register(
         self,
@@ -146,8 +187,8 @@ class AsyncAgents:
 class AsyncSessions:
     """Sessions of registered agents, at `/api/v1/sessions`."""
 
-    def __init__(self, send: AsyncSend) -> None:
-        self._send = send
+    def __init__(self, sender: AsyncSender) -> None:
+        self._send = sender.send
 
     async def open(
         self, agent: str, *, metadata: Mapping[str, Any] | None = None, idempotency_key: str | None = None

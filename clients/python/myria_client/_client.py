@@ -67,7 +67,8 @@ class _Base:
             "timeout": self._timeout_s,
         }
 
-    def _drafted(self, content: str, fields: MemoryFields) -> NewMemory:
+    def draft(self, content: str, fields: MemoryFields) -> NewMemory:
+        """Return a memory as `remember` keeps it."""
         fields.setdefault("agent_id", self.agent)
         return NewMemory(content=content, **fields)
 
@@ -98,9 +99,9 @@ class Client(_Base):
         super().__init__(url, key, agent, timeout_s, retry)
         self._own = http is None
         self._http = http or httpx.Client()
-        self.memories = Memories(self.send)
-        self.agents = Agents(self.send)
-        self.sessions = Sessions(self.send)
+        self.memories = Memories(self)
+        self.agents = Agents(self)
+        self.sessions = Sessions(self)
         self.turns = Turns(self._post)
 
     def __enter__(self) -> Client:
@@ -122,7 +123,7 @@ class Client(_Base):
         Raises:
             Refused, Unreachable.
         """
-        return self.run(flows.remember(self._drafted(content, fields), None))
+        return self.run(flows.remember(self.draft(content, fields), None))
 
     def recall(self, about: str | None = None, *, limit: int = 10, **filters: Unpack[RecallFilters]) -> list[Memory]:
         """Return what memory holds about something, best first; without `about`, the newest.
@@ -202,9 +203,9 @@ class AsyncClient(_Base):
         super().__init__(url, key, agent, timeout_s, retry)
         self._own = http is None
         self._http = http or httpx.AsyncClient()
-        self.memories = AsyncMemories(self.send)
-        self.agents = AsyncAgents(self.send)
-        self.sessions = AsyncSessions(self.send)
+        self.memories = AsyncMemories(self)
+        self.agents = AsyncAgents(self)
+        self.sessions = AsyncSessions(self)
         self.turns = AsyncTurns(self._post)
 
     async def __aenter__(self) -> AsyncClient:
@@ -222,7 +223,7 @@ class AsyncClient(_Base):
 
     async def remember(self, content: str, **fields: Unpack[MemoryFields]) -> Memory:
         """Keep a memory, and return it; see `Client.remember`."""
-        return await self.run(flows.remember(self._drafted(content, fields), None))
+        return await self.run(flows.remember(self.draft(content, fields), None))
 
     async def recall(
         self, about: str | None = None, *, limit: int = 10, **filters: Unpack[RecallFilters]

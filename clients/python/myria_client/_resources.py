@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, Unpack
 
+from myria_client import _flows as flows
 from myria_client import _routes as routes
 from myria_client._calls import Call
+from myria_client._flows import Flow
+from myria_client._importing import BATCH, Stream
 from myria_client._routes import ListFilters, OwnFilters, SearchFilters
 from myria_client.records import (
     Agent,
@@ -17,23 +21,31 @@ from myria_client.records import (
     MemoryPage,
     Moment,
     NewMemory,
+    Outcome,
     SessionContext,
 )
 
 T = TypeVar("T")
 
 
-class Send(Protocol):
-    """Sends a call, again where that helps, and returns what was answered."""
+class Sender(Protocol):
+    """Sends calls, again where that helps."""
 
-    def __call__(self, call: Call[T]) -> T: ...
+    def send(self, call: Call[T]) -> T:
+        """Return what was answered."""
+        ...
+
+    def run(self, flow: Flow[T]) -> T:
+        """Run what takes several calls, and return its result."""
+        ...
 
 
 class Memories:
     """Memories of an organisation, at `/api/v1/memories` and `/api/v1/search`."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, sender: Sender) -> None:
+        self._send = sender.send
+        self._run = sender.run
 
     def keep(self, memory: NewMemory, *, idempotency_key: str | None = None) -> Memory:
         """Keep a memory.
@@ -141,12 +153,44 @@ class Memories:
         """Yield all memories that match, newest first, a page at a time."""
         return _followed(lambda cursor: self._send(routes.search_memories(filters, limit=page_size, cursor=cursor)))
 
+    def keep_each(
+        self,
+        memories: Iterable[NewMemory],
+        *,
+        name: str,
+        checkpoint: Path | str | None = None,
+        batch: int = BATCH,
+    ) -> Iterator[Outcome]:
+        """Keep a stream of any length, and yield what became of each memory, by its place in the stream.
+
+        One batch is held at a time. Each memory is kept by itself: duplicates and what is refused stop nothing.
+
+        Args:
+            name: of this import. The same name and stream again keep nothing twice, and answer the same.
+            checkpoint: a file in which it is written how far it came; a run that finds it goes on from there. It is
+                written when the outcomes of a batch were taken.
+            batch: memories that go out together; the server takes some hundred at once.
+
+        Raises:
+            ValueError: the checkpoint is of another import.
+            OSError: it cannot be read or written.
+            Refused, Unreachable: run it again; it goes on.
+        """
+        stream = Stream(name, checkpoint, batch)
+        for memory in memories:
+            if stream.add(memory):
+                yield from self._run(flows.import_batch(stream.bodies, stream.key, stream.start))
+                stream.sent()
+        if stream.bodies:
+            yield from self._run(flows.import_batch(stream.bodies, stream.key, stream.start))
+            stream.sent()
+
 
 class Agents:
     """The registry of agents, at `/api/v1/agents`; an agent may be named by its id or its name."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, sender: Sender) -> None:
+        self._send = sender.send
 
     def register(
         self,
@@ -199,8 +243,8 @@ class Agents:
 class Sessions:
     """Sessions of registered agents, at `/api/v1/sessions`."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, sender: Sender) -> None:
+        self._send = sender.send
 
     def open(
         self, agent: str, *, metadata: Mapping[str, Any] | None = None, idempotency_key: str | None = None
