@@ -344,8 +344,14 @@ export interface components {
             /** @description So many of those that match otherwise were looked at for the content; narrow down */
             scanned?: number | null;
         };
-        /** @description What is searched for; everything that is given must hold. */
+        /**
+         * @description What is searched for; everything that is given must hold.
+         *
+         *     With `query` the best come first, on one page: `order` and `cursor` are for answers by time.
+         */
         SearchInput: {
+            /** @description What it is about: the best come first, in words of your own */
+            query?: string;
             agent_id?: string;
             session_id?: string;
             memory_types?: string[];
