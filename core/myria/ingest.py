@@ -52,13 +52,13 @@ def every_projection() -> tuple[Projection, ...]:
     """Return all that is folded in the append transaction, in order: each looks at what those before it made."""
     return (
         WithdrawalProjection(),
+        MemoryProjection(),
         NoteProjection(),
         SessionProjection(),
         LinkProjection(),
         FeedbackProjection(),
         EvaluationProjection(),
         TurnProjection(),
-        MemoryProjection(),
         RegistrationProjection(),
     )
 

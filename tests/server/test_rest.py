@@ -13,9 +13,11 @@ from myria.contract.routes import ROUTES
 from myria.contract.tools import PATH_OF, TOOLS, output_schema
 from myria.errors import DuplicateMemory
 from myria.memories.commands import Keeping
-from myria.memories.model import MemoryDraft
+from myria.memories.model import MemoryChanges, MemoryDraft
 from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings
+from myria.store.database import Database as Pool
+from myria.store.queries import sql
 from tests.server.wire import Served, call, headers, listed, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
@@ -413,3 +415,29 @@ async def test_the_face_is_off_where_it_is_switched_off(memory: Memory) -> None:
         for path in (PREFIX + "/memories", PREFIX + "/health", PREFIX + "/openapi.json", PATH_OF["rest"]):
             response = await served.client.get(path)
             assert (response.status_code, response.json()["error"]["code"]) == (404, "path_not_found")
+
+
+async def test_what_is_folded_is_what_the_log_says(memory: Memory, database: Database) -> None:
+    """New memories take a shorter way into their tables, of which every column is as the views of the log have it."""
+    keeping = Keeping(own=("ada",), shared="org")
+    drafts = [
+        MemoryDraft(agent_id="bot", content=f"ß text {place}", session_id=session, memory_type=kind, tags=tags,
+                    importance=importance, event_type=event_type, dedup_key=key)
+        for place, (session, kind, tags, importance, event_type, key) in enumerate([
+            (None, "episodic", (), None, "general", None),
+            ("s1", "decision", ("a", "NULL", "v1.2-x"), 0.1, "chosen", "mine"),
+            ("shop/s1", "entity", ("a", "A"), 1 / 3, "error", None),
+            (None, "session", (), 1, "general", None),
+            (None, "episodic", (), 0.30000001192092896, "general", None),
+            (None, "episodic", (), 1e-9, "general", None),
+        ])
+    ]  # fmt: skip
+    kept = await memory.memories.keep_all("default", keeping, drafts)
+    assert all(one.memory is not None for one in kept)
+    first = kept[0].memory
+    assert first is not None
+    await memory.memories.amend("default", first.memory_id, MemoryChanges(tags=("b",)), may_see=lambda _: True)
+    async with Pool(database.server_dsn) as pool, pool.read("default") as connection:
+        for statement in ("verify.notes_differ", "verify.memories_differ"):
+            assert await connection.fetch(sql(statement), "default") == []
+        assert await connection.fetchval(sql("verify.count_memories"), "default") == len(drafts)

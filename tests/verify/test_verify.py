@@ -100,7 +100,9 @@ def built(databases: Databases) -> Iterator[str]:
             mark = mark_event(session, "t", [], [], previous=None, at=10**15)
             await Ingest(pool).append_events(TENANT, (mark,))
             memory = MemoryDraft(agent_id="bot", content="The kiln cooled", tags=("kiln",), importance=0.25)
-            kept = memory_event(memory, ("ana", "org"), memory_id="note_m", at=10**15, shared="org", window_s=60)
+            kept = memory_event(
+                memory, ("ana", "org"), memory_id="note_m", at=10**15, shared="org", window_s=60, dedup="k"
+            )
             agent = Entry(kind="agent", entry_id="agent_1", name="bot")
             await Ingest(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
             erasures = Erasures(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="test")

@@ -219,6 +219,11 @@ ROUTES: tuple[Route, ...] = (
 )
 """Every route that needs a credential."""
 
+_WANTED: dict[int, list[tuple[list[str], Route]]] = {}
+for _route in ROUTES:
+    _segments = _route.path.split("/")[1:]
+    _WANTED.setdefault(len(_segments), []).append((_segments, _route))
+
 _NAMED = {"memories": NoteNotFound, "agents": AgentNotFound, "sessions": SessionNotFound}
 _MISSING = {"memories": "memory not found", "agents": "agent not found", "sessions": "session not found"}
 _MAX_ID = 200
@@ -230,6 +235,14 @@ class Matched:
 
     route: Route
     entry_id: str
+
+
+_KNOWN: dict[tuple[str, bytes], Matched] = {
+    (route.method, f"{rest.PREFIX}{route.path}".encode()): Matched(route, "")
+    for route in ROUTES
+    if "{id}" not in route.path
+}
+"""Requests whose path says all: nearly every one that keeps something."""
 
 
 def match(method: str, raw_path: bytes) -> Matched:
@@ -244,9 +257,12 @@ def match(method: str, raw_path: bytes) -> Matched:
         InvalidText: an id that is no text in UTF-8, or holds NUL.
         NoteNotFound, AgentNotFound, SessionNotFound: an id that nothing can have.
     """
+    known = _KNOWN.get((method, raw_path))
+    if known is not None:
+        return known
     path = raw_path.decode("latin-1").partition("?")[0].removeprefix(rest.PREFIX)
     segments = (path.removesuffix("/")).split("/")[1:]
-    candidates = [route for route in ROUTES if _fits(route.path.split("/")[1:], segments)]
+    candidates = [route for wanted, route in _WANTED.get(len(segments), ()) if _fits(wanted, segments)]
     if not candidates:
         raise PathNotFound(f"nothing is served here; {rest.PREFIX}/openapi.json says what is")
     chosen = next((route for route in candidates if route.method == method), None)
@@ -265,6 +281,4 @@ def match(method: str, raw_path: bytes) -> Matched:
 
 
 def _fits(wanted: list[str], segments: list[str]) -> bool:
-    return len(wanted) == len(segments) and all(
-        part in ("{id}", given) for part, given in zip(wanted, segments, strict=True)
-    )
+    return all(part in ("{id}", given) for part, given in zip(wanted, segments, strict=True))

@@ -129,15 +129,19 @@ class Memories:
         """
         at = time.time_ns() // 1000 if now is None else now
         clean, redacted = await self._clean(tenant, drafts)
+        keys = [draft.key for draft in clean]
+        ids = [new_id("note") for _ in clean]
+        participants = keeping.participants
         events = [
             memory_event(
                 draft,
-                keeping.participants,
-                memory_id=new_id("note"),
+                participants,
+                memory_id=ids[index],
                 at=at,
                 shared=keeping.shared,
                 window_s=self._window_s,
                 key=None if key is None else _source_key(keeping, key, index),
+                dedup=keys[index],
             )
             for index, draft in enumerate(clean)
         ]
@@ -162,7 +166,11 @@ class Memories:
                 continue
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
-            answered = await self._answered(tenant, clean, dict(zip(chosen, results, strict=True)), events)
+            made = [
+                StoredMemory(memory_id=memory_id, draft=draft, dedup_key=own, at=at, updated_at=at, version=1)
+                for memory_id, draft, own in zip(ids, clean, keys, strict=True)
+            ]
+            answered = await self._answered(tenant, made, dict(zip(chosen, results, strict=True)), events)
             return [answered.get(index, Kept(memory=None, is_new=False)) for index in range(len(events))]
         raise Overloaded("the same memories are being kept and withdrawn again and again; retry")
 
@@ -224,7 +232,7 @@ class Memories:
             window_s=about.get("dedup_within_s", 0),
             version=memory.version + 1,
             previous=row["event_id"],
-            with_dedup=memory.dedup_key is not None,
+            dedup=None if memory.dedup_key is None else draft.key,
         )
 
     async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee) -> None:
@@ -293,7 +301,7 @@ class Memories:
     async def _answered(
         self,
         tenant: str,
-        drafts: Sequence[MemoryDraft],
+        made: Sequence[StoredMemory],
         results: Mapping[int, AppendResult],
         events: Sequence[NewEvent],
     ) -> dict[int, Kept]:
@@ -316,20 +324,7 @@ class Memories:
                     )
                 answered[index] = Kept(memory=memory_of(row), is_new=False)
                 continue
-            event, draft = events[index], drafts[index]
-            memory_id: str = orjson.loads(event.payload_json)["note"]["id"]
-            answered[index] = Kept(
-                memory=StoredMemory(
-                    memory_id=memory_id,
-                    draft=draft,
-                    dedup_key=draft.key,
-                    at=event.timestamp,
-                    updated_at=event.timestamp,
-                    version=1,
-                    number=results[index].event_seq,
-                ),
-                is_new=True,
-            )
+            answered[index] = Kept(memory=replace(made[index], number=results[index].event_seq), is_new=True)
         return answered
 
     def _check_size(self, event: NewEvent) -> None:

@@ -14,7 +14,6 @@ from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryType
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policies, policy_of
 from myria.notes.model import note_event
-from myria.notes.subjects import subject_of
 from myria.store.clock import to_microseconds, to_rfc3339
 
 _DIGESTED_BYTES = 200
@@ -142,7 +141,7 @@ def memory_event(
     version: int = 1,
     previous: str | None = None,
     key: str | None = None,
-    with_dedup: bool = True,
+    dedup: str | None,
 ) -> NewEvent:
     """Return the event that keeps a version of a memory.
 
@@ -153,11 +152,11 @@ def memory_event(
         window_s: seconds within which another with the same key is a repeat of it; 0: none is.
         previous: the event of the version before.
         key: its source key.
-        with_dedup: whether it has a key by which repeats are known.
+        dedup: the key by which repeats are known; None where there is none.
     """
     about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
-    if with_dedup:
-        about |= {"dedup_key": draft.key, "dedup_within_s": window_s, "shared_with": shared}
+    if dedup is not None:
+        about |= {"dedup_key": dedup, "dedup_within_s": window_s, "shared_with": shared}
     for name in ("metadata", "importance", "parent_id"):
         if (value := getattr(draft, name)) is not None:
             about[name] = value
@@ -166,7 +165,7 @@ def memory_event(
     note = NoteText(
         content=draft.content,
         kind=draft.memory_type,
-        topic=draft.event_type if named else subject_of(draft.content),
+        topic=draft.event_type if named else draft.agent_id,
         keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)),
         importance=default if draft.importance is None else draft.importance,
         source=None,

@@ -20,6 +20,8 @@ from myria.notes.subjects import subject_of
 NOTE_TYPE = "myria.note"
 NOTE_CHANNEL = "notes"
 
+_MEMORY_MARK = b'"memory":{'
+
 
 def note_event(
     note: NoteText,
@@ -77,6 +79,11 @@ def note_event(
         type=NOTE_TYPE,
         topic_hints=tuple(TopicHint(hint=name, confidence=1.0) for name in _names(note)),
     )
+
+
+def is_memory(event: NewEvent) -> bool:
+    """Tell whether a note may be a memory of REST; of any that is one it is true."""
+    return _MEMORY_MARK in event.payload_json
 
 
 def _names(note: NoteText) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import orjson
 
 from myria.errors import NoteExists
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
-from myria.notes.model import NOTE_TYPE
+from myria.notes.model import NOTE_TYPE, is_memory
 from myria.projections import Incoming, Likenesses, Stored
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -31,7 +31,7 @@ _MOST_SCOPES = 1_000
 class NoteProjection:
     """Folds notes and their withdrawals into `notes`; implements `myria.projections.Projection`.
 
-    It stands after the projection of withdrawals, whose rows it reads.
+    It stands after the projection of withdrawals, whose rows it reads, and after that of memories, which folds theirs.
     """
 
     types = frozenset({NOTE_TYPE, WITHDRAWAL_TYPE})
@@ -60,7 +60,7 @@ class NoteProjection:
         Raises:
             NoteExists: a live note of the scope says the same already, also one that the same commit brings.
         """
-        notes = [event for event in events if event.event.type == NOTE_TYPE]
+        notes = [event for event in events if event.event.type == NOTE_TYPE and not is_memory(event.event)]
         withdrawals = [event.event_seq for event in events if event.event.type == WITHDRAWAL_TYPE]
         likenesses: Likenesses = {}
         try:
@@ -69,9 +69,9 @@ class NoteProjection:
             if withdrawals:
                 await connection.execute(sql("notes.fold_withdrawals"), tenant, withdrawals)
         except asyncpg.UniqueViolationError as error:
-            if error.constraint_name != _ONCE:
+            if (exists := note_exists(error)) is None:
                 raise
-            raise NoteExists("a note with this text is kept already for the same people; nothing was stored") from error
+            raise exists from error
         return likenesses
 
     async def _fold_notes(self, connection: Connection, tenant: str, notes: Sequence[Stored]) -> Likenesses:
@@ -123,3 +123,10 @@ class NoteProjection:
                     others = [(event.event_seq, said), *others[: LOOKED_AT - 1]]
             self._newest.learn(tenant, scope_id, read, standing=numbers)
         return likenesses
+
+
+def note_exists(error: asyncpg.UniqueViolationError) -> NoteExists | None:
+    """Return the refusal of a note that says what a live one says already; None for what else stands in the way."""
+    if error.constraint_name != _ONCE:
+        return None
+    return NoteExists("a note with this text is kept already for the same people; nothing was stored")

@@ -51,7 +51,7 @@ class Asked:
         Raises:
             InvalidArgument: a parameter that is given twice, or that the route does not know; a key that is none.
         """
-        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape") if query else []
         named = dict(pairs)
         if len(named) < len(pairs):
             twice = next(name for name, _ in pairs if [known for known, _ in pairs].count(name) > 1)

@@ -1,6 +1,8 @@
--- name: lock
--- Memories with one key follow each other: their numbers are given out, and repeats are looked for, under these locks.
-SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key;
+-- name: locked
+-- Memories with one key follow each other: their numbers are given out, and repeats are looked for, under these locks ($2).
+-- As `standing`, but what does not stand has no row.
+SELECT found.place, found.event_id, found.source_event_key
+FROM myria.standing_memories($1, $2::bigint[], $3::text[], $4::timestamptz[], $5::text[]) found;
 
 -- name: standing
 -- Of keys ($2) the newest memory that was kept since ($3), among those that are shared with somebody ($4).
@@ -20,8 +22,59 @@ LEFT JOIN LATERAL (
 ) found ON true
 ORDER BY asked.position;
 
+-- name: fold_new
+-- First versions of memories, as their events say them: what `fold` would write, at a third of its cost. They come in the
+-- order of scope and digest. A note that is there already is left alone, and not among those that are returned.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
+                         $9::bytea[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+        AS g (event_seq, note_id, scope_id, kind, topic, note_importance, context_id, digest, occurred_at, agent_id,
+              event_type, tags, importance, dedup_key)
+), folded AS (
+    INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
+                                  anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::numeric::real, false,
+           g.context_id, false, g.digest, g.occurred_at, g.occurred_at, true, NULL
+    FROM given g
+    ON CONFLICT (tenant_id, note_id) DO NOTHING
+    RETURNING n.event_seq
+)
+INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
+                            memory_type, event_type, tags, importance, dedup_key)
+SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind, g.event_type,
+       g.tags::text[], g.importance::numeric::real, g.dedup_key
+FROM given g JOIN folded f ON f.event_seq = g.event_seq
+RETURNING event_seq;
+
 -- name: fold
--- The events were stored by the statement before, and the notes folded.
+-- The events were stored by the statement before. The rows of their notes are those that `notes.fold` would write.
+WITH folded AS (
+    INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
+                                  anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
+    SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
+           v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days
+    FROM (
+        SELECT DISTINCT ON (t.note_id) t.* FROM (
+            SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
+                   first_value(u.occurred_at) OVER w AS created_at
+            FROM unnest($2::bigint[]) AS stored (event_seq)
+            CROSS JOIN LATERAL (
+                SELECT * FROM myria.note_versions x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
+            ) u
+            WINDOW w AS (PARTITION BY u.note_id ORDER BY u.event_seq)
+        ) t
+        WHERE t.scope_id = t.first_scope
+        ORDER BY t.note_id, t.event_seq DESC
+    ) v
+    ORDER BY v.scope_id, v.digest
+    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+        event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
+        importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
+        session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true,
+        lasts_days = EXCLUDED.lasts_days
+    WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq
+    RETURNING n.note_id, n.scope_id, n.first_seq, n.created_at
+)
 INSERT INTO myria.memories AS k (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
                                  memory_type, event_type, tags, importance, dedup_key)
 SELECT DISTINCT ON (v.note_id) v.tenant_id, v.note_id, v.scope_id, v.event_seq, n.first_seq, n.created_at, v.agent_id,
@@ -30,7 +83,7 @@ FROM unnest($2::bigint[]) AS stored (event_seq)
 CROSS JOIN LATERAL (
     SELECT * FROM myria.memory_versions x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
 ) v
-JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = v.note_id AND n.scope_id = v.scope_id
+JOIN folded n ON n.note_id = v.note_id AND n.scope_id = v.scope_id
 ORDER BY v.note_id, v.event_seq DESC
 ON CONFLICT (tenant_id, note_id) DO UPDATE SET
     event_seq = EXCLUDED.event_seq, agent_id = EXCLUDED.agent_id, context_id = EXCLUDED.context_id,
