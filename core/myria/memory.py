@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from myria import errors
+from myria.access.principal import Principal
 from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.erasure.commands import Erasures
+from myria.erasure.commands import Asker, Erasures
 from myria.erasure.forgetting import Forgetting
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.ingest import Ingest
@@ -453,15 +454,19 @@ class Memory:
         await self._check_schema_once()
         return await self.registry.resume(tenant)
 
-    async def erasures(self, tenant: str, *, actor: str) -> Erasures:
-        """Return what plans and begins erasures of a tenant; the control plane carries them out.
-
-        Args:
-            actor: who asks for them.
-        """
+    async def erasures(self, principal: Principal) -> Erasures:
+        """Return what plans and begins erasures of a principal's tenant; the control plane carries them out."""
         await self._check_schema_once()
         # No quota may stand in the way of taking events out of answers.
-        return Erasures(self.database, self.registry, self.ingest.append_events, tenant, actor=actor)
+        asker = Asker(proof=principal.proof)
+        return Erasures(
+            self.database,
+            self.registry,
+            self.ingest.append_events,
+            principal.tenant,
+            actor=principal.actor,
+            asker=asker,
+        )
 
     def forget(self, tenant: str) -> None:
         """Forget what this process keeps of a tenant between requests: something of it was erased."""

@@ -717,8 +717,8 @@ class ErasureSettings(Section):
     max_open: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Most erasures of a tenant that have begun and are not done; further calls of the tool are refused."""
     carry_on: bool = True
-    """Whether the control plane carries out what was asked for through the tool. False: somebody runs
-    `myria erase --resume`; the events are out of every answer meanwhile."""
+    """Whether the control plane carries out what was asked for through the tool, with a key of Myria's own that has the
+    role. False: somebody runs `myria erase --resume`; the events are out of every answer meanwhile."""
     lease_s: Annotated[float, Field(ge=1, le=3600)] = 20.0
     """Time after which an erasure whose process was killed may be gone on with by another, in seconds."""
 

@@ -30,7 +30,7 @@ from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
-from myria.erasure.carrying import ErasureCarrier
+from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.ingest import Ingest
 from myria.notes.consolidating import Append, Consolidation
 from myria.quotas import TenantQuotas
@@ -170,7 +170,6 @@ class ControlLoop:
             database, self._consolidation, lock_timeout_ms=settings.turns.session_lock_timeout_ms
         )
         self._evaluator = _evaluator(database, append, settings)
-        self._erasures = ErasureCarrier(database, self._registry, append, settings.erasure)
         self._extractor = _extractor(database, append, settings)
         self._cursor = 0
         self._clock_at = 0.0
@@ -197,7 +196,7 @@ class ControlLoop:
             asyncio.create_task(self._again_and_again("evaluation", evaluate_s, self.evaluate)),
             asyncio.create_task(self._again_and_again("maintenance", maintenance_s, self.maintain_turns)),
             asyncio.create_task(self._again_and_again("extraction", extract_s, self.extract)),
-            asyncio.create_task(self._erasures.run()),
+            asyncio.create_task(carry_on_apart(self._database, self._erasure_carrier)),
         ]
         wait = self._settings.builder.poll_s
         try:
@@ -223,6 +222,16 @@ class ControlLoop:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             await self.close()
+
+    def _erasure_carrier(self, database: Database) -> ErasureCarrier:
+        settings = self._settings
+        return ErasureCarrier(
+            database,
+            Registry(database, settings),
+            Ingest(database).append_events,
+            settings.erasure,
+            unproved=settings.auth.mode == "none",
+        )
 
     async def close(self) -> None:
         """End the builders this loop launched, and the connections to a model."""

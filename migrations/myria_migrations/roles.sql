@@ -50,16 +50,26 @@ REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
 -- With the key of their chain receipts could be forged.
 REVOKE SELECT ON myria.receipt_secrets FROM myria_server, myria_builder;
--- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt.
+-- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt. The
+-- control plane removes it where a key with the role erase was shown; from then on its list is closed.
 REVOKE SELECT ON myria.erasures FROM myria_server, myria_builder;
 GRANT SELECT (tenant_id, erasure_id, state, selected, actor, reason, counts, number, receipt, mac, created_at, finished_at,
-    worker, leased_until, failure) ON myria.erasures TO myria_server;
+    worker, leased_until, failure, proved) ON myria.erasures TO myria_server;
 GRANT INSERT ON myria.erasures, myria.erased TO myria_server;
 DROP POLICY IF EXISTS myria_server_asks ON myria.erasures;
 CREATE POLICY myria_server_asks ON myria.erasures AS RESTRICTIVE FOR INSERT TO myria_server
-    WITH CHECK (state = 'planned' AND counts = '{}' AND worker IS NULL);
+    WITH CHECK (state = 'planned' AND counts = '{}' AND worker IS NULL AND NOT proved);
 DROP POLICY IF EXISTS myria_server_asks ON myria.erased;
-CREATE POLICY myria_server_asks ON myria.erased AS RESTRICTIVE FOR INSERT TO myria_server WITH CHECK (erased_at IS NULL);
+CREATE POLICY myria_server_asks ON myria.erased AS RESTRICTIVE FOR INSERT TO myria_server
+    WITH CHECK (erased_at IS NULL AND NOT EXISTS (
+        SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved));
+-- Of refused keys it is told whether some are among them (myria.refused_among): with their secret it could try guesses.
+-- No row rather than no right, since programs of the release before look there with every append.
+DROP POLICY IF EXISTS myria_server_is_told ON myria.erasure_secrets;
+CREATE POLICY myria_server_is_told ON myria.erasure_secrets AS RESTRICTIVE TO myria_server, myria_builder USING (false);
+DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;
+CREATE POLICY myria_server_is_told ON myria.refused_keys AS RESTRICTIVE TO myria_server, myria_builder USING (false);
+REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.officer, myria.clear_listing FROM myria_builder;
 REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
 -- What a model finds in turns the control plane counts.
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
@@ -112,6 +122,17 @@ GRANT DELETE ON myria.memories, myria.registrations TO myria_operator;
 GRANT INSERT ON myria.registrations TO myria_operator;
 GRANT INSERT, UPDATE ON myria.erased, myria.erased_renderings TO myria_operator;
 GRANT INSERT, DELETE ON myria.erased_words TO myria_operator;
+GRANT DELETE ON myria.erased TO myria_operator;
+-- Afterwards it lets PostgreSQL remove the dead rows; before version 17 that is for the owner alone.
+DO $$
+BEGIN
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        EXECUTE (SELECT format('GRANT MAINTAIN ON %s TO myria_operator', string_agg(format('myria.%I', place), ', '))
+                 FROM unnest(myria.erased_places()) AS place);
+    END IF;
+END $$;
+DROP POLICY IF EXISTS myria_operator_lists_anew ON myria.erased;
+CREATE POLICY myria_operator_lists_anew ON myria.erased AS RESTRICTIVE FOR DELETE TO myria_operator USING (erased_at IS NULL);
 GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.receipt_secrets, myria.turn_sessions TO myria_operator;
 GRANT INSERT, DELETE ON myria.refused_keys TO myria_operator;
 GRANT DELETE ON myria.notes, myria.note_links, myria.note_usage, myria.note_evaluations, myria.sessions, myria.turns,

@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from contextlib import suppress
 
 import asyncpg
 import pytest
 
 from myria import errors
-from myria.erasure.carrying import ErasureCarrier
-from myria.erasure.commands import Erasures
+from myria.access.principal import Proof
+from myria.access.store import AccessStore, NewKey
+from myria.contract.limits import MAX_WITHDRAWN
+from myria.erasure import removal
+from myria.erasure.carrying import ErasureCarrier, carry_on_apart
+from myria.erasure.commands import Asker, Erasures
 from myria.erasure.model import Selection
 from myria.ingest import Ingest
 from myria.registry import Registry
 from myria.settings import ErasureSettings
 from myria.store.database import Database as Pool
-from tests.erasure.test_erasure import PHRASE, SETTINGS, erasures, said, seeded, traces
+from tests.erasure.test_erasure import PHRASE, SETTINGS, erasures, failed, said, seeded, traces
 from tests.support import builds
-from tests.support.events import TENANT, append
+from tests.support.counts import share
+from tests.support.events import TENANT, append, event
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 
-def carrier(pool: Pool, settings: ErasureSettings = SETTINGS.erasure) -> ErasureCarrier:
-    return ErasureCarrier(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, settings)
+def carrier(pool: Pool, settings: ErasureSettings = SETTINGS.erasure, *, unproved: bool = False) -> ErasureCarrier:
+    return ErasureCarrier(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, settings, unproved=unproved)
+
+
+async def carried_out(working: ErasureCarrier) -> None:
+    await working.look()
+    await working.settle()
+
+
+def asked_by(pool: Pool, proof: Proof | None) -> Erasures:
+    """Return the erasures of a serving process whose caller has shown a credential, or none."""
+    return Erasures(
+        pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="who", asker=Asker(proof=proof)
+    )
 
 
 async def test_two_who_go_on_with_one_erasure_do_it_once(database: Database) -> None:
@@ -98,3 +118,114 @@ async def test_what_fails_says_why_and_is_done_when_it_can_be(database: Database
         await again.settle()
         done = await erasures(pool).status(erasure_id)
     assert (done.state, done.erased, done.failure) == ("done", 1, None)
+
+
+async def test_the_login_of_serving_alone_erases_nothing(database: Database) -> None:
+    """What it lists without an officer's key, with another's, or with a wrong secret waits for a person, and stands in
+    no officer's way: an erasure for which the key is shown takes the same event, and is closed to further events."""
+    results = await append(database.dsn, [said(1), said(2, "something else")])
+    chosen = Selection(events=(results[0].event_id,))
+    async with Pool(database.operator_dsn) as control, Pool(database.server_dsn) as serving:
+        store = AccessStore(control)
+        await store.ensure_tenant(TENANT)
+        officer, _ = await store.create_key(
+            NewKey(name="o", tenant=TENANT, roles=("erase",), faces=("admin",)), actor="x"
+        )
+        reader, _ = await store.create_key(NewKey(name="r", tenant=TENANT, own=("ana",), roles=("read",)), actor="x")
+        for proof in (
+            None,
+            Proof(key_id=reader.key_id, digest=reader.digest),
+            Proof(key_id=officer.key_id, digest=reader.digest),
+            Proof(key_id="", digest=officer.digest),
+        ):
+            with suppress(errors.EventNotFound):  # from the second on: it is on a list already
+                await asked_by(serving, proof).start(chosen, reason="r")
+            await carried_out(carrier(control))
+        assert await builds.value(database, "SELECT count(*) FROM myria.erased WHERE erased_at IS NOT NULL") == 0
+        proved = asked_by(serving, Proof(key_id=officer.key_id, digest=officer.digest))
+        erasure_id = await proved.start(chosen, reason="r")
+        with pytest.raises(errors.ConfigurationError, match="row-level security"):
+            async with serving.write(TENANT) as connection:
+                await connection.execute(
+                    "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id) VALUES ($1, $2, 1, $3)",
+                    TENANT,
+                    results[1].event_seq,
+                    erasure_id,
+                )
+        await carried_out(carrier(control))
+        status = await proved.status(erasure_id)
+        waiting = [one for one in await proved.newest(9) if one.state != "done"]
+    assert (status.state, status.erased, status.by) == ("done", 1, f"key:{officer.key_id}")
+    assert {one.erased for one in waiting} == {0}
+
+
+async def test_where_nobody_proves_anything_what_the_tool_began_is_carried_out(database: Database) -> None:
+    """With auth.mode none there are no keys that could be shown."""
+    (result,) = await append(database.dsn, [said(1)])
+    async with Pool(database.operator_dsn) as control, Pool(database.server_dsn) as serving:
+        erasure_id = await asked_by(serving, None).start(Selection(events=(result.event_id,)), reason="r")
+        await carried_out(carrier(control, unproved=True))
+        assert (await asked_by(serving, None).status(erasure_id)).state == "done"
+
+
+async def test_looking_through_texts_holds_up_nobody_else(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an erasure is busy with a text, the loop that carries it on does other work; cancelled, it lets go of the
+    erasure, and goes on with it when it runs again."""
+    await append(database.dsn, [said(1)])
+    busy, others_worked = threading.Event(), threading.Event()
+    looked_through = removal.phrases
+
+    def slowly(text: str) -> set[str]:
+        busy.set()
+        assert others_worked.wait(PATIENCE_S), "nothing else was done meanwhile"
+        return looked_through(text)
+
+    monkeypatch.setattr(removal, "phrases", slowly)
+    async with Pool(database.operator_dsn) as pool:
+        erasure_id = await erasures(pool).start(Selection(query=PHRASE), reason="asked")
+        running = asyncio.create_task(carry_on_apart(pool, carrier))
+        async with asyncio.timeout(PATIENCE_S):
+            while not busy.is_set():
+                await asyncio.sleep(0.01)
+            assert (await erasures(pool).status(erasure_id)).is_worked_on
+            running.cancel()
+            await asyncio.sleep(0)
+            others_worked.set()
+            await asyncio.gather(running, return_exceptions=True)
+            stopped = await erasures(pool).status(erasure_id)
+            assert not stopped.is_worked_on
+            running = asyncio.create_task(carry_on_apart(pool, carrier))
+            while (await erasures(pool).status(erasure_id)).state != "done":
+                await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert await traces(database.dsn) == []
+
+
+async def test_a_large_selection_is_withdrawn_at_one_moment(database: Database) -> None:
+    """Of very many events in several scopes, whoever looks meanwhile sees all of them or none, before the first goes;
+    what is kept of the withdrawal is what the log says, and an export can carry it."""
+    count = share(50_000, least=1_500)
+    people = [("ana",), ("ana", "ben"), ("carla",)]
+    for at in range(0, count, 1_000):
+        await append(
+            database.dsn,
+            [event(10 * n, f"bird {n}", participants=people[n % 3]) for n in range(at, min(at + 1_000, count))],
+        )
+    everybody = Selection(participants=("ana", "ben", "carla"), shared="remove")
+    seen: set[int] = set()
+    async with Pool(database.server_dsn) as serving, Pool(database.dsn) as looking:
+        erasing = asked_by(serving, None)
+        erasure_id = await erasing.start(everybody, reason="r")
+        began = time.monotonic()
+        withdrawing = asyncio.create_task(erasing.withdraw(erasure_id))
+        while not withdrawing.done():
+            async with looking.read(TENANT) as connection:
+                seen.add(await connection.fetchval("SELECT count(*) FROM myria.withdrawn"))
+        await withdrawing
+        print(f"{count} events were withdrawn in {time.monotonic() - began:.1f} s")
+        assert (await erasing.status(erasure_id)).withdrawn == count
+    assert seen <= {0, count}
+    longest = "SELECT max(jsonb_array_length(payload->'events')) FROM myria.events WHERE type = 'myria.withdrawal'"
+    assert await builds.value(database, longest) <= MAX_WITHDRAWN
+    assert await failed(database.dsn) == {}

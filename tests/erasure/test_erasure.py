@@ -20,6 +20,7 @@ from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Receipt, Selection
+from myria.events import dedupe_key
 from myria.index import decode
 from myria.ingest import Ingest
 from myria.memories.commands import Keeping
@@ -384,7 +385,16 @@ async def refused(dsn: str, role: str, *statements: str) -> None:
 
 async def test_only_the_control_plane_can_erase_and_only_what_is_listed(database: postgres.Database) -> None:
     """Building can nothing of it. Serving can list what is to be erased, but neither remove a word nor see the key of a
-    receipt. The control plane leaves no other event than those listed with less, and of those only the tombstone."""
+    receipt, nor which keys are refused unless it names them. The control plane leaves no other event than those listed
+    with less, and of those only the tombstone."""
+    await append(database.dsn, [said(0, key="first")])
+    await erase(database.dsn, Selection(sources=(("test", "first"),)))
+    async with Database(database.server_dsn) as pool, pool.read(TENANT) as connection:
+        hidden = "SELECT FROM myria.erasure_secrets UNION ALL SELECT FROM myria.refused_keys"
+        assert await connection.fetch(hidden) == []
+        keys = [dedupe_key("test", "first"), dedupe_key("test", "second")]
+        assert await connection.fetchval("SELECT myria.refused_among($1, $2)", TENANT, keys) == keys[:1]
+        assert await connection.fetchval("SELECT myria.refused_among($1, $2)", "other", keys) == []
     (listed, other) = await append(database.dsn, [said(1), said(2)])
     asked = (
         "INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id) VALUES ('default', 1, 1, 'e')",
@@ -408,6 +418,9 @@ async def test_only_the_control_plane_can_erase_and_only_what_is_listed(database
         "VALUES ('default', 1, 1, 'e', now())",
         "INSERT INTO myria.erasures (tenant_id, erasure_id, state, selected, actor, reason) "
         "VALUES ('default', 'e', 'erasing', '{}', 'x', 'y')",
+        "INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason, proved) "
+        "VALUES ('default', 'e', '{}', 'x', 'y', true)",
+        "UPDATE myria.erasures SET proved = true",
     )
     await _write(
         database.dsn,

@@ -96,7 +96,7 @@ myria erase --list
             typer.Option("--ids", metavar="ID", help="Erase nothing: print the ids of the events of an erasure."),
         ] = None,
         vacuum: Annotated[
-            bool, typer.Option("--vacuum", help="Afterwards let PostgreSQL remove the dead rows (VACUUM).")
+            bool, typer.Option("--vacuum", help="Afterwards, or alone: let PostgreSQL remove the dead rows (VACUUM).")
         ] = False,
     ) -> None:
         """Erase events and all that was made of them, in every snapshot; without --yes only say what would go.
@@ -132,9 +132,13 @@ myria erase --list
                 await erasures.admit(list(sources))
                 console.say(f"{len(sources)} source keys are accepted again")
                 return
+            chosen = (*(event or ()), *_lines(event_file)), note, participant, context, sources, query.strip(), resume
+            if vacuum and not any(chosen):
+                _show_vacuumed(await schema.vacuum_erased(place.owner))
+                return
             if resume is None:
                 selection = Selection(
-                    events=(*(event or ()), *_lines(event_file)),
+                    events=chosen[0],
                     notes=tuple(note or ()),
                     participants=canonical_participants(participant, field="participant") if participant else (),
                     contexts=tuple(context or ()),
@@ -212,7 +216,9 @@ def _show_vacuumed(tables: Sequence[schema.Vacuumed]) -> None:
     """Say what a VACUUM did, and what it cannot do."""
     if not tables:
         console.say(
-            "nothing was vacuumed: only the owner of the tables may; autovacuum will remove the dead rows", "yellow"
+            "nothing was vacuumed: before PostgreSQL 17 only the owner of the tables may. Run `myria erase --vacuum` "
+            "with that login; autovacuum will remove the dead rows otherwise",
+            "yellow",
         )
         return
     size = sum(table.bytes_now for table in tables)

@@ -48,6 +48,14 @@ class NamedMask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What proves a credential of Myria's own to the database: a key by its id, a token without one; and its digest."""
+
+    key_id: str
+    digest: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """On whose behalf a request runs.
 
@@ -56,7 +64,8 @@ class Principal:
     public id of what proved it, None for the local principal; `actor` is its name in histories and audits. Without
     own participants and patterns, `anyone` must be true: then it names whom it likes, and `fallback` where it names
     nobody. `appends_for_anyone` lets an append name others than the patterns allow. `text_format` is what the text of
-    answers on the agent's face is where a call does not say; None for what the settings say.
+    answers on the agent's face is where a call does not say; None for what the settings say. `proof` is what the
+    database takes as the credential itself; None for a token of somebody else, and without credentials.
     """
 
     tenant: str
@@ -73,6 +82,7 @@ class Principal:
     requests_per_s: float | None = None
     concurrency: int | None = None
     text_format: TextFormat | None = None
+    proof: Proof | None = field(default=None, repr=False, compare=False)
     _own: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 import asyncpg
 
-from myria.access.principal import Principal
+from myria.access.principal import Principal, Proof
 from myria.access.secrets import MadeKey, parse_credential
 from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
 from myria.store.database import Database, checked_tenant
@@ -222,7 +222,7 @@ class KeyRing:
             wanted = dict(islice(self._wanted.items(), LOOKED_AT_ONCE))
             try:
                 rows = await self._rows([made for made, _ in wanted.values()])
-                entries = [self._judged(row) for row in rows]
+                entries = [self._judged(row, made) for row, (made, _) in zip(rows, wanted.values(), strict=True)]
             except Exception as error:  # noqa: BLE001 - goes to whoever waits
                 for name, (_, answer) in wanted.items():
                     del self._wanted[name]
@@ -265,7 +265,7 @@ class KeyRing:
             used.add(principal.credential)
         return principal
 
-    def _judged(self, row: asyncpg.Record) -> _Known:
+    def _judged(self, row: asyncpg.Record, made: MadeKey) -> _Known:
         epoch = row["epoch"]
         if row["key_id"] is None:
             return _Known(epoch, None, CredentialInvalid("this key is not known, or is not whole"), None)
@@ -273,9 +273,9 @@ class KeyRing:
             return _Known(epoch, None, CredentialInvalid("this key was revoked", reason="revoked"), None)
         if row["suspended_at"] is not None:
             return _Known(epoch, None, TenantSuspended("the tenant of this key is suspended"), None)
-        return _Known(epoch, self._principal(row), None, _seconds(row["expires_at"]))
+        return _Known(epoch, self._principal(row, made), None, _seconds(row["expires_at"]))
 
-    def _principal(self, row: asyncpg.Record) -> Principal:
+    def _principal(self, row: asyncpg.Record, made: MadeKey) -> Principal:
         return Principal(
             tenant=checked_tenant(row["tenant_id"]),
             actor=f"key:{row['key_id']}",
@@ -289,6 +289,7 @@ class KeyRing:
             requests_per_s=row["requests_per_s"],
             concurrency=row["concurrency"],
             text_format=row["text_format"],
+            proof=Proof(key_id=made.key_id, digest=made.digest),
         )
 
     async def _read_epoch(self) -> None:

@@ -9,6 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
 
 from myria import errors
 from myria.erasure.commands import Erasures
@@ -28,8 +32,53 @@ AT_ONCE = 2
 
 ACTOR = "control"
 
+_CONNECTIONS = 2 * AT_ONCE + 2
+"""One to work with and one to renew the lease with for each, and two to spare."""
+
 _AGAIN_S = (5.0, 300.0)
 """Least and most seconds until an erasure that failed is tried again."""
+
+
+async def carry_on_apart(database: Database, make: Callable[[Database], ErasureCarrier]) -> None:
+    """Let a carrier run until cancelled, in a thread with an event loop and connections of its own.
+
+    Looking through texts takes seconds; triggers and maintenance, whose loop this is called on, go on meanwhile.
+
+    Args:
+        database: to which it connects anew.
+        make: makes the carrier on such connections.
+    """
+    ended = asyncio.Event()
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+
+    async def work() -> None:
+        own = asyncio.current_task()
+        if own is not None:
+            begun.set_result((asyncio.get_running_loop(), own))
+        with suppress(asyncio.CancelledError):
+            async with database.another(_CONNECTIONS) as connected:
+                await make(connected).run()
+
+    def in_thread(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            asyncio.run(work())
+        except Exception as error:
+            logger.exception("erasures are not carried on", extra={"action": "erasures_failed"})
+            if not begun.done():
+                begun.set_exception(error)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    thread = Thread(target=in_thread, args=(asyncio.get_running_loop(),), name="erasures", daemon=True)
+    thread.start()
+    try:
+        await ended.wait()
+    finally:
+        if not ended.is_set():
+            inner, task = await asyncio.wrap_future(begun)
+            inner.call_soon_threadsafe(task.cancel)
+            await ended.wait()
+        thread.join()
 
 
 class ErasureCarrier:
@@ -40,13 +89,17 @@ class ErasureCarrier:
         registry: of the same database.
         append: how withdrawals reach the log.
         settings: whether to do so at all, and how long a lease is.
+        unproved: whether also to carry out what serving wrote down without showing the key of an officer.
     """
 
-    def __init__(self, database: Database, registry: Registry, append: Append, settings: ErasureSettings) -> None:
+    def __init__(
+        self, database: Database, registry: Registry, append: Append, settings: ErasureSettings, *, unproved: bool
+    ) -> None:
         self._database = database
         self._registry = registry
         self._append = append
         self._settings = settings
+        self._unproved = unproved
         self._working: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, tuple[int, float]] = {}
 
@@ -71,7 +124,7 @@ class ErasureCarrier:
         """Begin work on what waits, as far as there is room for it; forget keys of receipts that were shown."""
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("erasures.forget_shown_keys"))
-            rows = await connection.fetch(sql("erasures.waiting"))
+            rows = await connection.fetch(sql("erasures.waiting"), self._unproved)
         self._working = {tenant: task for tenant, task in self._working.items() if not task.done()}
         now = time.monotonic()
         for row in rows:

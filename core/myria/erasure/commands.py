@@ -9,13 +9,14 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from myria import errors
 from myria.access.journal import Act, write_act
+from myria.access.principal import Proof
 from myria.building.capture import high_water_mark
 from myria.canonical import canonical_json
 from myria.contract.limits import MAX_WITHDRAWN
@@ -38,11 +39,22 @@ PAGE_EVENTS = 100
 LEASE_S = 20.0
 """Seconds after which the work of a process that was killed may be gone on with."""
 
+WITHDRAWN_AT_ONCE = 100_000, 2_000
+"""Events that one commit withdraws at most, and scopes: of each it holds a lock."""
+
 _KEY_BYTES = 32
 _WORKERS_END_WITHIN_S = 4000.0
 _LOOK_EVERY_S = 0.2
 _SAMPLING = TransactionBounds(statement=600.0, idle=60.0, lock=60.0, total=900.0)
 _PROOF = TransactionBounds(statement=86_400.0, idle=3_600.0, lock=20.0, total=86_400.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """For whom a serving process begins an erasure. Without a proof that the database takes, the control plane carries
+    it out only where nobody proves anything; else it waits for `myria erase --resume`."""
+
+    proof: Proof | None
 
 
 class _DryRunError(Exception):
@@ -59,6 +71,7 @@ class Erasures:
         tenant: whose events; nothing of another is read or changed.
         actor: who erases, for the record and the receipt.
         lease_s: see `LEASE_S`.
+        asker: for whom a serving process begins erasures; None where this process may carry them out itself.
     """
 
     def __init__(
@@ -70,6 +83,7 @@ class Erasures:
         *,
         actor: str,
         lease_s: float = LEASE_S,
+        asker: Asker | None = None,
     ) -> None:
         self._database = database
         self._registry = registry
@@ -77,6 +91,7 @@ class Erasures:
         self._tenant = checked_tenant(tenant)
         self._actor = actor
         self._lease_s = lease_s
+        self._asker = asker
         self._worker = new_id("wrk")
 
     async def plan(self, selection: Selection, *, after: int = 0, limit: int = PAGE_EVENTS) -> ErasurePlan:
@@ -157,19 +172,31 @@ class Erasures:
                 self._actor,
                 reason,
                 os.urandom(_KEY_BYTES),
+                self._asker is None,
             )
+            if self._asker is not None and (proof := self._asker.proof) is not None:
+                await connection.execute(sql("erasure.prove"), self._tenant, erasure_id, proof.key_id, proof.digest)
             await write_act(connection, self._act("erase.start", erasure_id=erasure_id, events=counts["events"]))
         return erasure_id
 
     async def withdraw(self, erasure_id: str) -> None:
-        """Take the events of an erasure out of every answer, as running it does first. A repeat changes nothing."""
+        """Take the events of an erasure out of every answer, as running it does first. A repeat changes nothing.
+
+        At one moment, as far as one commit goes (`WITHDRAWN_AT_ONCE`); before the first of them is removed in any case.
+        """
+        most, most_scopes = WITHDRAWN_AT_ONCE
         while True:
             async with self._database.read(self._tenant) as connection:
-                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, MAX_WITHDRAWN)
+                rows = await connection.fetch(sql("erasure.to_withdraw"), self._tenant, erasure_id, most)
             if not rows:
                 return
-            named_ids = [row["event_id"] for row in rows]
-            await self._withdrawals.withdraw(self._tenant, named_ids, "forgotten", may_see=lambda _: True)
+            chosen = set(list(dict.fromkeys(row["scope_id"] for row in rows))[:most_scopes])
+            try:
+                await self._withdrawals.forget(self._tenant, [row for row in rows if row["scope_id"] in chosen])
+            except errors.DeadlineExceeded:
+                if most <= MAX_WITHDRAWN:
+                    raise
+                most, most_scopes = max(MAX_WITHDRAWN, most // 4), max(1, most_scopes // 4)
 
     async def run(self, erasure_id: str, *, at_once: int = ROWS_AT_ONCE, progress: Progress = lambda _: None) -> None:
         """Erase, or go on with it; return when it is done. While another process is at it, follow that one.
@@ -365,6 +392,10 @@ class Erasures:
         """List the events of a selection for an erasure; return how many of them are shared with others."""
         if not await connection.fetchval(sql("erasures.try_listing"), lock_key("list erasure", self._tenant)):
             raise errors.Overloaded("another selection of this tenant is being looked up; retry")
+        if self._asker is None:
+            await connection.execute(sql("erasure.clear_listing"), self._tenant)
+        elif (proof := self._asker.proof) is not None:
+            await connection.execute(sql("erasure.clear_listing_as"), self._tenant, proof.key_id, proof.digest)
         listing = (self._tenant, erasure_id)
         keys = [dedupe_key(channel, key) for channel, key in selection.sources]
         if selection.events or keys:

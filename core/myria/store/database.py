@@ -114,6 +114,10 @@ class Database:
         self._wanted = 0
         self._waits = 0
 
+    def another(self, size: int) -> Database:
+        """Return a pool of its own to the same database, for work in a thread of its own."""
+        return Database(self.dsn, replace(self.options, size=size, at_once=None))
+
     async def __aenter__(self) -> Database:
         return self
 

@@ -84,6 +84,17 @@ class Withdrawals:
         changed = [row for row in rows if row["reason"] != reason and _rank(row["reason"]) <= _rank(reason)]
         return await self._append(tenant, rows, changed, Withdrawal(reason=reason, events=()), dry_run=dry_run)
 
+    async def forget(self, tenant: str, rows: Sequence[asyncpg.Record]) -> None:
+        """Take events out of every answer for good, all of them at once, however many; one may be so already.
+
+        Args:
+            rows: event_id, scope_id, occurred_at and participants of each.
+
+        Raises:
+            as `Ingest.append_events`.
+        """
+        await self._append_events(tenant, _by_scope(rows, Withdrawal(reason="forgotten", events=()), key=None))
+
     async def supersede(self, tenant: str, event_ids: Sequence[str], *, by: str, may_see: MaySee) -> WithdrawalResult:
         """Let an event that is in the log already take the place of others, all or none. A repeat changes nothing.
 
@@ -251,7 +262,7 @@ def _rank(reason: str | None) -> int:
 
 
 def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: str | None) -> list[NewEvent]:
-    """Return one withdrawal per scope of these events.
+    """Return one withdrawal per scope of these events, of more than `MAX_WITHDRAWN` several.
 
     Args:
         key: a source key for each, so that a repeat finds it.
@@ -260,7 +271,8 @@ def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: st
     for row in rows:
         scopes.setdefault(row["scope_id"], []).append(row)
     withdrawals = []
-    for of_scope in scopes.values():
+    parts = (rows[at : at + MAX_WITHDRAWN] for rows in scopes.values() for at in range(0, len(rows), MAX_WITHDRAWN))
+    for of_scope in parts:
         named = sorted(row["event_id"] for row in of_scope)
         withdrawals.append(
             withdrawal_event(

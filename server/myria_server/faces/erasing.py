@@ -44,13 +44,13 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Callable[[Princ
     async def preview_erasure(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(PreviewErasureInput, arguments)
         selection = await selected(principal, request)
-        erasures = await memory.erasures(principal.tenant, actor=principal.actor)
+        erasures = await memory.erasures(principal)
         return (await erasures.plan(selection, after=request.after, limit=request.limit)).to_json()
 
     async def erase(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(EraseInput, arguments)
         selection = await selected(principal, request)
-        erasures = await memory.erasures(principal.tenant, actor=principal.actor)
+        erasures = await memory.erasures(principal)
         limits = settings.erasure
         bounds = StartBounds(expected=request.expected_events, most=limits.max_events, most_open=limits.max_open)
         erasure_id = await erasures.start(selection, reason=request.reason, bounds=bounds)
@@ -62,14 +62,14 @@ def handlers(memory: Memory, settings: Settings) -> Mapping[str, Callable[[Princ
 
     async def get_erasures(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(ErasuresInput, arguments)
-        erasures = await memory.erasures(principal.tenant, actor=principal.actor)
+        erasures = await memory.erasures(principal)
         if request.erasure_id is not None:
             return {"erasures": [(await erasures.status(request.erasure_id)).to_json()]}
         return {"erasures": [status.to_json() for status in await erasures.newest(request.limit)]}
 
     async def get_erasure_receipt(principal: Principal, arguments: Any) -> Json:
         request = inputs.read(ErasureReceiptInput, arguments)
-        erasures = await memory.erasures(principal.tenant, actor=principal.actor)
+        erasures = await memory.erasures(principal)
         receipt = await erasures.shown_receipt(request.erasure_id)
         if receipt is None:
             raise ErasureNotFound(

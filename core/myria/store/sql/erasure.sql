@@ -14,7 +14,21 @@ SELECT secret FROM myria.receipt_secrets WHERE tenant_id = $1;
 SELECT pg_advisory_xact_lock($1::bigint);
 
 -- name: create
-INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason, receipt_key) VALUES ($1, $2, $3::jsonb, $4, $5, $6);
+INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason, receipt_key, proved)
+VALUES ($1, $2, $3::jsonb, $4, $5, $6, $7);
+
+-- name: clear_listing
+-- What is on a list that nobody proved may be listed anew.
+DELETE FROM myria.erased x
+WHERE x.tenant_id = $1 AND x.erased_at IS NULL AND NOT EXISTS (
+    SELECT FROM myria.erasures e WHERE e.tenant_id = $1 AND e.erasure_id = x.erasure_id AND e.proved);
+
+-- name: clear_listing_as
+-- As `clear_listing`, for whom a key or token proves to be an officer.
+SELECT myria.clear_listing($1, $2, $3);
+
+-- name: prove
+SELECT myria.prove_erasure($1, $2, $3, $4);
 
 -- name: list_named
 -- Events by id ($3) or by dedupe key ($4), none twice, and no withdrawal: it holds no word.
@@ -105,13 +119,15 @@ UPDATE myria.erasures SET state = $3, counts = coalesce($4::jsonb, counts)
 WHERE tenant_id = $1 AND erasure_id = $2 AND state <> 'done';
 
 -- name: to_withdraw
-SELECT e.event_id
+-- What is listed and still answered, scope by scope; at most $3.
+SELECT e.event_id, e.scope_id, e.occurred_at, s.participants
 FROM myria.erased x
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = x.event_seq
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = x.scope_id
 WHERE x.tenant_id = $1 AND x.erasure_id = $2 AND x.erased_at IS NULL
   AND (SELECT w.reason FROM myria.withdrawn w WHERE w.tenant_id = $1 AND w.event_seq = x.event_seq
        ORDER BY w.by_event_seq DESC LIMIT 1) IS DISTINCT FROM 'forgotten'
-ORDER BY x.event_seq LIMIT $3;
+ORDER BY x.scope_id, x.event_seq LIMIT $3;
 
 -- name: newest_withdrawal
 SELECT coalesce(max(w.by_event_seq), 0)
@@ -160,10 +176,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: refused
 -- Those of some dedupe keys whose events were erased.
-SELECT k AS dedupe_key
-FROM unnest($2::bytea[]) AS k
-JOIN myria.erasure_secrets s ON s.tenant_id = $1
-JOIN myria.refused_keys r ON r.tenant_id = $1 AND r.key = sha256(s.secret || k);
+SELECT unnest(myria.refused_among($1, $2)) AS dedupe_key;
 
 -- name: admit
 DELETE FROM myria.refused_keys r USING myria.erasure_secrets s, unnest($2::bytea[]) AS k

@@ -14,10 +14,11 @@ UPDATE myria.erasures SET worker = NULL, leased_until = NULL, failure = $4::json
 WHERE tenant_id = $1 AND erasure_id = $2 AND worker = $3;
 
 -- name: waiting
--- What there is to go on with, oldest first: none of a tenant on which somebody works.
+-- What there is to go on with, oldest first: none of a tenant on which somebody works, and what nobody proved that an
+-- officer asked for it with $1 alone.
 SELECT x.tenant_id, x.erasure_id
 FROM myria.erasures x
-WHERE x.state <> 'done' AND NOT EXISTS (
+WHERE x.state <> 'done' AND (x.proved OR $1) AND NOT EXISTS (
     SELECT FROM myria.erasures o
     WHERE o.tenant_id = x.tenant_id AND o.state <> 'done' AND o.leased_until >= clock_timestamp())
 ORDER BY x.created_at, x.erasure_id LIMIT 1000;

@@ -15,9 +15,7 @@ FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[
      WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
                            source_event_key, dedupe_key, internal, payload, topic_hints, position)
 JOIN allocated a ON a.place = i.place
-WHERE (SELECT s.secret FROM myria.erasure_secrets s WHERE s.tenant_id = $1) IS NULL OR i.dedupe_key IS NULL
-   OR NOT EXISTS (SELECT FROM myria.refused_keys r WHERE r.tenant_id = $1 AND r.key = sha256(
-          (SELECT s.secret FROM myria.erasure_secrets s WHERE s.tenant_id = $1) || i.dedupe_key))
+WHERE i.dedupe_key IS NULL OR i.dedupe_key <> ALL ((SELECT myria.refused_among($1, $10))::bytea[])
 ORDER BY i.position
 ON CONFLICT DO NOTHING
 RETURNING event_id, event_seq;
