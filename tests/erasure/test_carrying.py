@@ -14,7 +14,7 @@ from myria import errors
 from myria.access.principal import Proof
 from myria.access.store import AccessStore, NewKey
 from myria.contract.limits import MAX_WITHDRAWN
-from myria.erasure import removal
+from myria.erasure import removal, words
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.erasure.commands import Asker, Erasures
 from myria.erasure.model import Selection
@@ -173,7 +173,7 @@ async def test_looking_through_texts_holds_up_nobody_else(database: Database, mo
     erasure, and goes on with it when it runs again."""
     await append(database.dsn, [said(1)])
     busy, others_worked = threading.Event(), threading.Event()
-    looked_through = removal.phrases
+    looked_through = words.phrases
 
     def slowly(text: str) -> set[str]:
         busy.set()
