@@ -254,7 +254,7 @@ def arguments_table(tool: Tool) -> str:
     for name, shape in schema["properties"].items():
         kind = f"{type_name(shape)}, required" if name in required else type_name(shape)
         lines.append(f"| `{name}` | {cell(kind)} | {cell(meaning(shape))} |\n")
-    answered = ", ".join(f"`{name}`" for name in tool.answer.model_fields)
+    answered = ", ".join(f"`{field.alias or name}`" for name, field in tool.answer.model_fields.items())
     return f"{''.join(lines)}\nAnswers {answered}.\n"
 
 

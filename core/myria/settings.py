@@ -346,6 +346,8 @@ class RecallSettings(Section):
     """Days in which the gain of recent memories halves."""
     keywords: Annotated[float, Field(ge=0, le=10)] = 0.3
     """Share that a note gains which has every keyword that is asked for."""
+    context: Annotated[float, Field(ge=0, le=10)] = 0.3
+    """Share that a memory gains which has the words of contextText, or six of them."""
     topics: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of its best event's score that a topic has where its label holds all words of the question; 0 leaves topics
     out."""

@@ -270,15 +270,17 @@ async def test_an_error_that_was_resolved_counts_less_and_says_so(recaller: Reca
     elsewhere = await recaller.notes.remember(
         TENANT, ("ana", "eve"), Draft(content="Buy a new house"), contract="004", now=NOW
     )
-    anybody = {"may_see": lambda _: True}
+
+    def anybody(_: Any) -> bool:
+        return True
 
     async def found(**more: Any) -> Fragment:
         return next(one for one in await recaller.find(text="fuse", **more) if one.note_id == error)
 
-    await recaller.memory.links.link(TENANT, error, [elsewhere.note_id], "resolved_by", **anybody)
+    await recaller.memory.links.link(TENANT, error, [elsewhere.note_id], "resolved_by", may_see=anybody)
     open_ = await found()
     assert (open_.resolved, open_.importance) == (False, 0.9)
-    await recaller.memory.links.link(TENANT, fix, [error], "resolved_by", **anybody)
+    await recaller.memory.links.link(TENANT, fix, [error], "resolved_by", may_see=anybody)
     resolved = await found()
     assert (resolved.resolved, resolved.importance) == (True, 0.5)
     assert resolved.score < open_.score

@@ -95,6 +95,16 @@ LINKED = (
 )
 
 
+CASES = (
+    keeping("the fuse of the kiln blew", type="error", caseId="C-1"),
+    keeping("the fuse of the kiln is too small", type="fact", caseId="C-1"),
+    keeping("the fuse of the kiln blew again", type="error", caseId="C-1"),
+    keeping("the fuse of the shop blew", type="error", caseId="C-2", goal="light"),
+    keeping("a new fuse for the shop", type="procedure", caseId="C-2", outcome="it burns", resolutionStatus="resolved"),
+    keeping("the fuse of nobody", type="fact"),
+)
+
+
 def remember(parameter: str, value: Any, **answers: Any) -> Row:
     """Return a row for one parameter of remember."""
     return Row(
@@ -163,6 +173,12 @@ ROWS: tuple[Row, ...] = (
     remember("source", "manual.pdf", created=True),
     remember("idempotencyKey", "k1", created=True),
     remember("dryRun", True, created=False, id=None, dryRun=True),
+    Row(
+        tool="remember",
+        parameters=("sessionId", "contextSummary"),
+        arguments={"content": FRIDAY, "contextSummary": "", "topic": "", "supersedes": [], "sessionId": None},
+        answers={"created": True, "scope": "permanent"},
+    ),
     remember("agentId", "row-planner", created=True),
     *(
         remember(parameter, "kiln", created=True)
@@ -211,6 +227,23 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         tool="batch_remember",
+        parameters=("fragments", "workspace", "stream"),
+        arguments={
+            "fragments": [{"content": "new", "topic": "kiln", "type": "fact"}],
+            "workspace": "w",
+            "stream": True,
+        },
+        answers={"success": True, "inserted": 1},
+        recalls=frozenset({"new"}),
+    ),
+    Row(
+        tool="batch_remember",
+        parameters=("items",),
+        arguments={"items": []},
+        answers={"success": False, "code": "invalid_argument"},
+    ),
+    Row(
+        tool="batch_remember",
         parameters=("dryRun",),
         arguments={"items": [{"content": "new"}], "dryRun": True},
         answers={"dryRun": True, "inserted": 0},
@@ -234,6 +267,138 @@ ROWS: tuple[Row, ...] = (
     recall(before=(keeping("in it", scope="session", sessionId="s1"),), sessionId="s2"),
     recall("own kiln", before=(keeping("own kiln", topic="kiln", agentId="row-critic"),), agentId="row-critic"),
     recall(*ALL, format="json"),
+    recall(*ALL, fragmentCount=200),
+    recall("kiln decision", depth="high-level"),
+    recall("clay procedure", "glaze fact", depth="tool-level"),
+    recall(*ALL, depth="detail"),
+    recall("clay procedure", depth="high-level", type="procedure"),
+    recall(*ALL, timeRange={"from": "2020-01-01", "to": "2099-12-31"}),
+    Row(
+        tool="recall",
+        parameters=("contextText",),
+        before=(keeping("the kiln is hot"), keeping("the kiln of the bakery in Lisbon"), keeping("the kiln is old")),
+        arguments={"text": "kiln", "contextText": "We plan a visit to the bakery in Lisbon", "fields": ["content"]},
+        holds=lambda answer: answer["fragments"][0]["content"] == "the kiln of the bakery in Lisbon",
+    ),
+    first("glaze fact", contextText="What of the glaze?"),
+    Row(
+        tool="recall",
+        parameters=("includeKeywords",),
+        before=(keeping("kept so", keywords=["kiln", "clay"]),),
+        arguments={"includeKeywords": True},
+        holds=lambda answer: answer["fragments"][0]["keywords"] == ["kiln", "clay"],
+    ),
+    Row(
+        tool="recall",
+        parameters=("includeKeywords",),
+        before=(keeping("kept so", keywords=["kiln", "clay"]),),
+        arguments={"includeKeywords": False},
+        holds=lambda answer: "keywords" not in answer["fragments"][0],
+    ),
+    Row(
+        tool="recall",
+        parameters=("fields", "keywords"),
+        before=(keeping("kept so", keywords=["kiln"], importance=0.4), keeping("kept else", keywords=["clay"])),
+        arguments={"keywords": ["kiln"], "fields": ["importance", "explanations", "keywords", "valid_to"]},
+        holds=lambda answer: (
+            answer["fragments"][0].keys() == {"id", "importance", "keywords", "explanations"}
+            and answer["fragments"][0]["explanations"][0]
+            == {"code": "direct_keyword_match", "detail": "keywords kiln", "ruleVersion": "1"}
+        ),
+    ),
+    Row(
+        tool="recall",
+        parameters=("fields",),
+        arguments={"fields": ["colour"]},
+        answers={"success": False, "code": "invalid_argument"},
+    ),
+    Row(
+        tool="recall",
+        parameters=("text",),
+        before=(keeping("the kiln", importance=0.5, type="fact"),),
+        arguments={"text": "kiln"},
+        holds=lambda answer: (
+            {"age_days": 0, "access_count": 0, "confidence": 0.5}.items() <= answer["fragments"][0].items()
+            and answer["_meta"]["hints"] == []
+            and type(answer["_meta"]["searchEventId"]) is int
+        ),
+    ),
+    Row(
+        tool="recall",
+        parameters=("text",),
+        arguments={"text": "nothing of the kind"},
+        answers={"count": 0, "fragments": []},
+        holds=lambda answer: [hint["signal"] for hint in answer["_meta"]["hints"]] == ["no_results"],
+    ),
+    Row(
+        tool="recall",
+        parameters=("includeContext", "sessionId"),
+        before=(
+            keeping("first step", sessionId="s1"),
+            keeping("second step", sessionId="s1"),
+            keeping("a draft", sessionId="s1", scope="session"),
+            keeping("elsewhere", sessionId="s2"),
+        ),
+        arguments={"text": "second", "includeContext": True, "sessionId": "s1"},
+        holds=lambda answer: (
+            [near["content"] for near in answer["fragments"][0]["nearby_context"]] == ["first step", "a draft"]
+        ),
+    ),
+    Row(
+        tool="recall",
+        parameters=("includeContext",),
+        before=(
+            keeping("first step", sessionId="s1"),
+            keeping("second step", sessionId="s1"),
+            keeping("a draft", sessionId="s1", scope="session"),
+        ),
+        arguments={"text": "second", "includeContext": True},
+        holds=lambda answer: [near["content"] for near in answer["fragments"][0]["nearby_context"]] == ["first step"],
+    ),
+    *(
+        Row(
+            tool="recall",
+            parameters=("caseMode",),
+            before=CASES,
+            arguments={"text": "fuse", "caseMode": True, **more},
+            answers={"success": True, "caseMode": True, "caseCount": len(expected)},
+            holds=lambda answer, expected=expected: (  # type: ignore[misc]
+                [(case["case_id"], case["resolution_status"]) for case in answer["cases"]] == expected
+                and "fragments" not in answer
+            ),
+        )
+        for more, expected in (
+            ({}, [("C-2", "resolved"), ("C-1", "open")]),
+            ({"maxCases": 1}, [("C-1", "open")]),
+            ({"type": "procedure"}, [("C-2", "resolved")]),
+            ({"phase": "nowhere"}, []),
+        )
+    ),
+    Row(
+        tool="recall",
+        parameters=("caseMode", "maxCases"),
+        before=CASES,
+        arguments={"text": "fuse", "caseMode": True, "maxCases": 1, "type": "procedure"},
+        holds=lambda answer: (
+            [(event["event_type"], event["summary"]) for event in answer["cases"][0]["events"]]
+            == [("error_observed", "the fuse of the shop blew"), ("fix_attempted", "a new fuse for the shop")]
+            and {"goal": "light", "outcome": "it burns", "fragment_count": 2, "relevance_score": 1}.items()
+            <= answer["cases"][0].items()
+        ),
+    ),
+    Row(
+        tool="recall",
+        parameters=("caseMode", "tokenBudget"),
+        before=CASES,
+        arguments={"text": "fuse", "caseMode": True, "tokenBudget": 30},
+        answers={"cases": [], "caseCount": 0, "totalTokens": 0},
+    ),
+    recall(
+        "kept so",
+        "kept too",
+        before=(keeping("kept so", affect="doubt"), keeping("kept too", affect="surprise"), keeping("not", affect="x")),
+        affect=["Doubt", "surprise"],
+    ),
     recall(*ALL, threshold=0.9),
     recall(*ALL, includeSuperseded=False),
     recall(
@@ -307,6 +472,16 @@ ROWS: tuple[Row, ...] = (
     ),
     recall("fuse", "fuse blew", before=LINKED, topic="found"),
     recall("fuse", before=LINKED, topic="found", includeLinks=False),
+    Row(
+        tool="recall",
+        parameters=("includeLinks",),
+        before=LINKED,
+        arguments={"topic": "found", "includeLinks": False},
+        holds=lambda answer: (
+            [(linked["relation_type"], linked["preview"]) for linked in answer["fragments"][0]["linked"]]
+            == [("caused_by", "fuse blew")]
+        ),
+    ),
     recall("fuse", "fuse replaced", before=LINKED, topic="found", linkRelationType="part_of"),
     recall("fuse", before=LINKED, topic="found", linkRelationType="contradicts"),
     Row(
@@ -394,6 +569,69 @@ ROWS: tuple[Row, ...] = (
     amend("type", "decision", type="decision"),
     amend("importance", 0.3, importance=0.3),
     amend("isAnchor", True, is_anchor=True, ttl_tier="permanent"),
+    amend("source", "manual.pdf", source="manual.pdf"),
+    *(
+        amend(parameter, "kiln", **{name: "kiln"})
+        for parameter, name in (
+            ("contextSummary", "context_summary"),
+            ("workspace", "workspace"),
+            ("caseId", "case_id"),
+            ("goal", "goal"),
+            ("outcome", "outcome"),
+            ("phase", "phase"),
+            ("resolutionStatus", "resolution_status"),
+            ("affect", "affect"),
+        )
+    ),
+    amend("assertionStatus", "verified", assertion_status="verified"),
+    Row(
+        tool="amend",
+        parameters=("goal", "phase"),
+        before=(keeping(FRIDAY, goal="open", phase="planning"),),
+        arguments={"id": "$0", "phase": "done", "goal": "", "outcome": None},
+        answers={"updated": True},
+        holds=lambda answer: {"goal": "open", "phase": "done"}.items() <= answer["fragment"].items(),
+    ),
+    Row(
+        tool="amend",
+        parameters=("scope", "sessionId"),
+        before=(keeping("The draft", scope="session", sessionId="s1"),),
+        arguments={"id": "$0", "scope": "permanent"},
+        answers={"updated": True},
+        recalls=frozenset({"The draft"}),
+    ),
+    Row(
+        tool="amend",
+        parameters=("scope", "sessionId"),
+        before=(keeping(FRIDAY),),
+        arguments={"id": "$0", "scope": "session", "sessionId": "s1"},
+        answers={"updated": True},
+        recalls=frozenset(),
+    ),
+    Row(
+        tool="amend",
+        parameters=("scope",),
+        before=(keeping(FRIDAY),),
+        arguments={"id": "$0", "scope": "session"},
+        answers={"success": False, "code": "invalid_argument"},
+        recalls=frozenset({FRIDAY}),
+    ),
+    Row(
+        tool="amend",
+        parameters=("dryRun",),
+        before=(keeping(FRIDAY, type="fact"),),
+        arguments={"id": "$0", "content": "Monday", "dryRun": True},
+        answers={"success": True, "updated": False, "dryRun": True},
+        holds=lambda answer: (answer["fragment"]["content"], answer["fragment"]["version"]) == ("Monday", 2),
+        recalls=frozenset({FRIDAY}),
+    ),
+    Row(
+        tool="amend",
+        parameters=("id",),
+        before=(keeping(FRIDAY),),
+        arguments={"id": "$0", "content": "", "affect": None},
+        answers={"success": False, "code": "invalid_argument"},
+    ),
     Row(
         tool="amend",
         parameters=("supersedes",),
@@ -448,6 +686,20 @@ ROWS: tuple[Row, ...] = (
     reflect("errors_resolved", ["The fuse blew"], "error", "[해결됨] The fuse blew"),
     reflect("new_procedures", ["Check the fuse"], "procedure", "Check the fuse"),
     reflect("open_questions", ["Who pays?"], "fact", "[미해결] Who pays?"),
+    Row(
+        tool="reflect",
+        parameters=("summary", "narrative_summary"),
+        arguments={"summary": ["A day", "", "Two kilns"], "narrative_summary": "It rained"},
+        answers={"success": True, "count": 3},
+        holds=lambda answer: answer["fragments"][2]["type"] == "episode" and answer["breakdown"]["episode"] == 1,
+        recalls=frozenset({"A day", "Two kilns", "It rained"}),
+    ),
+    Row(
+        tool="reflect",
+        parameters=("summary",),
+        arguments={"summary": ["", " "]},
+        answers={"success": False, "code": "invalid_argument"},
+    ),
     Row(
         tool="reflect",
         parameters=("sessionId",),
@@ -526,6 +778,13 @@ ROWS: tuple[Row, ...] = (
         before=(keeping("one"), keeping("two")),
         arguments={"fromId": "$0", "toId": "$1", "relationType": "contradicts"},
         answers={"relationType": "contradicts"},
+    ),
+    Row(
+        tool="link",
+        parameters=("dryRun",),
+        before=(keeping("one", topic="it"), keeping("two", topic="other")),
+        arguments={"fromId": "$0", "toId": "$1", "dryRun": True},
+        answers={"success": True, "linked": False, "dryRun": True},
     ),
     Row(
         tool="link",
@@ -610,6 +869,26 @@ ROWS: tuple[Row, ...] = (
         },
         answers={"success": True, "tool_name": "recall", "relevant": True, "sufficient": False},
         recalls=frozenset(),
+    ),
+    Row(
+        tool="tool_feedback",
+        parameters=("search_event_id", "fragment_ids"),
+        before=(keeping("one"),),
+        arguments={
+            "tool_name": "recall",
+            "relevant": True,
+            "sufficient": True,
+            "search_event_id": 7,
+            "fragment_ids": ["$0"],
+        },
+        answers={"success": True},
+    ),
+    Row(
+        tool="tool_feedback",
+        parameters=("fragment_ids",),
+        before=(keeping("one", agentId="row-felt"),),
+        arguments={"tool_name": "recall", "relevant": True, "sufficient": True, "fragment_ids": ["$0"]},
+        answers={"success": False, "code": "note_not_found"},
     ),
     Row(
         tool="tool_feedback",

@@ -86,7 +86,7 @@ async def test_a_key_says_whether_its_text_is_json(database: Database, memory: M
     ("arguments", "field"),
     [
         ({"timeRange": {"from": "yesterday"}}, "timeRange.from"),
-        ({"timeRange": {"to": "2026-03-01"}}, "timeRange.to"),
+        ({"timeRange": {"to": "2026-02-30"}}, "timeRange.to"),
         ({"asOf": 7}, "asOf"),
         ({"pageSize": 2, "tokenBudget": 40}, "tokenBudget"),
     ],
@@ -131,15 +131,15 @@ async def test_every_row_of_the_table(served: Served) -> None:
 
 
 def test_every_parameter_has_a_row() -> None:
-    """What a tool publishes is in the table."""
+    """What a tool takes is in the table, also where its schema leaves it out."""
     named = {(row.tool, parameter) for row in agent_rows.ROWS for parameter in row.parameters}
     published = {
         (tool.name, parameter)
         for tool in TOOLS
         if "agent" in tool.faces
-        for parameter in input_schema(tool, Limits())["properties"]
+        for parameter in {*input_schema(tool, Limits())["properties"], *tool.arguments.model_fields} - {"format"}
     }
-    assert published - named == set()
+    assert published | {("recall", "format")} <= named
 
 
 async def test_remember_needs_content_alone(served: Served) -> None:

@@ -6,6 +6,7 @@ every conversation, so bounds that no honest call reaches are checked and not pu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -32,6 +33,8 @@ MAX_SOURCE = 500
 MAX_IDS = 100
 MAX_CIRCUMSTANCE = 2_000
 MAX_BUDGET = 100_000
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 _Checked = Callable[[Any, ValidationInfo], Any]
 
@@ -63,9 +66,25 @@ def _texts(limit: int, longest: int) -> _Checked:
     return check
 
 
-def moment(name: str) -> BeforeValidator:
-    """Return the validator of a time that callers know by this name; empty means none."""
-    return BeforeValidator(lambda value: None if value in (None, "") else parse_timestamp(value, name))
+def _text_or_texts(limit: int, longest: int) -> _Checked:
+    several = _texts(limit, longest)
+    return lambda value, info: several([value] if isinstance(value, str) and value else value or None, info)
+
+
+def moment(name: str, *, whole_day: bool = False) -> BeforeValidator:
+    """Return the validator of a time that callers know by this name; empty means none.
+
+    A date alone is its beginning in UTC, or its end where the whole day is meant.
+    """
+
+    def check(value: Any) -> int | None:
+        if value in (None, ""):
+            return None
+        if not isinstance(value, str) or _DATE.fullmatch(value) is None:
+            return parse_timestamp(value, name)
+        return parse_timestamp(f"{value}T23:59:59.999999Z" if whole_day else f"{value}T00:00:00Z", name)
+
+    return BeforeValidator(check)
 
 
 def choice(default: Any) -> BeforeValidator:
@@ -83,6 +102,7 @@ def _whole(value: Any) -> Any:
 
 _TEXT = WithJsonSchema({"type": "string"})
 _TEXTS = WithJsonSchema({"type": "array", "items": {"type": "string"}})
+_ANY = WithJsonSchema({})
 
 Id = Annotated[str, BeforeValidator(_text(MAX_ID)), _TEXT]
 OptionalId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]
@@ -93,6 +113,8 @@ Topic = Annotated[str | None, BeforeValidator(_optional_text(MAX_TOPIC)), _TEXT]
 Source = Annotated[str | None, BeforeValidator(_optional_text(MAX_SOURCE)), _TEXT]
 Circumstance = Annotated[str | None, BeforeValidator(_optional_text(MAX_CIRCUMSTANCE)), _TEXT]
 Query = Annotated[str | None, BeforeValidator(_optional_text(MAX_QUERY)), _TEXT]
+Moods = Annotated[tuple[str, ...] | None, BeforeValidator(_text_or_texts(MAX_KEYWORDS, MAX_TOPIC)), _ANY]
+"""One, or several of which each will do."""
 Keywords = Annotated[tuple[str, ...] | None, BeforeValidator(_texts(MAX_KEYWORDS, MAX_KEYWORD)), _TEXTS]
 AgentId = Annotated[str | None, BeforeValidator(_optional_text(MAX_PARTICIPANT_CHARACTERS)), _TEXT]
 SessionId = Annotated[str | None, BeforeValidator(_optional_text(MAX_ID)), _TEXT]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
-from myria.contract.agent import AgentAnswer, AgentInput, Id, SessionId, choice, field_name
+from myria.contract.agent import AgentAnswer, AgentInput, Id, Ids, SessionId, choice, field_name
 from myria.contract.agent_notes import NoteBody
 from myria.contract.answers import Answer
 from myria.contract.fields import check_text
@@ -51,6 +51,8 @@ class FeedbackInput(AgentInput):
     context: Annotated[str | None, BeforeValidator(_words), WithJsonSchema({"type": "string"})] = None
     session_id: SessionId = None
     trigger_type: Annotated[Literal["sampled", "voluntary"], choice("voluntary")] = "voluntary"
+    search_event_id: Annotated[int | None, choice(None), WithJsonSchema({"type": "integer"})] = None
+    fragment_ids: Ids = None
 
 
 class VersionBody(NoteBody):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from myria.contract.agent import AgentAnswer, AgentInput, Id, choice
+from myria.contract.agent import AgentAnswer, AgentInput, Id, No, choice
 from myria.contract.answers import Answer
 
 Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
@@ -18,6 +18,7 @@ class LinkInput(AgentInput):
     fromId: Id
     toId: Id
     relationType: Annotated[Relation, choice("related")] = "related"
+    dryRun: No = False
 
 
 class GraphExploreInput(AgentInput):
@@ -31,6 +32,7 @@ class LinkAnswer(AgentAnswer):
 
     linked: bool
     relationType: Relation
+    dryRun: bool = False
 
 
 class GraphNode(Answer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from myria.contract.agent import (
@@ -18,6 +18,7 @@ from myria.contract.agent import (
     Ids,
     Keywords,
     Kind,
+    Moods,
     No,
     OptionalContent,
     OptionalFlag,
@@ -34,9 +35,16 @@ from myria.contract.agent import (
 from myria.contract.agent_links import Relation
 from myria.contract.answers import Answer
 from myria.contract.inputs import Input
+from myria.errors import InvalidArgument
 
 MAX_BATCH = 200
 """Notes of one batch_remember."""
+
+_OF_OTHERS = ("valid_to", "ema_activation", "similarity")
+"""Fields of the contract that memories do not have here: nothing is shown for them."""
+
+MAX_CASES = 10
+"""Cases of one answer of recall."""
 
 DEFAULT_BUDGET = 1000
 """Tokens of an answer of recall."""
@@ -45,17 +53,21 @@ DEFAULT_BUDGET = 1000
 Assertion = Annotated[Literal["observed", "inferred", "verified", "rejected"] | None, choice(None)]
 
 
-class _DetailsInput(AgentInput):
-    """Details by which notes are kept and asked for; accepted, and not published: few callers have any."""
+class DetailsInput(AgentInput):
+    """Details with which notes are kept."""
 
-    workspace: SkipJsonSchema[Topic] = None
-    caseId: SkipJsonSchema[Topic] = None
-    phase: SkipJsonSchema[Topic] = None
-    resolutionStatus: SkipJsonSchema[Topic] = None
-    affect: SkipJsonSchema[Topic] = None
+    contextSummary: Circumstance = None
+    workspace: Topic = None
+    caseId: Topic = None
+    goal: Circumstance = None
+    outcome: Circumstance = None
+    phase: Topic = None
+    resolutionStatus: Topic = None
+    assertionStatus: Assertion = None
+    affect: Topic = None
 
 
-class _NoteInput(_DetailsInput):
+class _NoteInput(DetailsInput):
     content: Content = Field(description="one self-contained statement")
     type: Kind = None
     topic: Topic = None
@@ -68,10 +80,6 @@ class _NoteInput(_DetailsInput):
     linkedTo: Ids = None
     supersedes: Ids = None
     idempotencyKey: OptionalId = None
-    contextSummary: SkipJsonSchema[Circumstance] = None
-    goal: SkipJsonSchema[Circumstance] = None
-    outcome: SkipJsonSchema[Circumstance] = None
-    assertionStatus: SkipJsonSchema[Assertion] = None
 
 
 class RememberInput(_NoteInput):
@@ -81,24 +89,42 @@ class RememberInput(_NoteInput):
 
 
 class BatchRememberInput(AgentInput):
-    """Arguments of batch_remember. Each item is read by itself: one that is refused does not refuse the others."""
+    """Arguments of batch_remember. Each item is read by itself: one that is refused does not refuse the others.
+
+    The contract calls the items `fragments`, and has a workspace for those that name none; `stream` chooses a form of
+    progress that this server tells by the protocol's own.
+    """
 
     items: Annotated[
         list[Any],
-        Field(min_length=1, max_length=MAX_BATCH),
+        Field(max_length=MAX_BATCH),
+        choice([]),
         WithJsonSchema({"type": "array", "items": {"type": "object"}}),
-    ] = Field(description="arguments of remember, up to 200")
+    ] = Field(default=[], description="arguments of remember, up to 200")
     dryRun: No = False
+    fragments: SkipJsonSchema[Annotated[list[Any], Field(max_length=MAX_BATCH), choice([])]] = Field(default=[])
+    workspace: SkipJsonSchema[Topic] = None
+    stream: SkipJsonSchema[OptionalFlag] = None
 
 
 class TimeRange(Input):
     """A span of time; what happened at `to` is outside."""
 
     since: Annotated[Time, moment("timeRange.from")] = Field(default=None, alias="from")
-    to: Annotated[Time, moment("timeRange.to")] = None
+    to: Annotated[Time, moment("timeRange.to", whole_day=True)] = None
 
 
-class RecallInput(_DetailsInput):
+def _fields(value: Any) -> Any:
+    """Refuse fields of a memory that there are none of."""
+    if isinstance(value, list | tuple):
+        known = {*FragmentBody.model_fields, *_OF_OTHERS}
+        for name in value:
+            if name not in known:
+                raise InvalidArgument(f"fields knows {', '.join(sorted(FragmentBody.model_fields))}", field="fields")
+    return value
+
+
+class RecallInput(AgentInput):
     """Arguments of recall."""
 
     text: Query = Field(default=None, description="question in plain words")
@@ -108,7 +134,7 @@ class RecallInput(_DetailsInput):
     tokenBudget: Annotated[Budget, choice(DEFAULT_BUDGET)] = DEFAULT_BUDGET
     minImportance: Share = None
     timeRange: TimeRange | None = None
-    asOf: Annotated[Time, moment("asOf")] = None
+    asOf: Annotated[Time, moment("asOf", whole_day=True)] = None
     includeSuperseded: No = False
     includeLinks: Annotated[bool, choice(True)] = True
     linkRelationType: Annotated[Relation | None, choice(None)] = None
@@ -118,8 +144,22 @@ class RecallInput(_DetailsInput):
     ] = None
     cursor: Annotated[Query, choice(None)] = None
     sessionId: SessionId = None
-    isAnchor: SkipJsonSchema[OptionalFlag] = None
-    includeContext: SkipJsonSchema[No] = False
+    contextText: Query = None
+    depth: Annotated[Literal["high-level", "detail", "tool-level"] | None, choice(None)] = None
+    workspace: Topic = None
+    caseId: Topic = None
+    phase: Topic = None
+    resolutionStatus: Topic = None
+    affect: Moods = None
+    isAnchor: OptionalFlag = None
+    caseMode: No = False
+    maxCases: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_CASES)] | None, choice(None), WithJsonSchema({"type": "integer"})
+    ] = None
+    includeKeywords: No = False
+    includeContext: No = False
+    fields: Annotated[Keywords, BeforeValidator(_fields)] = None
+    fragmentCount: SkipJsonSchema[Annotated[int | None, choice(None)]] = None
     format: Annotated[Format | None, choice(None)] = None
 
 
@@ -139,8 +179,8 @@ class RestoreNoteInput(AgentInput):
     id: Id
 
 
-class AmendInput(AgentInput):
-    """Arguments of amend."""
+class AmendInput(DetailsInput):
+    """Arguments of amend: what is left out, or empty, stays as it is."""
 
     id: Id
     content: OptionalContent = None
@@ -149,7 +189,11 @@ class AmendInput(AgentInput):
     type: Kind = None
     importance: Share = None
     isAnchor: OptionalFlag = None
+    source: Source = None
+    scope: Annotated[Literal["permanent", "session"] | None, choice(None)] = None
+    sessionId: SessionId = None
     supersedes: OptionalFlag = None
+    dryRun: No = False
 
 
 class NoteBody(Answer):
@@ -166,26 +210,66 @@ class NoteBody(Answer):
     is_anchor: bool
     source: str | None = None
     version: int | None = None
+    workspace: str | None = None
+    case_id: str | None = None
+    phase: str | None = None
+    resolution_status: str | None = None
+    assertion_status: str | None = None
+    context_summary: str | None = None
+    goal: str | None = None
+    outcome: str | None = None
+    affect: str | None = None
+
+
+class LinkedBody(Answer):
+    """A note to which a link leads; `preview` is its beginning."""
+
+    id: str
+    relation_type: str
+    preview: str
+
+
+class NearbyBody(Answer):
+    """A note that the same session kept shortly before or after another."""
+
+    id: str
+    content: str
+    type: str
+    created_at: str
+
+
+class Explanation(Answer):
+    """Why a memory was recalled."""
+
+    code: str
+    detail: str
+    ruleVersion: str
 
 
 class FragmentBody(Answer):
-    """A memory that was recalled: a note, a raw event, or a topic of events.
+    """A memory that was recalled: a note, a raw event, or a topic of events; with `fields` its id and those alone.
 
     An event has no type, topic, keywords, importance and tier, and its id is its handle; a topic's type is `topic`.
     """
 
     id: str
-    content: str
+    content: str | None = None
     truncated: bool = Field(default=False, description="The content is its beginning")
     handle: str | None = None
-    created_at: str
+    created_at: str | None = None
     speaker: str | None = None
     type: str | None = None
     topic: str | None = None
-    keywords: list[str] = Field(default=[])
+    keywords: list[str] = Field(default=[], description="With includeKeywords")
     importance: float | None = None
     ttl_tier: str | None = None
+    age_days: int | None = Field(default=None, description="Of notes: days since it changed")
+    access_count: int | None = Field(default=None, description="Of notes: how often it was recalled")
+    confidence: float | None = Field(default=None, description="Of notes: its utility, within 0.1 and 1")
+    linked: list[LinkedBody] = Field(default=[], description="Notes to which links lead from it, at most 3")
+    explanations: list[Explanation] = Field(default=[], description="Where fields names it: why it was recalled")
     stale_days: int | None = Field(default=None, description="Days since it changed, where that makes it old")
+    stale_warning: str | None = None
     superseded: bool = False
     superseded_by: str | None = None
     relation_type: str | None = Field(default=None, description="Of the link by which it came in")
@@ -199,6 +283,9 @@ class FragmentBody(Answer):
     resolution_status: str | None = None
     assertion_status: str | None = None
     context_summary: str | None = Field(default=None, description="With includeContext, as goal, outcome and affect")
+    nearby_context: list[NearbyBody] = Field(
+        default=[], description="With includeContext: what its session kept within half an hour, at most 3"
+    )
     goal: str | None = None
     outcome: str | None = None
     affect: str | None = None
@@ -253,15 +340,45 @@ class BatchRememberAnswer(AgentAnswer):
     dryRun: bool = False
 
 
-class RecallAnswer(AgentAnswer):
-    """recall."""
+class About(Answer):
+    """What an answer says of itself."""
 
-    fragments: list[FragmentBody]
-    count: int
+    searchEventId: int = Field(description="Of this question; tool_feedback takes it")
+    hints: list[dict[str, str]] = Field(description="Signals, each with what to do, and by which tool")
+
+
+class CaseEvent(Answer):
+    """A note in the course of a case."""
+
+    event_type: str
+    summary: str
+    created_at: str
+
+
+class CaseBody(Answer):
+    """What was tried for one goal: the notes that name one caseId."""
+
+    case_id: str
+    goal: str | None
+    outcome: str | None
+    resolution_status: str = Field(description="open where no note says otherwise")
+    events: list[CaseEvent] = Field(description="Its first notes, at most 20")
+    fragment_count: int
+    relevance_score: int = Field(description="How many of its notes the question found")
+
+
+class RecallAnswer(AgentAnswer):
+    """recall: fragments, or with caseMode cases."""
+
+    fragments: list[FragmentBody] = Field(default=[])
+    count: int | None = None
+    caseMode: bool = False
+    cases: list[CaseBody] = Field(default=[])
+    caseCount: int | None = None
     totalTokens: int
     searchPath: str = Field(description="Which lanes found how many, such as words:12")
     nextCursor: str | None = Field(default=None, description="Continues pages, where pageSize or cursor was given")
-    hints: list[dict[str, str]] = Field(default=[], description="Signals, each with what to do")
+    meta: About = Field(alias="_meta")
 
 
 class Named(Answer):
@@ -298,4 +415,5 @@ class AmendAnswer(AgentAnswer):
     fragment: NoteBody | None = None
     merged: bool | None = None
     existingId: str | None = None
+    dryRun: bool = False
     redacted: dict[str, int] = Field(default={})

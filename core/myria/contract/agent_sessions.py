@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from myria.contract.agent import KINDS, AgentAnswer, AgentInput, Budget, Content, SessionId, choice, field_name
+from myria.contract.agent import KINDS, AgentAnswer, AgentInput, Budget, OptionalContent, SessionId, choice, field_name
 from myria.contract.answers import Answer
 from myria.contract.fields import check_text
 from myria.contract.inputs import Input
@@ -30,6 +30,16 @@ def _texts(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     return tuple(
         check_text(item, f"{name}[{at}]", 10_000_000) for at, item in enumerate(value) if str(item).strip() or not item
     )
+
+
+def _one_or_several(value: Any, info: ValidationInfo) -> tuple[str, ...]:
+    """Return a text, or several of which each becomes a note of its own."""
+    if not isinstance(value, list | tuple):
+        return (check_text(value, field_name(info), 10_000_000),)
+    texts = _texts([text for text in value if not isinstance(text, str) or text.strip()], info)
+    if not texts:
+        raise InvalidArgument("summary is empty: say what the session came to", field="summary")
+    return texts
 
 
 def _kinds(value: Any, info: ValidationInfo) -> tuple[str, ...] | None:
@@ -64,12 +74,13 @@ class Effectiveness(Input):
 class ReflectInput(AgentInput):
     """Arguments of reflect."""
 
-    summary: Content
+    summary: Annotated[tuple[str, ...], BeforeValidator(_one_or_several), WithJsonSchema({"type": "string"})]
     sessionId: SessionId = None
     decisions: Texts = ()
     errors_resolved: Texts = ()
     new_procedures: Texts = ()
     open_questions: Texts = ()
+    narrative_summary: OptionalContent = Field(default=None, description="the session as a story")
     task_effectiveness: Annotated[Effectiveness | None, WithJsonSchema({"type": "object"})] = Field(
         default=None, description="overall_success, tool_highlights[], tool_pain_points[]"
     )

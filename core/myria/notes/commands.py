@@ -25,7 +25,7 @@ from myria.errors import (
     PayloadTooLarge,
 )
 from myria.ids import new_id
-from myria.notes.details import NO_DETAILS
+from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import Draft, NoteText, completed
 from myria.notes.expiry import SESSION_IDLE_S, Lasting
 from myria.notes.kinds import Contract, tier
@@ -356,12 +356,15 @@ class Notes:
         keywords = None if draft.keywords is None else tuple(self._kept(word, counts) for word in draft.keywords)
         topic = None if draft.topic is None else self._kept(draft.topic, counts)
         source = None if draft.source is None else self._kept(draft.source, counts)
-        details = draft.details
-        if details != NO_DETAILS:
-            details = details.with_texts({name: self._kept(text, counts) for name, text in details.to_json().items()})
+        details = self._kept_details(draft.details, counts)
         if counts or content != draft.content:
             draft = replace(draft, content=content, keywords=keywords, topic=topic, source=source, details=details)
         return draft, dict(counts)
+
+    def _kept_details(self, details: Details, counts: Counter[Kind]) -> Details:
+        if details == NO_DETAILS:
+            return details
+        return details.with_texts({name: self._kept(text, counts) for name, text in details.to_json().items()})
 
     def _kept(self, text: str, counts: Counter[Kind]) -> str:
         kept, taken = self._redactor.text(text)
@@ -391,6 +394,7 @@ class Notes:
         contract: Contract,
         speaker: str | None = None,
         now: int | None = None,
+        dry_run: bool = False,
     ) -> Amended:
         """Make a version of a note that takes the place of the one before; its id stays.
 
@@ -399,6 +403,7 @@ class Notes:
         Args:
             may_see: whether the caller may see what these participants may.
             now: in microseconds since 1970 UTC; left out, this machine's clock.
+            dry_run: only say what would become of it.
 
         Raises:
             NoteNotFound: absent, of others, or withdrawn.
@@ -417,6 +422,8 @@ class Notes:
             content=None if given.content is None else self._kept(self._checked(given.content), redacted),
             keywords=None if given.keywords is None else tuple(self._kept(word, redacted) for word in given.keywords),
             topic=None if given.topic is None else self._kept(given.topic, redacted),
+            source=None if given.source is None else self._kept(given.source, redacted),
+            details=self._kept_details(given.details, redacted),
         )
         note = changes.of(before, contract)
         if note == replace(before, inferred=()):
@@ -433,6 +440,9 @@ class Notes:
             idle_s=self._session_idle_s,
         )
         self._check_size(event)
+        if dry_run:
+            version = row["version"] + 1
+            return Amended(note_id=note_id, version=version, note=note, changed=False, redacted=dict(redacted))
         try:
             await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
         except EventNotFound as error:

@@ -50,6 +50,10 @@ class Details:
             kept.setdefault("workspace", wanted.workspace)
         return all(kept.get(name, "").casefold() == value.casefold() for name, value in wanted.to_json().items())
 
+    def amended(self, changes: Details) -> Details:
+        """Return them with what changes say in place of what they said."""
+        return replace(self, **changes.to_json())
+
     def with_texts(self, texts: Mapping[str, str]) -> Details:
         """Return them with other texts."""
         return replace(self, **texts)

@@ -22,7 +22,8 @@ TriggerType = Literal["sampled", "voluntary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """What was said of one answer of a tool."""
+    """What was said of one answer of a tool; `question` is the number that recall gave its question, `notes` the ids
+    of those of its notes that are meant."""
 
     tool: str
     relevant: bool
@@ -31,6 +32,8 @@ class Feedback:
     context: str | None = None
     session_id: str | None = None
     trigger: TriggerType = "voluntary"
+    question: int | None = None
+    notes: tuple[str, ...] = ()
 
     def event(self, participants: tuple[str, ...], *, timestamp: int, speaker: str | None) -> NewEvent:
         """Return the event that keeps it.
@@ -49,6 +52,10 @@ class Feedback:
             said["suggestion"] = self.suggestion
         if self.context is not None:
             said["context"] = self.context
+        if self.question is not None:
+            said["question"] = self.question
+        if self.notes:
+            said["notes"] = list(self.notes)
         payload: dict[str, Any] = {"feedback": said}
         if speaker is not None:
             payload["speaker"] = speaker

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import orjson
 
 from myria.notes.details import NO_DETAILS, Details
+from myria.notes.expiry import DAY_US
 from myria.notes.kinds import Tier, tier
 from myria.notes.lines import LEAST_WORTH, on_one_line, written_line
 from myria.notes.links import LinkedNote
@@ -23,6 +24,9 @@ Key = tuple[int, int, int, int]
 
 _DENSE = 8
 """Characters of a token, with hardly an exception: a text that has more for each is not counted."""
+
+_EXPLAINED = 3
+"""Reasons that are given for a memory."""
 
 _LEAN = ("id", "content", "created_at", "type", "relation_type", "superseded", "change")
 
@@ -39,6 +43,11 @@ class Fragment:
     kind is called old by then; `superseded_by` the handle of what replaced it, `contradicted_by` those of notes that
     links say contradict it; `resolved` that one of the same people says that another note resolves this error; `change`
     which side of a change it tells of, where that was asked for.
+
+    `age_days` is since its last version; `uses` how often it was recalled; `confidence` its utility within 0.1 and 1,
+    None of what is no note. `fits` says that it has words of the asker's context, `matched` which of its keywords were
+    asked for, `in_case` that a case was asked for. `linked` are the first notes to which links lead from it, and
+    `nearby` what the same session kept shortly before and after, both as JSON.
     """
 
     note_id: str | None
@@ -64,8 +73,16 @@ class Fragment:
     resolved: bool = False
     change: Literal["newer", "older"] | None = None
     details: Details = NO_DETAILS
+    age_days: int | None = None
+    uses: int = 0
+    confidence: float | None = None
+    fits: bool = False
+    in_case: bool = False
+    matched: tuple[str, ...] = ()
+    linked: tuple[Json, ...] = ()
+    nearby: tuple[Json, ...] = ()
 
-    def to_json(self) -> Json:
+    def to_json(self, *, keywords: bool = True) -> Json:
         """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
         shown: Json = {"id": self.note_id or self.handle, "content": self.text}
         if self.note_id is not None:
@@ -76,11 +93,16 @@ class Fragment:
         if self.topic_id is not None:
             shown["type"] = "topic"
         if self.kind is not None:
-            shown |= {"type": self.kind, "topic": self.topic, "keywords": list(self.keywords)}
+            shown |= {"type": self.kind, "topic": self.topic}
+            if keywords:
+                shown["keywords"] = list(self.keywords)
             shown |= {"importance": self.importance, "ttl_tier": self.tier}
             shown |= self.details.to_json()
+        if self.confidence is not None:
+            shown |= {"age_days": self.age_days, "access_count": self.uses, "confidence": self.confidence}
         if self.stale_days is not None:
             shown["stale_days"] = self.stale_days
+            shown["stale_warning"] = f"unchanged for {self.stale_days} days: check it before you rely on it"
         if self.relation is not None:
             shown["relation_type"] = self.relation
         if self.superseded:
@@ -93,12 +115,26 @@ class Fragment:
             shown["change"] = self.change
         if self.contradicted_by:
             shown["contradicted_by"] = list(self.contradicted_by)
+        if self.linked:
+            shown["linked"] = list(self.linked)
+        if self.nearby:
+            shown["nearby_context"] = list(self.nearby)
         return shown
 
-    def to_lean_json(self) -> Json:
-        """Return as little of it as an answer can do with: which memory, of when and which kind, and its words."""
-        shown = self.to_json()
-        return {name: shown[name] for name in _LEAN if name in shown}
+    def explanations(self) -> list[Json]:
+        """Return why it was recalled, the strongest reason first (Memento's contract; `text_match` is ours)."""
+        reasons = [
+            (bool(self.matched), "direct_keyword_match", f"keywords {', '.join(self.matched)}"),
+            (self.relation is not None, "graph_neighbor_1hop", f"linked: {self.relation}"),
+            (self.in_case, "case_cohort_member", f"case {self.details.case_id}"),
+            (self.lane == "words", "text_match", "its text has words of the question"),
+            (self.lane == "topics", "text_match", "its label has words of the question"),
+            (self.lane == "recent", "temporal_proximity", "among the most recent"),
+            (self.fits, "context_match", "its text has words of contextText"),
+            (self.uses > 1, "recent_activity_ema", f"recalled {self.uses} times"),
+        ]
+        given = [(code, detail) for is_given, code, detail in reasons if is_given][:_EXPLAINED]
+        return [{"code": code, "detail": detail, "ruleVersion": "1"} for code, detail in given]
 
     def written(self, text: str | None = None) -> str:
         """Return it as a line, with another text where one is given."""
@@ -126,7 +162,36 @@ class Fragment:
         )
 
 
-def linked_fragment(note: LinkedNote, relation: str, handle: str) -> Fragment:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How much of each memory an answer shows: keywords or not; or its id and `fields` alone, where any are named."""
+
+    keywords: bool = False
+    fields: tuple[str, ...] = ()
+
+    def of(self, fragment: Fragment) -> Json:
+        """Return a memory as JSON in this shape."""
+        shown = fragment.to_json(keywords=self.keywords or "keywords" in self.fields)
+        if not self.fields:
+            return shown
+        if "explanations" in self.fields:
+            shown["explanations"] = fragment.explanations()
+        if "access_count" in self.fields:
+            shown.setdefault("access_count", fragment.uses)
+        if "age_days" in self.fields and fragment.age_days is not None:
+            shown["age_days"] = fragment.age_days
+        return {name: value for name, value in shown.items() if name == "id" or name in self.fields}
+
+    def lean(self, fragment: Fragment) -> Json:
+        """Return as little of it as an answer can do with: which memory, of when and which kind, and its words."""
+        shown = self.of(fragment)
+        return {name: shown[name] for name in _LEAN if name in shown}
+
+
+WHOLE = Shape(keywords=True)
+
+
+def linked_fragment(note: LinkedNote, relation: str, handle: str, *, now: int) -> Fragment:
     """Return a note that a link leads to as a memory, behind all that were found."""
     return Fragment(
         note_id=note.note_id,
@@ -144,15 +209,20 @@ def linked_fragment(note: LinkedNote, relation: str, handle: str) -> Fragment:
         importance=note.importance,
         tier=tier(note.kind, note.importance, anchor=False, age_days=0, idle_days=0),
         relation=relation,
+        age_days=max(0, now - note.at) // DAY_US,
     )
 
 
 def json_within(
-    fragments: Sequence[Fragment], counter: TokenCounter, budget: int, around: Callable[[list[Json]], Any]
+    fragments: Sequence[Fragment],
+    counter: TokenCounter,
+    budget: int,
+    around: Callable[[list[Json]], Any],
+    shape: Shape = WHOLE,
 ) -> tuple[list[Json], int]:
     """Return the first memories as JSON, and what they cost with what is made `around` them: at most `budget`.
 
-    Of the first that does not fit the bare words are given where they do (`to_lean_json`), else their beginning,
+    Of the first that does not fit the bare words are given where they do (`Shape.lean`), else their beginning,
     which says so (`truncated`). Where nothing fits, there is none, for 0.
     """
     shown: list[Json] = []
@@ -160,13 +230,15 @@ def json_within(
     head, _, tail = _json(around([{"id": None}])).partition('id":null}')
 
     def piece(place: int) -> str:
-        shown.extend(fragment.to_json() for fragment in fragments[len(shown) : place + 1])
+        shown.extend(shape.of(fragment) for fragment in fragments[len(shown) : place + 1])
         return f'{_json(shown[place])[2:]},{{"'
 
     def part(place: int, room: int) -> str | None:
-        item = fragments[place].to_lean_json()
+        item = shape.lean(fragments[place])
         text = f'{_json(item)[2:]},{{"'
         if len(text) > _DENSE * room or counter.within(text, room) is None:
+            if "content" not in item:
+                return None
             item |= {"content": "", "truncated": True}
             room -= counter.count(f'{_json(item)[2:]},{{"')
             if room < LEAST_WORTH:

@@ -92,6 +92,15 @@ def usefulness(uses: int) -> float:
     return 1 + log(max(uses, 1))
 
 
+_LEAST_UTILITY = 0.5
+"""Share of its utility that a note keeps which a model rates 0; one that it rates 1 has half as much again."""
+
+
+def utility(importance: float, uses: int, worth: float | None) -> float:
+    """Return a note's utility: its importance as it is now, times its use, times how a model rates it (None: not)."""
+    return importance * usefulness(uses) * (1.0 if worth is None else _LEAST_UTILITY + worth)
+
+
 def tier(kind: str, importance: float, *, anchor: bool, age_days: float, idle_days: float) -> Tier:
     """Return a note's tier at a moment (Memento's contract, 5.2, 8): a function of policy, use and time alone.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import asyncpg
@@ -37,6 +37,9 @@ CAUSES: tuple[Relation, ...] = ("caused_by", "resolved_by")
 MAX_LINKS = 200
 """Links of which a look at a note makes use."""
 
+_LEADING = 3
+"""Links that are told of a note beside it (Memento's contract)."""
+
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
 
@@ -62,6 +65,17 @@ class LinkedNote:
     kind: str
     topic: str
     importance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """What links connect with some notes, each with its relation.
+
+    `beside` are further notes, what resolves first; `leading` those to which links lead from each, by its id.
+    """
+
+    beside: tuple[tuple[LinkedNote, str], ...] = ()
+    leading: Mapping[str, tuple[tuple[LinkedNote, str], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +133,19 @@ class NoteLinks:
         self._append = append
 
     async def link(
-        self, tenant: str, from_id: str, to_ids: Sequence[str], relation: Relation, *, may_see: MaySee
+        self,
+        tenant: str,
+        from_id: str,
+        to_ids: Sequence[str],
+        relation: Relation,
+        *,
+        may_see: MaySee,
+        dry_run: bool = False,
     ) -> None:
         """Link a note to others, all or none; a link that is there takes the relation.
+
+        Args:
+            dry_run: only refuse what would be refused.
 
         Raises:
             NoteNotFound: one is absent, of others, or withdrawn.
@@ -131,6 +155,8 @@ class NoteLinks:
             raise InvalidArgument("a note cannot be linked to itself", field="toId")
         rows = await self._named(tenant, [from_id, *to_ids], may_see)
         participants = tuple(rows[from_id]["participants"])
+        if dry_run:
+            return
         await self._append(tenant, [link_event(participants, from_id, to_id, relation) for to_id in to_ids])
 
     async def complete(self, tenant: str, from_id: str, to_ids: Sequence[str], *, may_see: MaySee) -> None:
@@ -173,6 +199,7 @@ class NoteLinks:
         if note_id not in rows:
             raise note_absent(note_id)
         ends = await self._ends(tenant, [note_id], relations, may_see)
+        ends = [row for row in ends if row["note_id"] != note_id]
         notes = {row["note_id"]: row for row in ends}
         return Neighbourhood(
             start=_linked(rows[note_id]),
@@ -189,34 +216,58 @@ class NoteLinks:
         relations: Sequence[str],
         session_id: str | None,
         limit: int,
-    ) -> list[tuple[LinkedNote, str]]:
-        """Return notes that links connect with some others, each with its relation; what resolves comes first.
+    ) -> Linked:
+        """Return what links connect with some notes.
 
         Args:
+            relations: those by which further notes come in; all are told.
             session_id: whose notes may be among them, beside those of no session.
+            limit: how many further notes come in at most.
         """
-        if not note_ids or not limit:
-            return []
-        notes: dict[str, asyncpg.Record] = {}
-        ends = await self._ends(tenant, note_ids, relations, may_see)
+        if not note_ids:
+            return Linked()
+        given = set(note_ids)
+        beside: dict[str, asyncpg.Record] = {}
+        leading: dict[str, list[asyncpg.Record]] = {}
+        ends = await self._ends(tenant, note_ids, RELATIONS, may_see, first=relations)
         for row in sorted(ends, key=lambda row: row["relation"] != "resolved_by"):
-            if not row["session"] or row["context_id"] == session_id:
-                notes.setdefault(row["note_id"], row)
-        return [(_linked(row), row["relation"]) for row in notes.values()][:limit]
+            if row["session"] and row["context_id"] != session_id:
+                continue
+            if row["note_id"] not in given and row["relation"] in relations:
+                beside.setdefault(row["note_id"], row)
+            if row["leads"]:
+                leading.setdefault(row["from_id"], []).append(row)
+        return Linked(
+            beside=tuple((_linked(row), row["relation"]) for row in list(beside.values())[:limit]),
+            leading={
+                note_id: tuple((_linked(row), row["relation"]) for row in rows[:_LEADING])
+                for note_id, rows in leading.items()
+            },
+        )
 
     async def _ends(
-        self, tenant: str, note_ids: Sequence[str], relations: Sequence[str], may_see: MaySee
+        self,
+        tenant: str,
+        note_ids: Sequence[str],
+        relations: Sequence[str],
+        may_see: MaySee,
+        *,
+        first: Sequence[str] = RELATIONS,
     ) -> list[asyncpg.Record]:
-        """Return the visible links of some notes with others, newest first, each with the note at its other end.
+        """Return the visible links of some notes, newest first, each with the note at its other end.
 
-        At most `MAX_LINKS` of them; what may not be seen, or was not asked for, takes nobody's place.
+        At most `MAX_LINKS` of them, before all those of the relations `first` with other notes; what may not be seen,
+        or was not asked for, takes nobody's place.
         """
+        names = list(note_ids)
         async with self._database.read(tenant) as connection:
-            scopes = await connection.fetch(sql("links.scopes_of_ends"), tenant, list(note_ids), list(relations))
+            scopes = await connection.fetch(sql("links.scopes_of_ends"), tenant, names, list(relations))
             seen = [row["scope_id"] for row in scopes if may_see(row["participants"])]
             if not seen:
                 return []
-            rows = await connection.fetch(sql("links.ends"), tenant, list(note_ids), list(relations), seen, MAX_LINKS)
+            rows = await connection.fetch(
+                sql("links.ends"), tenant, names, list(relations), seen, MAX_LINKS, list(first)
+            )
         now = time.time_ns() // 1000
         return [row for row in rows if not Lasting.of(row).has_expired(now)]
 

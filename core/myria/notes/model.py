@@ -10,6 +10,7 @@ import orjson
 
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_HINT, MAX_TOPIC_HINTS
+from myria.errors import InvalidArgument
 from myria.events import TopicHint
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.drafting import NoteText, keywords_of
@@ -122,15 +123,22 @@ class Changes:
     keywords: tuple[str, ...] | None = None
     importance: float | None = None
     anchor: bool | None = None
+    source: str | None = None
+    lifetime: Lifetime | None = None
+    session_id: str | None = None
+    details: Details = NO_DETAILS
 
     def of(self, note: NoteText, contract: Contract) -> NoteText:
         """Return the note with the changes. Keywords and a topic that were taken from the text come from the new one.
 
         Raises:
-            InvalidArgument: the contract knows no such kind.
+            InvalidArgument: the contract knows no such kind, or it would end with a session and names none.
         """
         if self.kind is not None:
             policy_of(self.kind, contract)
+        session_id = self.session_id or note.session_id
+        if self.lifetime == "session" and session_id is None:
+            raise InvalidArgument("scope session needs a sessionId: the session that it ends with", field="sessionId")
         content = note.content if self.content is None else self.content
         keywords, topic = self.keywords, self.topic
         if content != note.content:
@@ -146,5 +154,9 @@ class Changes:
             keywords=note.keywords if keywords is None else keywords,
             importance=note.importance if self.importance is None else self.importance,
             anchor=note.anchor if self.anchor is None else self.anchor,
+            source=self.source or note.source,
+            lifetime=self.lifetime or note.lifetime,
+            session_id=session_id,
+            details=note.details.amended(self.details),
             inferred=(),
         )

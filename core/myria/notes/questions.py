@@ -23,6 +23,10 @@ class RecallQuery:
     `min_importance` also filter, so they leave notes alone. `since`, `until` and `as_of` are microseconds since 1970
     UTC, as is `now`, by which notes are old. Notes of a session are recalled where `session_id` names it.
 
+    `kinds` filters by several kinds at once, `affects` by several moods, and `without` leaves out notes by their ids.
+    `context` is what the asker is busy with: it moves up what has its words, and is what is looked for where nothing
+    else is.
+
     `anchor` and `details` filter notes, too; by a workspace, raw events and notes of none stay. `whole_details` shows
     the circumstances in which notes were kept, too.
 
@@ -46,6 +50,10 @@ class RecallQuery:
     session_id: str | None = None
     anchor: bool | None = None
     details: Details = NO_DETAILS
+    kinds: tuple[str, ...] = ()
+    affects: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
+    context: str | None = None
     whole_details: bool = False
     page_size: int = PAGE
     cursor: str | None = None
@@ -54,7 +62,9 @@ class RecallQuery:
     @property
     def words(self) -> str | None:
         """What is looked for in texts; None where only keywords or a topic are looked for, or nothing is."""
-        return None if self.text is None else " ".join((self.text, *self.keywords))
+        if self.text is not None:
+            return " ".join((self.text, *self.keywords))
+        return None if self.hints else self.context
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -64,13 +74,14 @@ class RecallQuery:
     @property
     def is_ranked(self) -> bool:
         """Whether anything is looked for; else the most recent comes first."""
-        return self.text is not None or bool(self.hints)
+        return self.words is not None or bool(self.hints)
 
     @property
     def wants_notes(self) -> bool:
         """Whether only notes can match."""
         wanted = (self.kind, self.topic, self.min_importance, self.anchor)
-        return any(value is not None for value in wanted) or replace(self.details, workspace=None) != NO_DETAILS
+        is_filtered = any(value is not None for value in wanted) or bool(self.kinds or self.affects)
+        return is_filtered or replace(self.details, workspace=None) != NO_DETAILS
 
     def digest(self, tenant: str) -> str:
         """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
@@ -85,6 +96,9 @@ class RecallQuery:
             asked["anchor"] = self.anchor
         if self.details != NO_DETAILS:
             asked["details"] = self.details.to_json()
+        for name in ("kinds", "affects", "context"):
+            if given := getattr(self, name):
+                asked[name] = given
         return query_digest(tenant, "recall", asked)
 
     def question(self, batch: int) -> EventNodesQuery:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import asyncpg
@@ -23,8 +23,8 @@ from myria.index.block import name_terms
 from myria.masks import Masks
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
-from myria.notes.fragments import Fragment, Json, Key, json_within
-from myria.notes.kinds import importance_now, often, policies, tier
+from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within
+from myria.notes.kinds import importance_now, often, policies, tier, utility
 from myria.notes.lines import MemoryText, memory_text
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.notes.questions import RecallQuery
@@ -58,6 +58,14 @@ RESOLVED_IMPORTANCE = 0.5
 
 _MOST_CONTRADICTIONS = 3
 """Contradicting notes that a memory names."""
+
+_LEAST_CONFIDENCE = 0.1
+
+_CONTEXT_TERMS = 6
+"""Words of the asker's context that a memory need not have more of."""
+
+_CONTEXT_LOOKED_AT = 2_000
+"""Characters of a memory that are compared with the asker's context."""
 
 _PER_MILLE = 1_000
 _TOPICS_AMONG = 12
@@ -237,19 +245,23 @@ class Recall:
         if is_superseded and not query.include_superseded:
             return None
         settings = self._settings
+        text = searchable_text(event.payload)
         moved = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
-        score = _moved(event.score, moved)
+        fits = _fit(query, text) if settings.context else 0.0
+        score = _moved(event.score, moved + settings.context * fits)
         successor = event.superseded_by if is_superseded else None
         fragment = Fragment(
             note_id=None,
             event_id=event.event_id,
             handle=EVENT_PREFIX + reader.handles.of(event.event_seq),
-            text=searchable_text(event.payload),
+            text=text,
             speaker=speaker_of(event.payload),
             at=event.at,
             score=score,
             key=_key(query, score, event.at, event.event_seq),
             lane="words" if query.is_ranked else "recent",
+            age_days=_days(query, event.at),
+            fits=fits > 0,
             superseded=is_superseded,
             # what replaced it may be a note: its event's handle stands for it, too
             superseded_by=None if successor is None else EVENT_PREFIX + reader.handles.of(successor),
@@ -284,6 +296,8 @@ class Recall:
         if row["worth"] is not None:
             moved += settings.quality * (2 * row["worth"] - 1)
         score = fragment.score + _moved(event.score, moved) - event.score
+        uses = row["uses"] or 0
+        confidence = max(_LEAST_CONFIDENCE, min(1.0, utility(importance, uses, row["worth"])))
         stale_after = settings.stale_after(note.kind, policies()[note.kind].stale_days)
         return replace(
             fragment,
@@ -299,6 +313,10 @@ class Recall:
             tier=tier(note.kind, note.importance, anchor=note.anchor, age_days=age, idle_days=idle),
             details=note.details if query.whole_details else note.details.brief(),
             resolved=is_resolved,
+            uses=uses,
+            confidence=round(confidence, 2),
+            matched=tuple(keyword for keyword in note.keywords if keyword.casefold() in _asked_for(query)),
+            in_case=query.details.case_id is not None,
             stale_days=int(unchanged) if stale_after and unchanged >= stale_after and not note.anchor else None,
         )
 
@@ -341,14 +359,41 @@ class Recall:
         return memory_text(fragments, self._counter, budget)
 
     def as_json(
-        self, fragments: Sequence[Fragment], budget: int, around: Callable[[list[Json]], Any] = lambda shown: shown
+        self,
+        fragments: Sequence[Fragment],
+        budget: int,
+        around: Callable[[list[Json]], Any] = lambda shown: shown,
+        shape: Shape = WHOLE,
     ) -> tuple[list[Json], int]:
         """Return the first memories as JSON, and what they cost with what is made `around` them; see `json_within`."""
-        return json_within(fragments, self._counter, budget, around)
+        return json_within(fragments, self._counter, budget, around, shape)
 
 
 def _terms_of_question(query: RecallQuery) -> set[str]:
     return {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
+
+
+def _fit(query: RecallQuery, text: str) -> float:
+    """Return how well a text fits what the asker is busy with: the share of that's words, or of six, that it has."""
+    if not query.context:
+        return 0.0
+    wanted = _context_terms(query.context)
+    shared = wanted.intersection(terms(text[:_CONTEXT_LOOKED_AT])) if wanted else ()
+    return min(1.0, len(shared) / min(len(wanted), _CONTEXT_TERMS)) if shared else 0.0
+
+
+@lru_cache(maxsize=8)
+def _context_terms(context: str) -> frozenset[str]:
+    return frozenset(term for term in terms(context) if not is_stopword(term))
+
+
+def _days(query: RecallQuery, at: int) -> int:
+    """Return the age of what happened at a moment, in whole days."""
+    return max(0, (query.now if query.as_of is None else query.as_of) - at) // DAY_US
+
+
+def _asked_for(query: RecallQuery) -> set[str]:
+    return {keyword.strip().casefold() for keyword in query.keywords}
 
 
 def _note_id(event: FoundEvent) -> str | None:
@@ -374,7 +419,11 @@ def _is_wanted(query: RecallQuery, note: NoteText, row: asyncpg.Record) -> bool:
         return False
     if Lasting.of(row).has_expired(query.now):
         return False
-    if query.kind is not None and note.kind != query.kind:
+    if (query.kind is not None and note.kind != query.kind) or (query.kinds and note.kind not in query.kinds):
+        return False
+    if row["note_id"] in query.without:
+        return False
+    if query.affects and (note.details.affect or "").casefold() not in map(str.casefold, query.affects):
         return False
     if query.anchor not in (None, note.anchor) or not note.details.answers(query.details):
         return False
@@ -414,10 +463,13 @@ def _search_path(fragments: Sequence[Fragment]) -> str:
 def _hints(query: RecallQuery, fragments: Sequence[Fragment]) -> list[Mapping[str, str]]:
     hints: list[Mapping[str, str]] = []
     if not fragments and query.cursor is None:
-        hints.append({"signal": "no_results", "suggestion": "ask in other words, or with fewer filters"})
+        said = "ask in other words, or with fewer filters"
+        hints.append({"signal": "no_results", "suggestion": said, "trigger": "recall"})
     stale = sum(fragment.stale_days is not None for fragment in fragments)
     if fragments and 2 * stale > len(fragments):
-        hints.append({"signal": "stale_results", "suggestion": "most of these are old; check before you rely on them"})
+        said = "most of these are old; check before you rely on them"
+        hints.append({"signal": "stale_results", "suggestion": said, "trigger": "amend"})
     if not query.is_ranked:
-        hints.append({"signal": "consider_context", "suggestion": "nothing was asked for: these are the most recent"})
+        said = "nothing was asked for: these are the most recent"
+        hints.append({"signal": "consider_context", "suggestion": said, "trigger": "context"})
     return hints

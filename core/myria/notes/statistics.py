@@ -10,7 +10,7 @@ from typing import Any
 
 from myria.masks import Masks
 from myria.notes.expiry import DAY_US, Lasting
-from myria.notes.kinds import importance_now, usefulness
+from myria.notes.kinds import importance_now, utility
 from myria.notes.scopes import scopes_with_notes
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -20,9 +20,6 @@ MAX_COUNTED = 20_000
 
 MAX_TOPICS = 50
 """Topics that are named: those of most notes."""
-
-_LEAST_UTILITY = 0.5
-"""Share of its utility that a note keeps which a model rates 0; one that it rates 1 has half as much again."""
 
 CHARACTERS_PER_TOKEN = 4
 """By which `tokens` are estimated, as Memento's contract does."""
@@ -59,7 +56,7 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
     tiers: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     topics: Counter[str] = Counter()
-    importance, utility, uses, characters, total = 0.0, 0.0, 0, 0, 0
+    importance, useful, uses, characters, total = 0.0, 0.0, 0, 0, 0
     for row in rows[:MAX_COUNTED]:
         lasting = Lasting.of(row)
         if lasting.has_expired(now):
@@ -71,8 +68,7 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         idle_days = max(0, now - lasting.idle_since) / DAY_US
         worth = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
         importance += worth
-        rated = 1.0 if row["worth"] is None else _LEAST_UTILITY + row["worth"]
-        utility += rated * worth * usefulness(row["uses"])
+        useful += utility(worth, row["uses"], row["worth"])
         uses += row["uses"]
         characters += row["characters"]
     return NoteStatistics(
@@ -81,7 +77,7 @@ def _summed(rows: Sequence[Any], now: int) -> NoteStatistics:
         kinds=kinds,
         topics=topics,
         importance=importance / total if total else 0.0,
-        utility=utility / total if total else 0.0,
+        utility=useful / total if total else 0.0,
         uses=uses,
         tokens=-(-characters // CHARACTERS_PER_TOKEN),
         complete=len(rows) <= MAX_COUNTED,

@@ -17,7 +17,7 @@ from myria.sessions.model import session_end
 from myria.store.database import Database
 from myria.store.queries import sql
 
-Part = Literal["summary", "decisions", "errors", "procedures", "questions"]
+Part = Literal["summary", "decisions", "errors", "procedures", "questions", "episode"]
 
 REFLECTED = "session_reflect"
 """The topic of what a reflection keeps (Memento's contract)."""
@@ -37,9 +37,12 @@ _LINKED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflection:
-    """What a session came to. `effectiveness` is kept with its end, or alone where no session is named."""
+    """What a session came to. `further` are more texts of the summary, each a note of its own, and `narrative` is the
+    session as a story, an episode. `effectiveness` is kept with its end, or alone where no session is named."""
 
     summary: str
+    further: Sequence[str] = ()
+    narrative: str | None = None
     session_id: str | None = None
     decisions: Sequence[str] = ()
     errors: Sequence[str] = ()
@@ -50,11 +53,12 @@ class Reflection:
     def drafts(self) -> list[tuple[Part, Draft]]:
         """Return the notes that it makes, each with the part that it is of; empty texts make none."""
         parts: tuple[tuple[Part, str, Sequence[str], str, float | None], ...] = (
-            ("summary", "fact", (self.summary,), "", None),
+            ("summary", "fact", (self.summary, *self.further), "", None),
             ("decisions", "decision", self.decisions, "", None),
             ("errors", "error", self.errors, RESOLVED, _RESOLVED_IMPORTANCE),
             ("procedures", "procedure", self.procedures, "", None),
             ("questions", "fact", self.questions, OPEN, _OPEN_IMPORTANCE),
+            ("episode", "episode", (self.narrative or "",), "", None),
         )
         return [
             (

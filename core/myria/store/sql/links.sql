@@ -61,20 +61,20 @@ FROM (
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = ends.scope_id;
 
 -- name: ends
--- The links of some relations between some notes and live others of some scopes, newest first, at most $5, each with
--- what the other says now.
-SELECT l.from_id, l.to_id, l.relation, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at,
+-- The links of some relations of some notes with live ones of some scopes, each with what that one says now: at most $5,
+-- those of the relations $6 with others first, then the newest. One between two of these notes is there for each.
+SELECT l.end_id = l.to_id AS leads, l.from_id, l.to_id, l.relation, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at,
        n.changed_at, n.context_id, n.session, e.payload, n.session_ends_at, n.reason, n.used_at
 FROM (
     SELECT x.* FROM (
         SELECT o.from_id, o.to_id, o.relation, o.event_seq, o.to_id AS end_id FROM myria.note_links o
-        WHERE o.tenant_id = $1 AND o.from_id = ANY ($2::text[]) AND o.to_id <> ALL ($2) AND o.relation = ANY ($3::text[])
+        WHERE o.tenant_id = $1 AND o.from_id = ANY ($2::text[]) AND o.relation = ANY ($3::text[])
         UNION ALL
         SELECT i.from_id, i.to_id, i.relation, i.event_seq, i.from_id FROM myria.note_links i
-        WHERE i.tenant_id = $1 AND i.to_id = ANY ($2::text[]) AND i.from_id <> ALL ($2) AND i.relation = ANY ($3::text[])
+        WHERE i.tenant_id = $1 AND i.to_id = ANY ($2::text[]) AND i.relation = ANY ($3::text[])
     ) x
     JOIN myria.notes k ON k.tenant_id = $1 AND k.note_id = x.end_id AND k.live AND k.scope_id = ANY ($4::bigint[])
-    ORDER BY x.event_seq DESC LIMIT $5
+    ORDER BY x.relation = ANY ($6::text[]) AND x.end_id <> ALL ($2) DESC, x.event_seq DESC LIMIT $5
 ) l
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = l.end_id
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq

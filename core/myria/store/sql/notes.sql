@@ -246,3 +246,28 @@ WHERE m.tenant_id = $1 AND m.participant = $2 AND s.participants @> $3::text[]
 SELECT e.payload->>'text' AS text, n.reason
 FROM myria.events e LEFT JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = $3
 WHERE e.tenant_id = $1 AND e.event_id = $2;
+
+-- name: nearby
+-- What sessions kept next before and after some of their notes, at most $3 of each, for the same people. What ends with
+-- another session than $4 is left out.
+SELECT f.note_id AS of_note, f.changed_at AS of_moment, n.note_id, n.kind, n.importance, n.anchor, n.created_at, n.changed_at,
+       n.session_ends_at, n.reason, n.used_at, e.payload->>'text' AS text
+FROM unnest($2::text[]) AS given
+CROSS JOIN LATERAL (
+    SELECT x.* FROM myria.notes x
+    WHERE x.tenant_id = $1 AND x.note_id = given AND x.live AND x.context_id IS NOT NULL OFFSET 0
+) f
+CROSS JOIN LATERAL (
+    (SELECT b.event_seq FROM myria.notes b
+     WHERE b.tenant_id = $1 AND b.scope_id = f.scope_id AND b.context_id = f.context_id AND b.live
+       AND b.event_seq < f.event_seq AND (NOT b.session OR b.context_id = $4)
+     ORDER BY b.event_seq DESC LIMIT $3)
+    UNION ALL
+    (SELECT a.event_seq FROM myria.notes a
+     WHERE a.tenant_id = $1 AND a.scope_id = f.scope_id AND a.context_id = f.context_id AND a.live
+       AND a.event_seq > f.event_seq AND (NOT a.session OR a.context_id = $4)
+     ORDER BY a.event_seq LIMIT $3)
+) near
+JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.event_seq = near.event_seq
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = near.event_seq
+ORDER BY f.note_id, n.event_seq;

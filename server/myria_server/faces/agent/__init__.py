@@ -10,6 +10,7 @@ from myria_server.faces.agent.answering import Handler, refused
 from myria_server.faces.agent.insight import InsightTools
 from myria_server.faces.agent.links import LinkTools
 from myria_server.faces.agent.notes import NoteTools
+from myria_server.faces.agent.recalling import RecallTools
 from myria_server.faces.agent.sessions import SessionTools
 
 __all__ = ["handlers", "refused"]
@@ -17,5 +18,5 @@ __all__ = ["handlers", "refused"]
 
 def handlers(memory: Memory, settings: Settings) -> Mapping[str, Handler]:
     """Return what runs each tool of the face, by its name."""
-    groups = (NoteTools, LinkTools, SessionTools, InsightTools)
+    groups = (NoteTools, RecallTools, LinkTools, SessionTools, InsightTools)
     return {name: run for group in groups for name, run in group(memory, settings).handlers().items()}

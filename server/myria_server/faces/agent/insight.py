@@ -97,6 +97,11 @@ class InsightTools(AgentTools):
         request = inputs.read(FeedbackInput, arguments)
         who = self.writing(principal, request)
         notes = await self.notes(principal)
+        meant = {name: await self.note_id(principal, name) for name in request.fragment_ids or ()}
+        if meant:
+            with self.as_named(meant):
+                await self.memory.links.check(principal.tenant, list(meant.values()), may_see=who.masks.sees)
+        now = time.time_ns() // 1000
         feedback = Feedback(
             tool=notes.without_secrets(request.tool_name)[:MAX_ID],
             relevant=request.relevant,
@@ -105,11 +110,15 @@ class InsightTools(AgentTools):
             context=request.context and notes.without_secrets(request.context)[:MAX_CONTEXT],
             session_id=request.session_id,
             trigger=request.trigger_type,
+            question=request.search_event_id,
+            notes=tuple(dict.fromkeys(meant.values())),
         )
         (kept,) = await self.memory.append_events(
             principal.tenant,
-            (feedback.event(who.participants, timestamp=time.time_ns() // 1000, speaker=who.speaker),),
+            (feedback.event(who.participants, timestamp=now, speaker=who.speaker),),
         )
+        if request.relevant:
+            self.memory.usage.count(principal.tenant, feedback.notes, now)
         content: Json = {
             "success": True,
             "id": kept.event_id,

@@ -37,9 +37,13 @@ class LinkTools(AgentTools):
                 [ids[request.toId]],
                 request.relationType,
                 may_see=who.masks.sees,
+                dry_run=request.dryRun,
             )
-        content: Json = {"success": True, "linked": True, "relationType": request.relationType}
-        return self.answered(principal, request, content, f"Linked: {request.relationType}.")
+        content: Json = {"success": True, "linked": not request.dryRun, "relationType": request.relationType}
+        if request.dryRun:
+            content["dryRun"] = True
+        said = "Would link" if request.dryRun else "Linked"
+        return self.answered(principal, request, content, f"{said}: {request.relationType}.")
 
     async def graph_explore(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Follow the links that explain a note, one hop in both directions."""

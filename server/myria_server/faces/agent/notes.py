@@ -1,11 +1,10 @@
-"""remember, batch_remember, recall, forget, restore and amend."""
+"""remember, batch_remember, forget, restore and amend."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from myria.access.agents import Acting
@@ -14,26 +13,25 @@ from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent import CONTRACT
 from myria.contract.agent_notes import (
+    MAX_BATCH,
     AmendInput,
     BatchRememberInput,
+    DetailsInput,
     ForgetInput,
-    RecallInput,
     RememberInput,
     RestoreNoteInput,
 )
 from myria.contract.event import NewEvent
 from myria.errors import EventNotFound, InvalidArgument, MyriaError, NoteNotFound
-from myria.handles import EVENT_PREFIX, NOTE_PREFIX
+from myria.handles import EVENT_PREFIX
 from myria.notes.commands import Notes, Remembered, note_absent
 from myria.notes.details import Details
 from myria.notes.drafting import Draft, NoteText
-from myria.notes.fragments import Fragment, linked_fragment
 from myria.notes.kinds import Tier, tier
 from myria.notes.likeness import said_by
 from myria.notes.links import link_event
 from myria.notes.model import Changes
-from myria.notes.questions import PAGE, RecallQuery
-from myria.notes.recalling import Recalled
+from myria.notes.questions import RecallQuery
 from myria.notes.similar import Alike
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 from myria_server.results import REPORT
@@ -44,23 +42,19 @@ _AT_ONCE = 32
 _FORGOTTEN_AT_ONCE = 200
 """Notes that a topic or a text forgets at most."""
 
-_LINKED = ("resolved_by", "caused_by", "related")
-"""Relations by which recall follows links where none is named (Memento's contract, 4.5)."""
-
 _CONFLICT_SHOWN = 100
 _SHOWN = 300
 """Characters of a note in a list of what would be forgotten."""
 
 
 class NoteTools(AgentTools):
-    """The tools that keep, find, change and forget notes."""
+    """The tools that keep, change and forget notes."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by the names of their tools."""
         return {
             "remember": self.remember,
             "batch_remember": self.batch_remember,
-            "recall": self.recall,
             "forget": self.forget,
             "restore": self.restore,
             "amend": self.amend,
@@ -95,13 +89,7 @@ class NoteTools(AgentTools):
             lifetime=request.scope,
             anchor=request.isAnchor,
             session_id=request.sessionId,
-            details=replace(
-                _details(request),
-                context_summary=request.contextSummary,
-                goal=request.goal,
-                outcome=request.outcome,
-                assertion_status=request.assertionStatus,
-            ),
+            details=_details(request),
         )
         replaced = {name: await self.note_id(principal, name) for name in request.supersedes or ()}
         linked = {name: await self.note_id(principal, name) for name in request.linkedTo or ()}
@@ -137,7 +125,10 @@ class NoteTools(AgentTools):
         who = self.writing(principal, request)
         notes = await self.notes(principal)
         turns = asyncio.Semaphore(_AT_ONCE)
-        results: list[Json] = [{} for _ in request.items]
+        items = [*request.items, *request.fragments]
+        if not items or len(items) > MAX_BATCH:
+            raise InvalidArgument(f"items must hold 1 to {MAX_BATCH} notes", field="items")
+        results: list[Json] = [{} for _ in items]
         done = 0
 
         async def keep(index: int, item: Any) -> None:
@@ -149,7 +140,7 @@ class NoteTools(AgentTools):
                 await report(done, len(results))
 
         async with asyncio.TaskGroup() as group:
-            for index, item in enumerate(request.items):
+            for index, item in enumerate(items):
                 group.create_task(keep(index, item))
         inserted = sum(1 for result in results if result.get("created"))
         content = {
@@ -172,93 +163,12 @@ class NoteTools(AgentTools):
             named = sorted({"agentId", "dryRun", "format"} & item.keys())
             if named:
                 raise InvalidArgument(f"say {named[0]} beside items, for all of them", field=named[0])
-            request = inputs.read(RememberInput, {**item, "dryRun": batch.dryRun})
+            about = {} if batch.workspace is None or item.get("workspace") else {"workspace": batch.workspace}
+            request = inputs.read(RememberInput, {**item, **about, "dryRun": batch.dryRun})
             kept = await self._keep(notes, principal, who, request)
         except MyriaError as error:
             return {"success": False, "error": error.message, "code": error.code}
         return {"success": True, "id": kept.note_id or None, "created": kept.created}
-
-    async def recall(self, principal: Principal, arguments: Any) -> ShownAnswer:
-        """Find notes and events, within a budget of tokens."""
-        request = inputs.read(RecallInput, arguments)
-        who = self.acting(principal, request)
-        span = request.timeRange
-        is_paged = request.pageSize is not None or request.cursor is not None
-        query = RecallQuery(
-            masks=who.masks,
-            now=time.time_ns() // 1000,
-            text=request.text,
-            keywords=request.keywords or (),
-            topic=request.topic,
-            kind=request.type,
-            min_importance=request.minImportance,
-            since=None if span is None else span.since,
-            until=None if span is None else span.to,
-            as_of=request.asOf,
-            include_superseded=request.includeSuperseded,
-            session_id=request.sessionId,
-            anchor=request.isAnchor,
-            details=_details(request),
-            whole_details=request.includeContext,
-            page_size=request.pageSize or PAGE,
-            cursor=request.cursor,
-            goes_on=is_paged,
-        )
-        if query.since is not None and query.until is not None and query.since >= query.until:
-            raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
-        recall = self.memory.recall
-        page = await recall.page(principal.tenant, query)
-        fragments = [*page.fragments, *await self._linked(principal, who, request, page)]
-        content = self._within(fragments, request.tokenBudget, page, page.cursor)
-        shown = sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
-        if is_paged and shown < len(page.fragments):
-            # What the budget left out is on the next page.
-            if not shown:
-                raise InvalidArgument(
-                    "tokenBudget holds not even the beginning of the next memory: ask with a larger one",
-                    field="tokenBudget",
-                )
-            cut = (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
-            content = self._within(fragments[:shown], request.tokenBudget, page, cut)
-        self.memory.usage.count(
-            principal.tenant, [fragment["id"] for fragment in content["fragments"] if "type" in fragment], query.now
-        )
-        text = recall.as_text(fragments, request.tokenBudget).text or "Nothing is remembered of that."
-        return self.answered(principal, request, content, text)
-
-    async def _linked(self, principal: Principal, who: Acting, request: RecallInput, page: Recalled) -> list[Fragment]:
-        """Return what links lead to from what was found, one hop."""
-        found = [fragment.note_id for fragment in page.fragments if fragment.note_id is not None]
-        if not request.includeLinks or not found or request.asOf is not None:
-            return []
-        relations = _LINKED if request.linkRelationType is None else (request.linkRelationType,)
-        linked = await self.memory.links.beside(
-            principal.tenant,
-            found,
-            may_see=who.masks.sees,
-            relations=relations,
-            session_id=request.sessionId,
-            limit=self.settings.recall.linked_limit,
-        )
-        if not linked:
-            return []
-        handles = await self.memory.retrieval.handles(principal.tenant)
-        return [linked_fragment(note, relation, NOTE_PREFIX + handles.of(note.first_seq)) for note, relation in linked]
-
-    def _within(self, fragments: Sequence[Fragment], budget: int, page: Recalled, cursor: str | None) -> Json:
-        """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
-        recall = self.memory.recall
-
-        def answer(shown: list[Json], tokens: int) -> Json:
-            counted: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
-            if cursor is not None:
-                counted["nextCursor"] = cursor
-            if page.hints:
-                counted["hints"] = [dict(hint) for hint in page.hints]
-            return {"success": True, "fragments": shown, **counted}
-
-        shown, tokens = recall.as_json(fragments, budget, lambda shown: answer(shown, budget))
-        return answer(shown, tokens)
 
     async def forget(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Forget by id, or what a topic or a text finds."""
@@ -357,11 +267,13 @@ class NoteTools(AgentTools):
             keywords=request.keywords,
             importance=request.importance,
             anchor=request.isAnchor,
+            source=request.source,
+            lifetime=request.scope,
+            session_id=request.sessionId,
+            details=_details(request),
         )
         if changes == Changes():
-            raise InvalidArgument(
-                "say what to change: content, topic, keywords, type, importance or isAnchor", field=""
-            )
+            raise InvalidArgument("say what to change: content, type or any other parameter of remember", field="")
         note_id = await self.note_id(principal, request.id)
         with self.as_named({request.id: note_id}):
             amended = await (await self.notes(principal)).amend(
@@ -371,6 +283,7 @@ class NoteTools(AgentTools):
                 may_see=who.masks.sees,
                 contract=CONTRACT,
                 speaker=who.speaker,
+                dry_run=request.dryRun,
             )
         if amended.same_as is not None:
             content: Json = {"success": False, "updated": False, "merged": True, "existingId": amended.same_as}
@@ -382,16 +295,26 @@ class NoteTools(AgentTools):
         }
         if amended.redacted:
             content["redacted"] = amended.redacted
-        return self.answered(principal, request, content, f"Amended {amended.note_id} (version {amended.version}).")
+        said = f"Amended {amended.note_id} (version {amended.version})."
+        if request.dryRun:
+            content |= {"updated": False, "dryRun": True}
+            said = f"Would amend {amended.note_id} (version {amended.version})."
+        elif not amended.changed:
+            said = f"Not changed: {amended.note_id} says that already (version {amended.version})."
+        return self.answered(principal, request, content, said)
 
 
-def _details(request: RememberInput | RecallInput) -> Details:
-    """Return the details that notes are kept with, and asked for by."""
+def _details(request: DetailsInput) -> Details:
+    """Return the details with which a note is kept."""
     return Details(
+        context_summary=request.contextSummary,
         workspace=request.workspace,
         case_id=request.caseId,
+        goal=request.goal,
+        outcome=request.outcome,
         phase=request.phase,
         resolution_status=request.resolutionStatus,
+        assertion_status=request.assertionStatus,
         affect=request.affect,
     )
 
@@ -419,6 +342,7 @@ def note_json(note_id: str, note: NoteText, *, version: int) -> Json:
         "is_anchor": note.anchor,
         "source": note.source,
         "version": version,
+        **note.details.to_json(),
     }
 
 

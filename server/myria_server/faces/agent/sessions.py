@@ -70,7 +70,9 @@ class SessionTools(AgentTools):
             principal.tenant,
             who.participants,
             Reflection(
-                summary=request.summary,
+                summary=request.summary[0],
+                further=request.summary[1:],
+                narrative=request.narrative_summary,
                 session_id=request.sessionId,
                 decisions=request.decisions,
                 errors=request.errors_resolved,
@@ -83,6 +85,8 @@ class SessionTools(AgentTools):
         )
         counts = Counter(part for part, _ in kept)
         breakdown = {part: counts[part] for part in ("summary", "decisions", "errors", "procedures", "questions")}
+        if counts["episode"]:
+            breakdown["episode"] = counts["episode"]
         if said:
             breakdown["task_feedback"] = 1
         fragments = [

@@ -1,0 +1,204 @@
+"""recall: what is remembered, as memories or as cases, within a budget of tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from myria.access.agents import Acting
+from myria.access.principal import Principal
+from myria.answertext import ShownAnswer
+from myria.contract import inputs
+from myria.contract.agent_notes import RecallInput
+from myria.errors import InvalidArgument
+from myria.handles import NOTE_PREFIX
+from myria.notes.cases import CASES, cases_of, cases_within
+from myria.notes.details import Details
+from myria.notes.fragments import Fragment, Shape, linked_fragment
+from myria.notes.lines import memory_text, on_one_line
+from myria.notes.nearby import nearby
+from myria.notes.questions import PAGE, RecallQuery
+from myria.notes.recalling import Recalled
+from myria.tokens import token_counter
+from myria_server.faces.agent.answering import AgentTools, Handler, Json
+
+_LINKED = ("resolved_by", "caused_by", "related")
+"""Relations by which recall follows links where none is named (Memento's contract, 4.5)."""
+
+_PREVIEW = 60
+"""Characters of a note to which a link leads."""
+
+_KINDS_OF_DEPTH = {"high-level": ("decision", "episode"), "tool-level": ("procedure", "error", "fact")}
+
+_NOTHING = "Nothing is remembered of that."
+
+
+class RecallTools(AgentTools):
+    """The tool that finds."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by the names of their tools."""
+        return {"recall": self.recall}
+
+    async def recall(self, principal: Principal, arguments: Any) -> ShownAnswer:
+        """Find notes and events, within a budget of tokens."""
+        request = inputs.read(RecallInput, arguments)
+        who = self.acting(principal, request)
+        is_paged = request.pageSize is not None or request.cursor is not None
+        query = _query(request, who, goes_on=is_paged)
+        recall = self.memory.recall
+        page = await recall.page(principal.tenant, query)
+        if request.caseMode:
+            return await self._cases(principal, request, query, page)
+        fragments = await self._with_links(principal, who, request, query, page)
+        about = _about(page, query.digest(principal.tenant))
+        content = self._within(fragments, request, page, page.cursor, about)
+        shown = sum(1 for fragment in content["fragments"] if "relation_type" not in fragment)
+        if is_paged and shown < len(page.fragments):
+            # What the budget left out is on the next page.
+            if not shown:
+                raise InvalidArgument(
+                    "tokenBudget holds not even the beginning of the next memory: ask with a larger one",
+                    field="tokenBudget",
+                )
+            cut = (await recall.page(principal.tenant, replace(query, page_size=shown))).cursor
+            content = self._within(fragments[:shown], request, page, cut, about)
+        found = {fragment.note_id for fragment in fragments}
+        self.memory.usage.count(
+            principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
+        )
+        text = recall.as_text(fragments, request.tokenBudget).text or _NOTHING
+        return self.answered(principal, request, content, text)
+
+    async def _with_links(
+        self, principal: Principal, who: Acting, request: RecallInput, query: RecallQuery, page: Recalled
+    ) -> list[Fragment]:
+        """Return what was found, each note with what links lead to from it and what was kept beside it, and behind all
+        of it what links lead to, one hop."""
+        fragments = list(page.fragments)
+        found = [fragment.note_id for fragment in fragments if fragment.note_id is not None]
+        if not found or request.asOf is not None:
+            return fragments
+        relations = _LINKED if request.linkRelationType is None else (request.linkRelationType,)
+        linked = await self.memory.links.beside(
+            principal.tenant,
+            found,
+            may_see=who.masks.sees,
+            relations=relations if request.includeLinks else (),
+            session_id=request.sessionId,
+            limit=self.settings.recall.linked_limit,
+        )
+        near: Mapping[str, tuple[Json, ...]] = {}
+        if request.includeContext:
+            near = await nearby(
+                self.memory.database, principal.tenant, found, session_id=request.sessionId, now=query.now
+            )
+        for place, fragment in enumerate(fragments):
+            note_id = fragment.note_id or ""
+            if note_id in linked.leading or note_id in near:
+                leading = tuple(
+                    {"id": note.note_id, "relation_type": relation, "preview": on_one_line(note.text)[:_PREVIEW]}
+                    for note, relation in linked.leading.get(note_id, ())
+                )
+                fragments[place] = replace(fragment, linked=leading, nearby=near.get(note_id, ()))
+        if linked.beside:
+            handles = await self.memory.retrieval.handles(principal.tenant)
+            fragments += [
+                linked_fragment(note, relation, NOTE_PREFIX + handles.of(note.first_seq), now=query.now)
+                for note, relation in linked.beside
+                if not (query.kinds and note.kind not in query.kinds) and note.note_id not in query.without
+            ]
+        return fragments
+
+    def _within(
+        self,
+        fragments: Sequence[Fragment],
+        request: RecallInput,
+        page: Recalled,
+        cursor: str | None,
+        about: Json,
+    ) -> Json:
+        """Return the answer of recall with as many fragments as a budget holds, all of it counted as it is sent."""
+
+        def answer(shown: list[Json], tokens: int) -> Json:
+            counted: Json = {"count": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
+            if cursor is not None:
+                counted["nextCursor"] = cursor
+            return {"success": True, "fragments": shown, **counted, "_meta": about}
+
+        shown, tokens = self.memory.recall.as_json(
+            fragments,
+            request.tokenBudget,
+            lambda shown: answer(shown, request.tokenBudget),
+            Shape(keywords=request.includeKeywords, fields=request.fields or ()),
+        )
+        return answer(shown, tokens)
+
+    async def _cases(
+        self, principal: Principal, request: RecallInput, query: RecallQuery, page: Recalled
+    ) -> ShownAnswer:
+        """Return the cases of what was found."""
+        cases = await cases_of(
+            self.memory.recall, principal.tenant, query, page.fragments, most=request.maxCases or CASES
+        )
+        about = _about(page, query.digest(principal.tenant))
+
+        def answer(shown: list[Json], tokens: int) -> Json:
+            counted: Json = {"caseCount": len(shown), "totalTokens": tokens, "searchPath": page.search_path}
+            return {"success": True, "caseMode": True, "cases": shown, **counted, "_meta": about}
+
+        counter = token_counter()
+        shown, tokens = cases_within(
+            cases, counter, request.tokenBudget, lambda shown: answer(shown, request.tokenBudget)
+        )
+        text = memory_text([case.line for case in cases], counter, request.tokenBudget).text
+        return self.answered(principal, request, answer(shown, tokens), text or "No case is remembered of that.")
+
+
+def _query(request: RecallInput, who: Acting, *, goes_on: bool) -> RecallQuery:
+    """Return what a call asks.
+
+    Raises:
+        InvalidArgument: its span of time is empty.
+    """
+    span = request.timeRange
+    affects = request.affect or ()
+    query = RecallQuery(
+        masks=who.masks,
+        now=time.time_ns() // 1000,
+        text=request.text,
+        keywords=request.keywords or (),
+        topic=request.topic,
+        kind=request.type,
+        kinds=() if request.type is not None else _KINDS_OF_DEPTH.get(request.depth or "", ()),
+        min_importance=request.minImportance,
+        since=None if span is None else span.since,
+        until=None if span is None else span.to,
+        as_of=request.asOf,
+        include_superseded=request.includeSuperseded,
+        session_id=request.sessionId,
+        anchor=request.isAnchor,
+        details=Details(
+            workspace=request.workspace,
+            case_id=request.caseId,
+            phase=request.phase,
+            resolution_status=request.resolutionStatus,
+            affect=affects[0] if len(affects) == 1 else None,
+        ),
+        affects=affects if len(affects) > 1 else (),
+        whole_details=request.includeContext,
+        context=request.contextText,
+        page_size=request.pageSize or PAGE,
+        cursor=request.cursor,
+        goes_on=goes_on,
+    )
+    if query.since is not None and query.until is not None and query.since >= query.until:
+        raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
+    return query
+
+
+def _about(page: Recalled, digest: str) -> Json:
+    """Return what an answer says of itself: hints, and a number that the same question has again, for tool_feedback."""
+    return {"searchEventId": int(digest[:8], 16), "hints": [dict(hint) for hint in page.hints]}
