@@ -25,6 +25,7 @@ from myria.notes.commands import Notes
 from myria.notes.consolidating import Consolidation
 from myria.notes.links import NoteLinks
 from myria.notes.recalling import Recall
+from myria.notes.shown import ShownNotes
 from myria.notes.similar import Similar
 from myria.notes.usage import NoteUsage
 from myria.quotas import TenantQuotas
@@ -126,6 +127,7 @@ class Memory:
             self.appending, self._append_redacted, self._redactor_of, payload_bytes=settings.ingest.payload_bytes
         )
         self.usage = NoteUsage(self.database)
+        self.shown = ShownNotes(self.appending)
         self.quotas = TenantQuotas(self.appending, settings.auth.tenant_events_per_s, settings.auth.tenant_bytes_stored)
         self.forgetting = Forgetting(self.appending, self.forget, again_s=settings.mcp.request_deadline_s + 1.0)
         self._schema_checked = False

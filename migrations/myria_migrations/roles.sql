@@ -35,6 +35,7 @@ GRANT UPDATE (status, finished_at) ON myria.builds TO myria_server;
 GRANT USAGE ON SEQUENCE myria.event_seq TO myria_server;
 GRANT INSERT ON myria.withdrawn TO myria_server;
 GRANT INSERT, UPDATE ON myria.notes, myria.sessions, myria.note_links, myria.note_usage TO myria_server;
+GRANT INSERT, UPDATE, DELETE ON myria.notes_shown TO myria_server;
 GRANT INSERT ON myria.tool_feedback TO myria_server;
 GRANT INSERT, UPDATE ON myria.note_evaluations, myria.note_evaluations_due TO myria_server;
 GRANT INSERT, UPDATE ON myria.turns, myria.turn_sessions TO myria_server;
@@ -135,7 +136,7 @@ DROP POLICY IF EXISTS myria_operator_lists_anew ON myria.erased;
 CREATE POLICY myria_operator_lists_anew ON myria.erased AS RESTRICTIVE FOR DELETE TO myria_operator USING (erased_at IS NULL);
 GRANT INSERT ON myria.erasures, myria.erasure_secrets, myria.receipt_secrets, myria.turn_sessions TO myria_operator;
 GRANT INSERT, DELETE ON myria.refused_keys TO myria_operator;
-GRANT DELETE ON myria.notes, myria.note_links, myria.note_usage, myria.note_evaluations, myria.sessions, myria.turns,
+GRANT DELETE ON myria.notes, myria.note_links, myria.note_usage, myria.notes_shown, myria.note_evaluations, myria.sessions, myria.turns,
     myria.turn_sessions, myria.tool_feedback, myria.unit_plans TO myria_operator;
 DROP POLICY IF EXISTS myria_operator_erases ON myria.events;
 CREATE POLICY myria_operator_erases ON myria.events AS RESTRICTIVE FOR UPDATE TO myria_operator

@@ -269,6 +269,30 @@ ROWS: tuple[Row, ...] = (
     recall(*ALL, format="json"),
     recall(*ALL, fragmentCount=200),
     recall("kiln decision", depth="high-level"),
+    *(
+        recall(
+            *expected,
+            before=(*THREE, ("context", {"sessionId": "s1", "types": ["decision"]})),
+            sessionId=session,
+            excludeSeen=excluded,
+        )
+        for expected, session, excluded in (
+            (("clay procedure", "glaze fact"), "s1", True),
+            (("clay procedure", "glaze fact"), "s1", None),
+            (ALL, "s1", False),
+            (ALL, "s2", True),
+        )
+    ),
+    recall(
+        *ALL,
+        "A day",
+        before=(
+            *THREE,
+            ("context", {"sessionId": "s1", "types": ["decision"]}),
+            ("reflect", {"summary": "A day", "sessionId": "s1"}),
+        ),
+        sessionId="s1",
+    ),
     recall("clay procedure", "glaze fact", depth="tool-level"),
     recall(*ALL, depth="detail"),
     recall("clay procedure", depth="high-level", type="procedure"),

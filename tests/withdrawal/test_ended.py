@@ -109,11 +109,12 @@ READS = {
 
 
 @pytest.mark.parametrize("built", [False, True])
-@pytest.mark.parametrize("how", ["ended", "idle"])
+@pytest.mark.parametrize("how", ["ended", "idle", "faded"])
 async def test_what_has_ended_is_in_no_byte(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, how: str, *, built: bool
 ) -> None:
-    """Its session was closed, or was idle for an hour: no tool, page, export or tree shows it, nor its old version."""
+    """Its session was closed or was idle for an hour, or it has faded without one: no tool, page, export or tree shows
+    it, nor its old version, though maintenance has not looked at it."""
     await kept.tell("remember", content="The kiln stays")
     clock = time.time_ns
     draft = await kept.tell("remember", content="The kiln is zqlate", scope="session", sessionId="s1")
@@ -122,6 +123,13 @@ async def test_what_has_ended_is_in_no_byte(
         monkeypatch.setattr(time, "time_ns", lambda: draft_at)
         draft = await kept.tell("remember", content="The kiln is zqold", scope="session", sessionId="s2")
         monkeypatch.setattr(time, "time_ns", clock)
+    elif how == "faded":
+        kept_at = clock() - 400 * 86_400 * 10**9
+        monkeypatch.setattr(time, "time_ns", lambda: kept_at)
+        faded = await kept.tell("remember", content="The kiln is zqold", type="fact", topic="kiln")
+        await kept.tell("remember", content="The kiln stays zqanchored", type="fact", isAnchor=True)
+        monkeypatch.setattr(time, "time_ns", clock)
+        assert (await kept.tell("amend", id=faded["id"], content="The kiln is back"))["code"] == "note_not_found"
     else:
         await kept.tell("amend", id=draft["id"], content="The kiln is zqold zqlate")
         assert await kept.where("zqold") >= READS
@@ -132,6 +140,7 @@ async def test_what_has_ended_is_in_no_byte(
     assert await kept.where("zqold") == set()
     assert await kept.where("zqold", include_superseded=True) == set()
     assert (await kept.where("zqlate") == set()) is (how == "ended")
+    assert how != "faded" or await kept.where("zqanchored") >= READS - {"context"}
     assert await kept.where("the kiln stays") >= READS - {"context"}
     await kept.memory.consolidation.run(TENANT)
     assert await kept.where("zqold") == set()

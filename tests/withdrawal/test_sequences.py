@@ -66,6 +66,7 @@ POOL = ("ana", "ben")
 """Whose notes an agent keeps here."""
 
 HOUR_NS = 3_600 * 10**9
+DAY_NS = 24 * HOUR_NS
 
 _STATES = """
     SELECT e.event_id, e.payload->>'text' AS text, e.payload->'note'->>'id' AS note_id,
@@ -74,15 +75,18 @@ _STATES = """
             ORDER BY f.by_event_seq DESC LIMIT 1) AS reason,
            n.event_seq IS NOT NULL AND n.session AND (
                n.event_seq < x.begun_seq OR x.ended_seq IS NOT NULL
-               OR x.last_at + x.idle_s * interval '1 second' <= clock_timestamp()) AS is_over
+               OR x.last_at + x.idle_s * interval '1 second' <= clock_timestamp())
+           OR n.event_seq IS NOT NULL AND NOT n.session AND n.kind = 'fact' AND n.importance = 0.2::real
+               AND greatest(n.changed_at, u.used_at) + interval '139 days' <= clock_timestamp() AS is_over
     FROM myria.events e
     LEFT JOIN myria.notes_of_log n ON n.tenant_id = e.tenant_id AND n.event_seq = e.event_seq
+    LEFT JOIN myria.note_usage u ON u.tenant_id = n.tenant_id AND u.note_id = n.note_id
     LEFT JOIN myria.sessions_of_log x
         ON x.tenant_id = e.tenant_id AND x.scope_id = n.scope_id AND x.context_id = n.context_id
     WHERE e.payload ? 'text'
 """
 """What the log, folded anew, says of every event with a text; `is_over`: it is the current version of a note whose
-session is over."""
+session is over, or a faint one that nobody used for 139 days."""
 
 _WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket")
 _MARK = re.compile(r"zq(\d{5})qz", re.IGNORECASE)
@@ -293,6 +297,20 @@ class World:
         self.notes[answer["id"]] = [number]
         await self.learn()
         assert self.state[number] == "ended"
+
+    async def expire(self) -> None:
+        """Keep a note that ends by itself: the clock stood as many days earlier. It has ended, or will in a day."""
+        days = self.chance.choice([138, 140, 400])
+        clock = time.time_ns
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time_ns", lambda: clock() - days * DAY_NS)
+            number, content = self.new_text()
+            answer = await self.do("remember", content=content, type="fact", importance=0.2)
+        assert answer["success"], answer
+        self.participants[number] = POOL
+        self.notes[answer["id"]] = [number]
+        await self.learn()
+        assert self.state[number] == ("live" if days < 139 else "ended")
 
     async def remember_several(self) -> None:
         first, one = self.new_text()
@@ -632,7 +650,8 @@ async def run(world: World) -> None:
         world.append, world.append, world.withdraw, world.withdraw, world.restore, world.build, world.build, world.kill,
         world.rollback, world.publish, world.begin_pages, world.begin_recall, world.remember, world.remember,
         world.remember_for_a_session, world.remember_for_a_session, world.remember_for_an_idle_session,
-        world.remember_several, world.reflect, world.reflect, world.amend, world.amend, world.forget,
+        world.expire, world.expire, world.remember_several, world.reflect, world.reflect, world.amend, world.amend,
+        world.forget,
         world.forget_by_topic, world.restore_note, world.link, world.consolidate, world.give_feedback, world.rate,
     ]  # fmt: skip
     done: list[str] = []

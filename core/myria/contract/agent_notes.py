@@ -144,6 +144,7 @@ class RecallInput(AgentInput):
     ] = None
     cursor: Annotated[Query, choice(None)] = None
     sessionId: SessionId = None
+    excludeSeen: Annotated[bool, choice(True)] = Field(default=True, description="of sessionId, by context")
     contextText: Query = None
     depth: Annotated[Literal["high-level", "detail", "tool-level"] | None, choice(None)] = None
     workspace: Topic = None

@@ -318,7 +318,7 @@ class Notes:
             row = await self._current(tenant, name, may_see)
             if name == same:
                 continue
-            if _is_live(row, now):
+            if await self._is_live(row, now):
                 events.append(row["event_id"])
             elif same is None or row["reason"] != "superseded" or same not in await self._successors(tenant, name):
                 raise note_absent(name)
@@ -412,7 +412,7 @@ class Notes:
             PayloadTooLarge: the setting ingest.payload_bytes is smaller than this note.
         """
         row = await self._current(tenant, note_id, may_see)
-        if not _is_live(row, now):
+        if not await self._is_live(row, now):
             raise note_absent(note_id)
         before = note_of(orjson.loads(row["payload"]), context_id=row["context_id"])
         redacted: Counter[Kind] = Counter()
@@ -486,7 +486,7 @@ class Notes:
         """
         for _ in range(_ATTEMPTS):
             row = await self._current(tenant, note_id, may_see)
-            if not _is_live(row, now):
+            if not await self._is_live(row, now):
                 raise note_absent(note_id)
             text = orjson.loads(row["payload"])["text"]
             kept = tier(row["kind"], row["importance"], anchor=row["anchor"], age_days=0, idle_days=0)
@@ -513,14 +513,14 @@ class Notes:
             NoteExists: a note that says the same was kept meanwhile.
         """
         row = await self._current(tenant, note_id, may_see)
-        if row["live"] and not _is_live(row, now):
+        if row["live"] and not await self._is_live(row, now):
             await self._expire(tenant, note_id, now)
         await self._withdrawals.restore(tenant, [row["event_id"]], may_see=may_see)
 
     async def _expire(self, tenant: str, note_id: str, now: int | None) -> bool:
         """Withdraw a note that has expired, as maintenance would; return whether it has."""
         row = await self._current(tenant, note_id, _anybody)
-        if not row["live"] or _is_live(row, now):
+        if not row["live"] or await self._is_live(row, now):
             return False
         await self._withdraw(tenant, note_id, "expired", _anybody)
         return True
@@ -538,6 +538,10 @@ class Notes:
         if row is None or not may_see(row["participants"]):
             raise note_absent(note_id)
         return row
+
+    async def _is_live(self, row: asyncpg.Record, now: int | None) -> bool:
+        """Tell whether a note is neither withdrawn nor expired."""
+        return row["live"] and not Lasting.of(row).has_expired(await self._database.now() if now is None else now)
 
     def _checked(self, content: str) -> str:
         content = content.strip()
@@ -559,11 +563,6 @@ class Notes:
                 field="content",
                 limit=self._payload_bytes,
             )
-
-
-def _is_live(row: asyncpg.Record, now: int | None) -> bool:
-    """Tell whether a note is neither withdrawn nor expired."""
-    return row["live"] and not Lasting.of(row).has_expired(time.time_ns() // 1000 if now is None else now)
 
 
 def _anybody(_: Sequence[str]) -> bool:

@@ -142,9 +142,9 @@ class Evaluator:
             taken = await connection.fetch(sql("evaluations.claim"), tenant, self._most, FIRST_PAUSE_S, LONGEST_PAUSE_S)
         if not taken:
             return []
+        now = await self._database.now()
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("evaluations.notes"), tenant, [row["note_id"] for row in taken])
-        now = time.time_ns() // 1000
         stand = {row["note_id"]: row for row in rows if not Lasting.of(row).has_expired(now)}
         claimed = []
         for taken_row in taken:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import orjson
@@ -47,12 +46,12 @@ async def history(
 
     Args:
         may_see: whether the caller may see what these participants may.
-        now: in microseconds since 1970 UTC; left out, this machine's clock.
+        now: in microseconds since 1970 UTC; left out, the database's clock.
 
     Raises:
         NoteNotFound: absent, of others, forgotten or expired.
     """
-    now = time.time_ns() // 1000 if now is None else now
+    now = await database.now() if now is None else now
     async with database.read(tenant) as connection:
         row = await connection.fetchrow(sql("notes.current"), tenant, note_id)
         if row is None or not may_see(row["participants"]):

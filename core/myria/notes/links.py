@@ -260,6 +260,7 @@ class NoteLinks:
         or was not asked for, takes nobody's place.
         """
         names = list(note_ids)
+        now = await self._database.now()
         async with self._database.read(tenant) as connection:
             scopes = await connection.fetch(sql("links.scopes_of_ends"), tenant, names, list(relations))
             seen = [row["scope_id"] for row in scopes if may_see(row["participants"])]
@@ -268,13 +269,12 @@ class NoteLinks:
             rows = await connection.fetch(
                 sql("links.ends"), tenant, names, list(relations), seen, MAX_LINKS, list(first)
             )
-        now = time.time_ns() // 1000
         return [row for row in rows if not Lasting.of(row).has_expired(now)]
 
     async def _notes(self, tenant: str, note_ids: Sequence[str], may_see: MaySee) -> Mapping[str, asyncpg.Record]:
+        now = await self._database.now()
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("links.notes"), tenant, list(dict.fromkeys(note_ids)))
-        now = time.time_ns() // 1000
         return {
             row["note_id"]: row for row in rows if may_see(row["participants"]) and not Lasting.of(row).has_expired(now)
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import asyncpg
@@ -226,19 +226,31 @@ class Recall:
                 None if query.as_of is None else to_datetime(query.as_of),
             )
             rows = {row["event_seq"]: row for row in fetched}
+        context: frozenset[str] = frozenset()
+        if query.context and self._settings.context:
+            context = _context_terms(query.context)
         fragments = [
             fragment
             for event in events
-            if (fragment := self._fragment(query, event, rows.get(event.event_seq), reader)) is not None
+            if (fragment := self._fragment(query, event, rows.get(event.event_seq), reader, context)) is not None
         ]
         if is_first and self._settings.topics and _may_hold_topics(query):
             fragments += await self._topics(query, reader, found, fragments)
         return sorted(fragments, key=lambda fragment: fragment.key)
 
     def _fragment(
-        self, query: RecallQuery, event: FoundEvent, row: asyncpg.Record | None, reader: EventFinder
+        self,
+        query: RecallQuery,
+        event: FoundEvent,
+        row: asyncpg.Record | None,
+        reader: EventFinder,
+        context: frozenset[str],
     ) -> Fragment | None:
-        """Return a hit as a memory; None for one that is not there (any more), or not what was asked for."""
+        """Return a hit as a memory; None for one that is not there (any more), or not what was asked for.
+
+        Args:
+            context: words of what the asker is busy with.
+        """
         is_superseded = event.superseded if row is None else row["reason"] == "superseded"
         if row is not None and row["reason"] not in (None, "superseded", "restored"):
             return None
@@ -247,7 +259,7 @@ class Recall:
         settings = self._settings
         text = searchable_text(event.payload)
         moved = settings.recency * 0.5 ** (max(0, query.now - event.at) / (DAY_US * settings.recency_days))
-        fits = _fit(query, text) if settings.context else 0.0
+        fits = _fit(context, text) if context else 0.0
         score = _moved(event.score, moved + settings.context * fits)
         successor = event.superseded_by if is_superseded else None
         fragment = Fragment(
@@ -373,16 +385,12 @@ def _terms_of_question(query: RecallQuery) -> set[str]:
     return {term for term in terms(" ".join(filter(None, (query.words, *query.hints)))) if not is_stopword(term)}
 
 
-def _fit(query: RecallQuery, text: str) -> float:
+def _fit(context: frozenset[str], text: str) -> float:
     """Return how well a text fits what the asker is busy with: the share of that's words, or of six, that it has."""
-    if not query.context:
-        return 0.0
-    wanted = _context_terms(query.context)
-    shared = wanted.intersection(terms(text[:_CONTEXT_LOOKED_AT])) if wanted else ()
-    return min(1.0, len(shared) / min(len(wanted), _CONTEXT_TERMS)) if shared else 0.0
+    shared = context.intersection(terms(text[:_CONTEXT_LOOKED_AT]))
+    return min(1.0, len(shared) / min(len(context), _CONTEXT_TERMS))
 
 
-@lru_cache(maxsize=8)
 def _context_terms(context: str) -> frozenset[str]:
     return frozenset(term for term in terms(context) if not is_stopword(term))
 
@@ -462,6 +470,9 @@ def _search_path(fragments: Sequence[Fragment]) -> str:
 
 def _hints(query: RecallQuery, fragments: Sequence[Fragment]) -> list[Mapping[str, str]]:
     hints: list[Mapping[str, str]] = []
+    if query.without and query.cursor is None:
+        said = f"what context showed this session is left out ({len(query.without)}); excludeSeen: false shows it"
+        hints.append({"signal": "seen_excluded", "suggestion": said, "trigger": "recall"})
     if not fragments and query.cursor is None:
         said = "ask in other words, or with fewer filters"
         hints.append({"signal": "no_results", "suggestion": said, "trigger": "recall"})

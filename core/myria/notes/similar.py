@@ -7,7 +7,6 @@ are alike say.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,13 +45,14 @@ class Similar:
             scopes: canonical participants of each.
             but: the id of a note that is not meant.
         """
+        now = await self._database.now()
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(
                 sql("notes.newest"), tenant, list(map(scope_key, scopes)), LOOKED_AT, BEGINNING
             )
             others = [(row["event_seq"], said_by(*orjson.loads(row["said"]))) for row in rows if row["note_id"] != but]
             found = those_alike(said, others)
-            return await _standing(connection, tenant, found) if found else []
+            return await _standing(connection, tenant, found, now) if found else []
 
     async def named(self, tenant: str, found: Sequence[tuple[int, float]]) -> list[Alike]:
         """Return the first few of some versions of notes that still stand, in their order.
@@ -62,13 +62,13 @@ class Similar:
         """
         if not found:
             return []
+        now = await self._database.now()
         async with self._database.read(tenant) as connection:
-            return await _standing(connection, tenant, found)
+            return await _standing(connection, tenant, found, now)
 
 
-async def _standing(connection: Connection, tenant: str, found: Sequence[tuple[int, float]]) -> list[Alike]:
+async def _standing(connection: Connection, tenant: str, found: Sequence[tuple[int, float]], now: int) -> list[Alike]:
     rows = await connection.fetch(sql("notes.of_versions"), tenant, [number for number, _ in found])
-    now = time.time_ns() // 1000
     standing = {row["event_seq"]: row for row in rows if not Lasting.of(row).has_expired(now)}
     return [
         Alike(note_id=standing[number]["note_id"], text=standing[number]["text"], similarity=similarity)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import asyncpg
 
 from myria import errors
 from myria.fairness import FairTurns, caller
+from myria.store.clock import to_microseconds
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 
@@ -113,6 +115,7 @@ class Database:
         self._opening = asyncio.Lock()
         self._wanted = 0
         self._waits = 0
+        self._measured: tuple[int, int] | None = None
 
     def another(self, size: int) -> Database:
         """Return a pool of its own to the same database, for work in a thread of its own."""
@@ -149,6 +152,23 @@ class Database:
         used = min(self._wanted, self.options.size)
         waits = self._waits + (0 if self._turns is None else self._turns.waits)
         return {"used": used, "idle": max(0, size - used), "limit": self.options.size, "waits": waits}
+
+    async def now(self) -> int:
+        """Return the database's time, in microseconds since 1970 UTC: what every process agrees on.
+
+        It is measured once in a while, and follows this process's monotonic clock in between.
+
+        Raises:
+            as `connection`, while it is not known.
+        """
+        measured = self._measured
+        if measured is None or time.monotonic_ns() - measured[1] > _CLOCK_KEPT_NS:
+            async with self.connection() as connection:
+                begun = time.monotonic_ns()
+                moment = await connection.fetchval(sql("session.clock"))
+                measured = to_microseconds(moment), (begun + time.monotonic_ns()) // 2
+            self._measured = measured
+        return measured[0] + (time.monotonic_ns() - measured[1]) // 1000
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -322,6 +342,9 @@ class _Connection(asyncpg.Connection):
                 if (number := getattr(socket, option, None)) is not None:
                     sock.setsockopt(socket.IPPROTO_TCP, number, value)
 
+
+_CLOCK_KEPT_NS = 30 * 10**9
+"""Nanoseconds for which a measurement of the database's clock is relied on."""
 
 _FEW = 2
 """Up to so many connections one caller may have all: one left free would be half of them."""

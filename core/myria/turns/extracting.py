@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -247,8 +246,9 @@ class Extractor:
         if (used_up := meter.used_up()) is not None:
             raise used_up
         scope_id = turn.row["scope_id"]
+        now = await self._database.now()
         async with self._database.read(tenant) as connection:
-            shown = await _facts_shown(connection, tenant, turn.context_id, scope_id)
+            shown = await _facts_shown(connection, tenant, turn.context_id, scope_id, now)
         origin = Origin(workflow="extract", participants=turn.participants, scopes=(scope_id,), scope_id=scope_id)
         recorder = self._model.recorder(origin)
         talk = self._model.conversation(
@@ -280,7 +280,7 @@ class Extractor:
             [row] = (await self._stored(tenant, [_named(turn)])).values() or [None]
             if row is None:
                 return  # erased meanwhile
-            now = time.time_ns() // 1000
+            now = await self._database.now()
             async with self._database.read(tenant) as connection:
                 standing = await standing_facts(connection, tenant, [*facts, *deleted], now)
             mark: int = row["event_seq"]
@@ -329,9 +329,10 @@ class Extractor:
             )
 
 
-async def _facts_shown(connection: Connection, tenant: str, context_id: str, scope_id: int) -> list[KnownFact]:
+async def _facts_shown(
+    connection: Connection, tenant: str, context_id: str, scope_id: int, now: int
+) -> list[KnownFact]:
     rows = await connection.fetch(sql("turns.facts"), tenant, context_id, [scope_id], _SHOWN_FACTS)
-    now = time.time_ns() // 1000
     return [known_fact(row) for row in rows if not Lasting.of(row).has_expired(now)]
 
 

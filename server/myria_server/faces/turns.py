@@ -142,7 +142,7 @@ class _TurnTools:
             request.path or "",
             depth=request.depth,
             limit=request.limit,
-            now=_now(),
+            now=await self._memory.database.now(),
         )
         return {"summaries": [summary.to_json() for summary in found]}
 
@@ -186,7 +186,9 @@ class _TurnTools:
             current=current,
             max_input_tok=request.max_input_tok,
         )
-        prepared = await self._memory.before_turns.prepare(principal.tenant, before, now=_now())
+        prepared = await self._memory.before_turns.prepare(
+            principal.tenant, before, now=await self._memory.database.now()
+        )
         if prepared.compacted:
             self._metrics.turn_compacted()
         if mode == "shadow" and request.client_result is not None:
@@ -288,10 +290,6 @@ class _TurnTools:
 def new_turn_id() -> str:
     """Return a turn_id as the contract makes it for callers that name none."""
     return f"turn-{time.time_ns() // 1_000_000}-{os.urandom(3).hex()}"
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
 
 
 def _prepared_json(prepared: Prepared) -> Json:

@@ -246,8 +246,11 @@ WHERE t.tenant_id = $1 AND t.owner = $2 AND t.context_id = $3 AND t.scope_id = $
 GROUP BY t.tenant_id, t.owner, t.context_id, t.scope_id;
 
 -- name: erase_notes
--- Notes whose current version is among some events, with all that is kept about them.
-WITH gone AS (
+-- Notes whose current version is among some events, with all that is kept about them. What sessions were shown goes
+-- altogether: it is kept for convenience alone.
+WITH shown AS (
+    DELETE FROM myria.notes_shown s WHERE s.tenant_id = $1
+), gone AS (
     DELETE FROM myria.notes n WHERE n.tenant_id = $1 AND n.event_seq = ANY ($2::bigint[]) RETURNING n.note_id
 ), looks AS (
     DELETE FROM myria.note_looks k USING gone WHERE k.tenant_id = $1 AND k.note_id = gone.note_id

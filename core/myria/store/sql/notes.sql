@@ -215,12 +215,15 @@ LEFT JOIN myria.note_evaluations v
     ON v.tenant_id = $1 AND v.note_id = n.note_id AND v.scope_id = n.scope_id AND v.version = n.version;
 
 -- name: count_uses
--- A use keeps a note: when it ends is known again once maintenance has looked at it.
+-- A use keeps a note: it ends later.
 WITH kept AS (
-    UPDATE myria.note_looks k SET ends_at = NULL
-    FROM myria.notes n
-    WHERE n.tenant_id = $1 AND n.note_id = ANY ($2::text[]) AND NOT n.session
-      AND k.tenant_id = $1 AND k.note_id = n.note_id AND k.ends_at IS NOT NULL
+    UPDATE myria.note_looks k
+    SET ends_at = myria.note_ends_at(n.kind, n.importance, n.anchor, n.changed_at, greatest(u.used_at, counted.used_at),
+                                     n.lasts_days)
+    FROM unnest($2::text[], $4::timestamptz[]) AS counted (note_id, used_at)
+    JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = counted.note_id AND NOT n.session
+    LEFT JOIN myria.note_usage u ON u.tenant_id = $1 AND u.note_id = counted.note_id
+    WHERE k.tenant_id = $1 AND k.note_id = n.note_id AND k.ends_at IS NOT NULL
 )
 INSERT INTO myria.note_usage AS u (tenant_id, note_id, uses, used_at)
 SELECT $1, n.note_id, counted.uses, counted.used_at

@@ -11,6 +11,9 @@ SELECT set_config('myria.tenant', $1, true), set_config('statement_timeout', $2,
        CASE WHEN current_setting('server_version_num')::int >= 170000
             THEN set_config('transaction_timeout', $5, true) END;
 
+-- name: clock
+SELECT clock_timestamp();
+
 -- name: begin_append
 -- As begin, and takes the lock that every append holds before it allocates sequence numbers. The events are of the
 -- tenant that exists since $7: the trigger refuses them when its name is another's by now. The statements that follow

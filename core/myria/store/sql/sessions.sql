@@ -122,3 +122,28 @@ CROSS JOIN LATERAL (
     ORDER BY x.event_seq DESC LIMIT $3
 ) n
 ORDER BY n.event_seq DESC LIMIT $3;
+
+-- name: show
+-- A session ($2) was shown some notes; at most $4 are known of one. What was shown a day ago makes room, a little each time.
+WITH old AS (
+    DELETE FROM myria.notes_shown x
+    WHERE x.tenant_id = $1 AND x.session_key IN (
+        SELECT o.session_key FROM myria.notes_shown o
+        WHERE o.tenant_id = $1 AND o.shown_at < clock_timestamp() - interval '1 day' AND o.session_key <> $2::bytea
+        ORDER BY o.shown_at LIMIT 100 FOR UPDATE SKIP LOCKED)
+)
+INSERT INTO myria.notes_shown AS s (tenant_id, session_key, note_ids, shown_at)
+VALUES ($1, $2::bytea, $3::text[], clock_timestamp())
+ON CONFLICT (tenant_id, session_key) DO UPDATE SET
+    note_ids = (ARRAY(SELECT DISTINCT added FROM unnest(EXCLUDED.note_ids) added)
+                || ARRAY(SELECT before FROM unnest(s.note_ids) before
+                         WHERE before <> ALL (EXCLUDED.note_ids)
+                           AND s.shown_at >= clock_timestamp() - interval '1 day'))[:$4::integer],
+    shown_at = EXCLUDED.shown_at;
+
+-- name: shown
+SELECT s.note_ids FROM myria.notes_shown s
+WHERE s.tenant_id = $1 AND s.session_key = $2 AND s.shown_at >= clock_timestamp() - interval '1 day';
+
+-- name: show_again
+DELETE FROM myria.notes_shown WHERE tenant_id = $1 AND session_key = $2;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,7 +71,9 @@ class InsightTools(AgentTools):
         """Count the notes that the caller sees."""
         request = inputs.read(StatsInput, arguments)
         who = self.acting(principal, request)
-        counted = await statistics(self.memory.database, principal.tenant, who.held, now=time.time_ns() // 1000)
+        counted = await statistics(
+            self.memory.database, principal.tenant, who.held, now=await self.memory.database.now()
+        )
         stats: Json = {
             "total": counted.total,
             **{tier: counted.tiers[tier] for tier in _TIERS},
@@ -101,7 +102,7 @@ class InsightTools(AgentTools):
         if meant:
             with self.as_named(meant):
                 await self.memory.links.check(principal.tenant, list(meant.values()), may_see=who.masks.sees)
-        now = time.time_ns() // 1000
+        now = await self.memory.database.now()
         feedback = Feedback(
             tool=notes.without_secrets(request.tool_name)[:MAX_ID],
             relevant=request.relevant,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -238,7 +237,7 @@ class NoteTools(AgentTools):
         """Return the notes that a topic or a text finds: what the organisation shares is forgotten by id alone."""
         query = RecallQuery(
             masks=who.held,
-            now=time.time_ns() // 1000,
+            now=await self.memory.database.now(),
             text=request.text,
             topic=request.topic,
             page_size=_FORGOTTEN_AT_ONCE,

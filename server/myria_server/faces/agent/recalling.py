@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +32,9 @@ _PREVIEW = 60
 _KINDS_OF_DEPTH = {"high-level": ("decision", "episode"), "tool-level": ("procedure", "error", "fact")}
 
 _NOTHING = "Nothing is remembered of that."
+_NOTHING_ELSE = (
+    "Nothing else is remembered of that: context showed the rest to this session (excludeSeen: false shows it)."
+)
 
 
 class RecallTools(AgentTools):
@@ -47,7 +49,10 @@ class RecallTools(AgentTools):
         request = inputs.read(RecallInput, arguments)
         who = self.acting(principal, request)
         is_paged = request.pageSize is not None or request.cursor is not None
-        query = _query(request, who, goes_on=is_paged)
+        query = _query(request, who, now=await self.memory.database.now(), goes_on=is_paged)
+        if request.sessionId is not None and request.excludeSeen:
+            seen = await self.memory.shown.of(principal.tenant, who.participants, request.sessionId)
+            query = replace(query, without=seen)
         recall = self.memory.recall
         page = await recall.page(principal.tenant, query)
         if request.caseMode:
@@ -69,7 +74,7 @@ class RecallTools(AgentTools):
         self.memory.usage.count(
             principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
         )
-        text = recall.as_text(fragments, request.tokenBudget).text or _NOTHING
+        text = recall.as_text(fragments, request.tokenBudget).text or _nothing(query)
         return self.answered(principal, request, content, text)
 
     async def _with_links(
@@ -157,7 +162,7 @@ class RecallTools(AgentTools):
         return self.answered(principal, request, answer(shown, tokens), text or "No case is remembered of that.")
 
 
-def _query(request: RecallInput, who: Acting, *, goes_on: bool) -> RecallQuery:
+def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> RecallQuery:
     """Return what a call asks.
 
     Raises:
@@ -167,7 +172,7 @@ def _query(request: RecallInput, who: Acting, *, goes_on: bool) -> RecallQuery:
     affects = request.affect or ()
     query = RecallQuery(
         masks=who.masks,
-        now=time.time_ns() // 1000,
+        now=now,
         text=request.text,
         keywords=request.keywords or (),
         topic=request.topic,
@@ -197,6 +202,10 @@ def _query(request: RecallInput, who: Acting, *, goes_on: bool) -> RecallQuery:
     if query.since is not None and query.until is not None and query.since >= query.until:
         raise InvalidArgument("timeRange.from must be earlier than timeRange.to", field="timeRange.from")
     return query
+
+
+def _nothing(query: RecallQuery) -> str:
+    return _NOTHING_ELSE if query.without else _NOTHING
 
 
 def _about(page: Recalled, digest: str) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -34,12 +33,15 @@ class SessionTools(AgentTools):
         opening = await openings.gather(
             principal.tenant,
             who.masks,
-            now=time.time_ns() // 1000,
+            now=await self.memory.database.now(),
             budget=request.tokenBudget,
             kinds=request.types or CORE_KINDS,
             session_id=request.sessionId,
         )
         fragments = openings.as_json(opening, request.tokenBudget)
+        if request.sessionId is not None:
+            shown = [note.note_id for note in opening.notes]
+            await self.memory.shown.note(principal.tenant, who.participants, request.sessionId, shown)
         content: Json = {
             "success": True,
             "fragments": fragments,
@@ -83,6 +85,8 @@ class SessionTools(AgentTools):
             idle_s=self.settings.notes.session_idle_s,
             speaker=who.speaker,
         )
+        if request.sessionId is not None:
+            await self.memory.shown.forget(principal.tenant, who.participants, request.sessionId)
         counts = Counter(part for part, _ in kept)
         breakdown = {part: counts[part] for part in ("summary", "decisions", "errors", "procedures", "questions")}
         if counts["episode"]:
