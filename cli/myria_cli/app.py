@@ -17,6 +17,7 @@ from myria_cli.commands import (
     erasing,
     events,
     granting,
+    hosting,
     keeping,
     operating,
     querying,
@@ -61,6 +62,7 @@ app = typer.Typer(
 
 for subject in (
     running,
+    hosting,
     operating,
     querying,
     events,

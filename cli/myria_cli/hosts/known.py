@@ -1,0 +1,222 @@
+"""The hosts that can be connected: where each keeps its MCP servers and its hooks, and in what form."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Json = dict[str, Any]
+Form = Literal["json", "toml"]
+
+HOOK_TIMEOUT_S = 10
+"""Seconds that a host gives a hook. One ends by itself before that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """How a host reaches the memory: over HTTP at `url`, or by starting `command`.
+
+    Of a key over HTTP either the text is known, or the variable of the environment that holds it. `env` are variables
+    for the command.
+    """
+
+    url: str | None = None
+    key: str | None = None
+    key_env: str | None = None
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Where a host keeps its hooks, and under which events they run.
+
+    `written` makes the element of an event's list that runs a command; `version` is what the file says of its form,
+    where it must.
+    """
+
+    file: Callable[[], Path]
+    events: tuple[str, ...]
+    written: Callable[[str], Json]
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A program that hosts agents. `group` is the member of its file that holds the servers by name."""
+
+    name: str
+    title: str
+    file: Callable[[], Path]
+    group: str
+    written: Callable[[Server], Json]
+    form: Form = "json"
+    over_http: bool = True
+    hooks: Hooks | None = None
+    next_step: str = "Restart it."
+
+
+def _home(*parts: str) -> Path:
+    return Path.home().joinpath(*parts)
+
+
+def _program_data(*parts: str) -> Path:
+    """Return where programs with windows keep what is a user's."""
+    if sys.platform == "darwin":
+        return _home("Library", "Application Support", *parts)
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA") or _home("AppData", "Roaming")).joinpath(*parts)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or _home(".config")).joinpath(*parts)
+
+
+def _claude(name: str, otherwise: Path) -> Path:
+    folder = os.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(folder, name) if folder else otherwise
+
+
+def _codex(name: str) -> Path:
+    return Path(os.environ.get("CODEX_HOME") or _home(".codex")).joinpath(name)
+
+
+def _authorization(server: Server, reference: str) -> Json:
+    """Return the header by which a key is sent, as text or as the host's reference to a variable."""
+    if server.key is not None:
+        return {"Authorization": f"Bearer {server.key}"}
+    if server.key_env is not None:
+        return {"Authorization": f"Bearer {reference.format(server.key_env)}"}
+    return {}
+
+
+def _started(server: Server) -> Json:
+    command, *arguments = server.command
+    return {"command": command, "args": arguments} | ({"env": dict(server.env)} if server.env else {})
+
+
+def _with(headers: Json, name: str = "headers") -> Json:
+    return {name: headers} if headers else {}
+
+
+def _claude_code(server: Server) -> Json:
+    if server.url is None:
+        return {"type": "stdio", **_started(server)}
+    return {"type": "http", "url": server.url, **_with(_authorization(server, "${{{}}}"))}
+
+
+def _cursor(server: Server) -> Json:
+    if server.url is None:
+        return _started(server)
+    return {"url": server.url, **_with(_authorization(server, "${{env:{}}}"))}
+
+
+def _vscode(server: Server) -> Json:
+    if server.url is None:
+        return {"type": "stdio", **_started(server)}
+    return {"type": "http", "url": server.url, **_with(_authorization(server, "${{env:{}}}"))}
+
+
+def _codex_table(server: Server) -> Json:
+    if server.url is None:
+        return _started(server)
+    if server.key_env is not None:
+        return {"url": server.url, "bearer_token_env_var": server.key_env}
+    return {"url": server.url, **_with(_authorization(server, ""), "http_headers")}
+
+
+def _gemini(server: Server) -> Json:
+    if server.url is None:
+        return _started(server)
+    return {"httpUrl": server.url, **_with(_authorization(server, "${}"))}
+
+
+def _grouped(command: str) -> Json:
+    return {"hooks": [{"type": "command", "command": command, "timeout": HOOK_TIMEOUT_S}]}
+
+
+def _grouped_ms(command: str) -> Json:
+    return {"hooks": [{"name": "myria", "type": "command", "command": command, "timeout": HOOK_TIMEOUT_S * 1000}]}
+
+
+def _plain(command: str) -> Json:
+    return {"command": command}
+
+
+HOSTS: Mapping[str, Host] = {
+    host.name: host
+    for host in (
+        Host(
+            name="claude-code",
+            title="Claude Code",
+            file=lambda: _claude(".claude.json", _home(".claude.json")),
+            group="mcpServers",
+            written=_claude_code,
+            hooks=Hooks(
+                file=lambda: _claude("settings.json", _home(".claude", "settings.json")),
+                events=("SessionStart", "Stop"),
+                written=_grouped,
+            ),
+            next_step="Start a new session; /mcp shows the server, /hooks the hooks.",
+        ),
+        Host(
+            name="claude-desktop",
+            title="Claude Desktop",
+            file=lambda: _program_data("Claude", "claude_desktop_config.json"),
+            group="mcpServers",
+            written=_started,
+            over_http=False,
+            next_step="Quit and start it: closing its window is not enough.",
+        ),
+        Host(
+            name="cursor",
+            title="Cursor",
+            file=lambda: _home(".cursor", "mcp.json"),
+            group="mcpServers",
+            written=_cursor,
+            hooks=Hooks(
+                file=lambda: _home(".cursor", "hooks.json"),
+                events=("sessionStart", "beforeSubmitPrompt", "afterAgentResponse"),
+                written=_plain,
+                version=1,
+            ),
+            next_step="Its settings show the server under Tools & MCP.",
+        ),
+        Host(
+            name="vscode",
+            title="VS Code",
+            file=lambda: _program_data("Code", "User", "mcp.json"),
+            group="servers",
+            written=_vscode,
+            next_step="`MCP: List Servers` shows the server.",
+        ),
+        Host(
+            name="codex",
+            title="Codex",
+            file=lambda: _codex("config.toml"),
+            group="mcp_servers",
+            written=_codex_table,
+            form="toml",
+            hooks=Hooks(
+                file=lambda: _codex("hooks.json"),
+                events=("SessionStart", "UserPromptSubmit", "Stop"),
+                written=_grouped,
+            ),
+            next_step="Start it anew; /mcp shows the server. Hooks run once you have trusted them.",
+        ),
+        Host(
+            name="gemini",
+            title="Gemini CLI",
+            file=lambda: _home(".gemini", "settings.json"),
+            group="mcpServers",
+            written=_gemini,
+            hooks=Hooks(
+                file=lambda: _home(".gemini", "settings.json"),
+                events=("SessionStart", "AfterAgent"),
+                written=_grouped_ms,
+            ),
+            next_step="Start it anew; /mcp shows the server.",
+        ),
+    )
+}
