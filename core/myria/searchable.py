@@ -12,6 +12,7 @@ import asyncpg
 import orjson
 
 from myria.analysis.changes import changed
+from myria.analysis.naming import names_something
 from myria.index import BlockNode, Doc
 from myria.index.block import asks
 from myria.planning.model import LEAF, PlanEvent
@@ -77,6 +78,7 @@ def document_of(event: PlanEvent) -> Doc:
         context_id=event.context_id,
         hints=event.hints,
         asks=asks(event.text),
+        names=names_something(event.text),
         changed=changed(event.text),
     )
 

@@ -75,6 +75,12 @@ def test_a_member_answers_for_its_kind() -> None:
     assert _ask("Which pets does Anna have?", corpus) == [3, 2]
 
 
+def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> None:
+    """Asked which one, the text with a name; asked how, the earlier one of two equals."""
+    corpus = _said("Anna read a novel on the train.", "The day was grey.", "Anna read a novel by Lem on it.")
+    assert _ask("Which novel did she read?", corpus)[0] == 3
+
+
 CHANGED = (
     "I drive an old diesel Golf, it rattles but it never let me down.",
     "The bread was dear today.",

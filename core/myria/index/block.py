@@ -23,6 +23,7 @@ import numpy.typing as npt
 from myria.analysis import ANALYSIS_VERSION, term_id, terms
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
+from myria.analysis.naming import names_something
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
 
@@ -43,6 +44,9 @@ ASKS: Final = 1
 
 DATED: Final = 2
 """Flag of a document that says when something happens."""
+
+NAMING: Final = 4
+"""Flag of a document that names something (`myria.analysis.naming`)."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -92,7 +96,8 @@ class Doc:
     """One event as the index sees it.
 
     `terms` are those of its searchable text (`myria.analysis.terms`); `hints` are (hint, confidence in permille);
-    `asks` tells that the text ends in a question, and `changed` are the terms of what it says has changed
+    `asks` tells that the text ends in a question, `names` that it names something, and `changed` are the terms of what
+    it says has changed
     (`myria.analysis.changes`); `leaf` is the position of its leaf in the block's nodes, -1 for
     none; `xid` the transaction that wrote it and `scope_id` its scope (loose lane only, 0 otherwise); `timestamp`
     microseconds since 1970 UTC.
@@ -107,6 +112,7 @@ class Doc:
     context_id: str | None = None
     hints: Sequence[tuple[str, int]] = ()
     asks: bool = False
+    names: bool = False
     changed: Sequence[str] = ()
     leaf: int = -1
     xid: int = 0
@@ -139,6 +145,7 @@ class Doc:
             context_id=context_id,
             hints=hints,
             asks=asks(text),
+            names=names_something(text),
             changed=changed(text),
             leaf=leaf,
             xid=xid,
@@ -437,7 +444,10 @@ class _Table:
                 "leaf": _ints(doc.leaf for doc in docs),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
                 "flags": _ints(
-                    (ASKS if doc.asks else 0) | (DATED if not TIME_WORDS.isdisjoint(doc.terms) else 0) for doc in docs
+                    (ASKS if doc.asks else 0)
+                    | (DATED if not TIME_WORDS.isdisjoint(doc.terms) else 0)
+                    | (NAMING if doc.names else 0)
+                    for doc in docs
                 ),
             },
             names={

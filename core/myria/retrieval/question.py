@@ -37,6 +37,13 @@ _ASKS_WHEN: Final = re.compile(
 )
 
 
+_ASKS_NAME: Final = re.compile(
+    r"\b(?:which|where|whose)\b|\b(?:what|name)\s(?:\w+\s){0,3}(?:names?|kinds?|types?|sorts?|books?|games?|movies?|films?"
+    r"|countr(?:y|ies)|cit(?:y|ies)|towns?|states?|places?|songs?|bands?|brands?|makes?|models?|titles?|artists?|authors?"
+    r"|shows?|compan(?:y|ies)|restaurants?|hotels?|holidays?|series|called|teams?|stores?|shops?|events?|schools?)\b",
+    re.IGNORECASE,
+)
+
 State = Literal["present", "before", "change"]
 """What a question wants to know of something that may have changed."""
 
@@ -85,9 +92,9 @@ class Reading:
 
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
-    tells that it says nothing else; `asks_when` tells that the answer is a time; `asks_for` tells whether it asks how
-    something is, how it was before, or what changed (None: none of them). `asked` is False when there is no text: the
-    most recent events.
+    tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name;
+    `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them). `asked`
+    is False when there is no text: the most recent events.
     """
 
     asked: bool
@@ -100,6 +107,7 @@ class Reading:
     windows: tuple[Window, ...] = ()
     only_when: bool = False
     asks_when: bool = False
+    asks_name: bool = False
     asks_for: State | None = None
 
 
@@ -168,6 +176,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         windows=meant,
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
+        asks_name=_ASKS_NAME.search(text) is not None,
         asks_for=_asks_for(text),
     )
 

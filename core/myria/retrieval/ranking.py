@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from myria.analysis import term_id
-from myria.index.block import ASKS, DATED, Ints, View, hint_ids, name_terms, whole_hint_id
+from myria.index.block import ASKS, DATED, NAMING, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.filters import Filters, between
@@ -64,6 +64,8 @@ _PARTICIPANT: Final = 125
 """Percent of the score in scopes with a named participant, where others have none."""
 _SAYS_WHEN: Final = 150
 """Percent of the score of a text that says when, if the question asks when."""
+_NAMES: Final = 130
+"""Percent of the score of a text that names something, if the question asks which, where or what it is called."""
 _ASKS: Final = 80
 """Percent of the score of a text that ends in a question: it holds fewer answers."""
 _PERIOD: Final = 250
@@ -554,6 +556,8 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
         _times(total, voiced, _SPEAKER)
     if reading.asks_when:
         _times(total, timeline.flags & DATED != 0, _SAYS_WHEN)
+    if reading.asks_name:
+        _times(total, timeline.flags & NAMING != 0, _NAMES)
     _times(total, timeline.flags & ASKS != 0, _ASKS)
     if reading.windows:
         total *= _within(plan, timeline)
