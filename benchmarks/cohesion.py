@@ -21,7 +21,7 @@ from myria.planning.model import LEAF, Node, PlanEvent
 from myria.planning.scope import plan_unit, split_units
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.trie import keys_of
-from myria.planning.subjects.update import NoSubjects, PlacedLeaf, SubjectUpdate, unit_of, update_subjects
+from myria.planning.subjects.update import NoSubjects, PlacedLeaf, SubjectUpdate, leaves_of, update_subjects
 
 MOST_LEAVES = 30
 CATEGORY = "multi-hop"
@@ -58,11 +58,9 @@ def main() -> None:
 
 def _leaves(scope: tuple[str, ...], events: Sequence[PlanEvent]) -> list[PlacedLeaf]:
     return [
-        PlacedLeaf(leaf=node, unit=unit_of(planned[-1].key))
+        placed
         for unit in split_units(events, PlannerSettings())
-        for planned in (plan_unit(scope, unit, PlannerSettings()),)
-        for node in planned
-        if node.node_type == LEAF
+        for placed in leaves_of(plan_unit(scope, unit, PlannerSettings()))
     ]
 
 

@@ -227,7 +227,6 @@ def subject_node(
         summary=summary,
         metadata=metadata,
         children=rendering_ids,
-        child_leaves=tuple(child.node_id if child.node_type == LEAF else b"" for child in children),
         events=sum(child.events for child in children),
         leaves=sum(child.leaves for child in children),
         units=int(is_subject) or sum(child.units for child in children if child.node_type == SUBJECT),

@@ -46,6 +46,7 @@ async def assemble(
     *,
     participants: Participants,
     settings: PlannerSettings,
+    gone: list[Outline] | None = None,
 ) -> tuple[Outline | None, list[Node]]:
     """Return the root over the old tree's units without `removed` and with `added`, and the new group nodes.
 
@@ -60,6 +61,7 @@ async def assemble(
         reader: the old tree.
         participants: the scope.
         settings: the planner's settings.
+        gone: takes the top nodes of the units that were removed, as the old tree has them.
 
     Returns:
         The new root's outline (None for a scope without units), and the group nodes that the old tree did not have,
@@ -71,6 +73,8 @@ async def assemble(
     assembly = _Assembly(reader, participants, settings)
     changed = sorted([key_digits(key) for key in removed] + [key_digits(unit.key) for unit in added])
     pieces = await assembly.open(old_root, changed)
+    if gone is not None:
+        gone.extend(piece.outline for piece in pieces if piece.outline.is_unit and piece.outline.key in removed)
     pieces = _without(pieces, removed)
     pieces.extend(_Piece(digits=key_digits(unit.key), outline=unit.top, leaf_ids=unit.leaf_ids) for unit in added)
     if not pieces:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from myria.planning.subjects.keys import LEAST_UNITS, SATURATED
 
-KEPT_MOST = 64
-"""Leaves that a stored record keeps."""
+KEPT_MOST = 24
+"""Leaves that a stored record keeps; all those of a single unit that are filed, if there are more."""
 
 _UNIT_BYTES = 16
 _RENDERING_BYTES = 32
@@ -87,20 +87,16 @@ class Holders:
         """Return the record with as many leaves as are kept."""
         if len(self.kept) <= KEPT_MOST:
             return self
-        # One leaf of each unit first: it is units that count.
-        first: set[tuple[bytes, bool]] = set()
-        ranked: list[tuple[bool, bool, Holder]] = []
-        for holder in self.kept:
-            is_first = (holder.unit, holder.is_filed) not in first
-            first.add((holder.unit, holder.is_filed))
-            ranked.append((not is_first, not holder.is_filed, holder))
-        ranked.sort()
-        kept, dropped = ranked[:KEPT_MOST], ranked[KEPT_MOST:]
-        return Holders(
-            tuple(sorted(holder for _, _, holder in kept)),
-            True,
-            self.has_more_filed or any(holder.is_filed for _, _, holder in dropped),
-        )
+        filed = [holder for holder in self.kept if holder.is_filed]
+        firsts = _of_each_unit(filed)
+        # While a single unit has filed leaves under the key, all of them are needed once a second one comes.
+        kept = set(filed if len(firsts) < LEAST_UNITS else firsts[: KEPT_MOST // 2])
+        others = [holder for holder in self.kept if holder not in kept]
+        for holder in (*_of_each_unit(others), *others):
+            if len(kept) >= KEPT_MOST:
+                break
+            kept.add(holder)
+        return Holders(tuple(sorted(kept)), True, self.has_more_filed or any(holder not in kept for holder in filed))
 
     def to_bytes(self) -> bytes:
         """Return the record as it is stored; empty for one without leaves."""
@@ -126,3 +122,11 @@ class Holders:
             for at in range(1, len(stored), size)
         )
         return cls(kept, bool(stored[0] & 1), bool(stored[0] & 2))
+
+
+def _of_each_unit(holders: Iterable[Holder]) -> list[Holder]:
+    """Return the first leaf of each unit."""
+    first: dict[bytes, Holder] = {}
+    for holder in holders:
+        first.setdefault(holder.unit, holder)
+    return list(first.values())

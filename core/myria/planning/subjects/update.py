@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from myria.errors import InternalError
-from myria.planning.model import Node, Participants, UnitKey
+from myria.planning.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, IncompleteHolders
 from myria.planning.subjects.keys import candidates, filed_under
@@ -24,7 +24,8 @@ __all__ = [
     "PlacedLeaf",
     "SubjectReader",
     "SubjectUpdate",
-    "unit_of",
+    "leaves_of",
+    "leaves_under",
     "update_subjects",
 ]
 
@@ -61,6 +62,24 @@ class PlacedLeaf:
 
     leaf: Node
     unit: bytes
+
+
+def leaves_of(unit: Sequence[Node]) -> list[PlacedLeaf]:
+    """Return the leaves of a planned unit, whose top node is last."""
+    name = unit_of(unit[-1].key)
+    return [PlacedLeaf(leaf=node, unit=name) for node in unit if node.node_type == LEAF]
+
+
+async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[PlacedLeaf]:
+    """Return the leaves of units of an old tree, given their top nodes."""
+    found: list[PlacedLeaf] = []
+    frontier = [(unit.rendering_id, unit_of(unit.key)) for unit in units]
+    while frontier:
+        nodes = await reader.nodes([rendering_id for rendering_id, _ in frontier])
+        placed = [(node, unit) for node, (_, unit) in zip(nodes, frontier, strict=True)]
+        found.extend(PlacedLeaf(leaf=node, unit=unit) for node, unit in placed if node.node_type == LEAF)
+        frontier = [(child, unit) for node, unit in placed for child in node.children]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,18 @@ from typing import Any
 from myria.analysis import terms
 from myria.analysis.kinds import kind_name
 from myria.planning.calendar import date_text, period_text
-from myria.planning.describe import INTERNAL_SUMMARY_CHARACTERS, LABEL_CHARACTERS, Description, Merged
-from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
+from myria.planning.describe import LABEL_CHARACTERS, Description, Merged
+from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, distinct, fitting, listed, shortened
 from myria.planning.model import LEAF, Node, Outline
 from myria.planning.phrases import NAME_CHARACTERS, key_of
 
 _PHRASES = 2
-_KEPT = {"phrases": 4, "speakers": 4, "hints": 3, "keywords": 0}
-"""What the metadata keep: what groups above are described from, and no more."""
+_KEPT = {"keywords": 0, "phrases": 3, "speakers": 3, "hints": 2}
+"""What the metadata keep: what nodes above are described from, and no more. There may be as many subjects as leaves."""
+
+_SUBJECT_CHARACTERS = 480
+_GROUP_CHARACTERS = 240
+"""Characters of a summary: of a subject, and of what only stands above or within one."""
 
 _STATE_CHARACTERS = 200
 _ENTRY_CHARACTERS = 60
@@ -34,8 +38,8 @@ def describe_subject(key: str, children: Sequence[Node]) -> Description:
     about = _about(merged, [key])
     return Description(
         label=_label(capitalised(name), about),
-        summary=_history(key, children),
-        metadata=_metadata(merged, [name], children),
+        summary=_history(key, children, _SUBJECT_CHARACTERS),
+        metadata=_metadata(merged, [name]),
     )
 
 
@@ -48,8 +52,8 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
         title = f"{title} {period_text(merged.first_at, merged.last_at)}"
     return Description(
         label=_label(title, _about(merged, keys)),
-        summary=_history(keys[-1], children),
-        metadata=_metadata(merged, names, children),
+        summary=_history(keys[-1], children, _GROUP_CHARACTERS),
+        metadata=_metadata(merged, names),
     )
 
 
@@ -59,12 +63,12 @@ def describe_index(children: Sequence[Node]) -> Description:
     names = [children[0].metadata["names"][0], children[-1].metadata["names"][-1]]
     subjects = sum(child.units for child in children)
     head = f"{counted(subjects, 'subject')} {period_text(merged.first_at, merged.last_at)}"
-    room = INTERNAL_SUMMARY_CHARACTERS - len(head) - 3
-    titles = [shortened(child.label, max(NAME_CHARACTERS, room // len(children) - 2)) for child in children]
+    room = _GROUP_CHARACTERS - len(head) - 3
+    titles = distinct(name for child in children for name in child.metadata["names"])
     return Description(
         label=clip(f"Subjects from {names[0]} to {names[1]}", LABEL_CHARACTERS),
-        summary=clip(f"{head}: {as_many_as_fit(titles, room)}.", INTERNAL_SUMMARY_CHARACTERS),
-        metadata=_metadata(merged, names, children),
+        summary=clip(f"{head}: {as_many_as_fit(titles, room)}.", _GROUP_CHARACTERS),
+        metadata=_metadata(merged, names),
     )
 
 
@@ -97,7 +101,7 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
     return min(weights, key=lambda name: (-weights[name], name)) if weights else key
 
 
-def _history(key: str, children: Sequence[Node]) -> str:
+def _history(key: str, children: Sequence[Node], most: int) -> str:
     """Return the latest state, then what was before, newest first."""
     latest, *before = sorted(children, key=lambda child: (child.last_at, child.key), reverse=True)
     if latest.node_type == LEAF:
@@ -105,9 +109,11 @@ def _history(key: str, children: Sequence[Node]) -> str:
         now = now if now.endswith((".", "”", "…", "!", "?")) else f"{now}."
     else:
         now = latest.summary.partition(_BEFORE)[0]
-    room = INTERNAL_SUMMARY_CHARACTERS - len(now) - len(_BEFORE) - 1
+    now = clip(now, most)
+    room = most - len(now) - len(_BEFORE) - 1
     entries = [_entry(child) for child in before]
-    return clip(f"{now}{_BEFORE}{as_many_as_fit(entries, room)}." if entries else now, INTERNAL_SUMMARY_CHARACTERS)
+    before_that = as_many_as_fit(entries, room) if room > _ENTRY_CHARACTERS else ""
+    return clip(f"{now}{_BEFORE}{before_that}.", most) if before_that else now
 
 
 def _state(key: str, leaf: Node) -> str:
@@ -126,8 +132,7 @@ def _entry(node: Node) -> str:
     return f"{shortened(about, _ENTRY_CHARACTERS)} ({when})"
 
 
-def _metadata(merged: Merged, names: Sequence[str], children: Sequence[Node]) -> dict[str, Any]:
-    metadata = merged.metadata(units=sum(child.units for child in children if child.node_type != LEAF))
-    for kept, most in _KEPT.items():
-        metadata[kept] = metadata[kept][:most]
-    return {**metadata, "names": list(names)}
+def _metadata(merged: Merged, names: Sequence[str]) -> dict[str, Any]:
+    whole = merged.metadata(units=0)
+    kept = {name: whole[name][:most] for name, most in _KEPT.items()}
+    return {**kept, "language": merged.language, "names": list(names)}
