@@ -94,7 +94,7 @@ def planned_events(folder: Path) -> dict[tuple[str, ...], list[PlanEvent]]:
     for number, line in enumerate((folder / "events.jsonl").read_bytes().splitlines(), 1):
         event = orjson.loads(line)
         rows[tuple(sorted(event["participants"]))].append((number, event))
-    return {scope: _planned(events) for scope, events in rows.items()}
+    return {scope: plan_events(events) for scope, events in rows.items()}
 
 
 def indexed(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Corpus:
@@ -146,7 +146,8 @@ def _docs(rows: Sequence[tuple[int, Mapping[str, Any]]], leaf_of: Mapping[int, i
     ]
 
 
-def _planned(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[PlanEvent]:
+def plan_events(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[PlanEvent]:
+    """Return a scope's events, given with their numbers, as the planner sees them, in order."""
     return sorted(
         (
             PlanEvent(
@@ -165,7 +166,7 @@ def _planned(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> list[PlanEvent]:
 
 
 def _block(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> BlockView:
-    root, nodes = asyncio.run(plan_scope(scope, _planned(rows), PlannerSettings()))
+    root, nodes = asyncio.run(plan_scope(scope, plan_events(rows), PlannerSettings()))
     if root is None:
         raise ValueError("a scope without events")
     ordered = _parents_first(root.rendering_id, nodes)
