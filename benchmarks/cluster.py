@@ -6,7 +6,7 @@ A database that took long to prepare is used again as long as what it was made o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +93,15 @@ class Cluster:
         finally:
             await connection.close()
 
-    async def prepared(self, name: str, recipe: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the notes about a database made from `recipe`, or None when it must be made.
+    async def prepared(
+        self, name: str, recipe: Mapping[str, Any], *, besides: Collection[str] = ()
+    ) -> dict[str, Any] | None:
+        """Return the notes about a database made from `recipe`, the parts `besides` aside, or None if it must be made.
 
         One that was made under an older schema is migrated, as a memory in use would be.
         """
         entry = self._all_notes().get(name)
-        if entry is None or entry["recipe"] != dict(recipe):
+        if entry is None or _without(entry["recipe"], besides) != _without(recipe, besides):
             return None
         try:
             if await schema.migrate(self.dsns(name).owner):
@@ -135,3 +137,7 @@ class Cluster:
             await connection.execute(text)
         finally:
             await connection.close()
+
+
+def _without(recipe: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in recipe.items() if name not in names}

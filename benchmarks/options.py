@@ -22,7 +22,7 @@ class Common:
     """Where a part works, and how much it does.
 
     `work_dir` holds databases and generated events, and is kept between runs; `out` gets the JSON reports. `rebuild`
-    measures full builds anew though the databases are there.
+    measures full builds anew though the databases are there; `as_built` takes them though other code built them.
     """
 
     work_dir: Path
@@ -31,6 +31,7 @@ class Common:
     sizes: tuple[int, ...]
     full: bool
     rebuild: bool
+    as_built: bool
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -54,6 +55,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         help="every size and every round (or FULL=1); takes an hour and ~15 GB",
     )
     made.add_argument("--rebuild", action="store_true", help="measure full builds anew though the databases are there")
+    made.add_argument("--as-built", action="store_true", help="take built databases though other code built them")
     return made
 
 
@@ -66,6 +68,7 @@ def common(options: argparse.Namespace) -> Common:
         sizes=options.sizes or (FULL_SIZES if options.full else SMALL_SIZES),
         full=options.full,
         rebuild=options.rebuild,
+        as_built=options.as_built,
     )
 
 
