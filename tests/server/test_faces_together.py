@@ -112,8 +112,8 @@ FOUND: dict[str, Find] = {
     "memtrace search": lambda who, words: who.tool("rest", "memtrace_search", {"content_contains": words}),
 }
 
-NOTES_ALONE = {"REST list", "REST session", "REST search", "memtrace search"}
-"""What holds what was kept as a statement, and no raw events."""
+NOTES_ALONE = {"REST list", "REST session"}
+"""Lists hold what was kept as a statement; a raw event is found by its words."""
 
 RAW = {"core append", "turns after"}
 

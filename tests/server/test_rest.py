@@ -18,7 +18,7 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
-from tests.server.wire import Served, call, headers, listed, serving
+from tests.server.wire import Served, call, event, headers, listed, serving
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
@@ -204,8 +204,8 @@ async def test_agents_and_sessions(served: Served) -> None:
     session = await ask(served, "POST", "/sessions", {"agent_id": agent["id"], "metadata": {"m": 1}}, status=201)
     assert (session["status"], session["agent_id"]) == ("active", agent["id"])
     await ask(served, "POST", "/sessions", {"agent_id": "nobody"}, status=400)
-    for agent_id, kind, event in (("bot", "episodic", "general"), (agent["id"], "episodic", "error")):
-        body = {"agent_id": agent_id, "content": f"by {agent_id}", "memory_type": kind, "event_type": event}
+    for agent_id, kind, happened in (("bot", "episodic", "general"), (agent["id"], "episodic", "error")):
+        body = {"agent_id": agent_id, "content": f"by {agent_id}", "memory_type": kind, "event_type": happened}
         await ask(served, "POST", "/memories", {**body, "session_id": session["id"]}, status=201)
     assert (await ask(served, "GET", "/agents/bot/memories"))["count"] == 2
     assert (await ask(served, "GET", f"/sessions/{session['id']}/memories?order=asc"))["count"] == 2
@@ -388,15 +388,44 @@ async def test_the_window_ends_and_holds_between_processes(database: Database) -
 async def test_a_search_says_where_it_stopped_to_look(memory: Memory, database: Database) -> None:
     """The text of so many is looked at; where there are more, the answer says so, and a filter narrows them down."""
     for number in range(6):
-        said = MemoryDraft(agent_id=f"bot{number}", content=f"It is text {number}")
+        said = MemoryDraft(agent_id=f"bot{number}", content=f"It is text{number}")
         await memory.memories.keep("default", Keeping(own=("agent", "me"), shared="org"), said)
     narrow = Settings(rest=RestSettings(scanned_memories=3))
     async with Memory(database.server_dsn, narrow) as looking, serving(looking, narrow) as served:
-        found = await ask(served, "POST", "/search", {"content_contains": "text 1"})
+        found = await ask(served, "POST", "/search", {"content_contains": "xt1"})
         assert (found["results"], found["scanned"]) == ([], 3)
-        found = await ask(served, "POST", "/search", {"content_contains": "text 1", "agent_id": "bot1"})
+        found = await ask(served, "POST", "/search", {"content_contains": "xt1", "agent_id": "bot1"})
         assert (found["count"], "scanned" in found) == (1, False)
-        assert (await ask(served, "POST", "/search", {"content_contains": "TEXT 5"}))["results"] == []
+        assert (await ask(served, "POST", "/search", {"content_contains": "TEXT5"}))["results"] == []
+        found = await ask(served, "POST", "/search", {"content_contains": "text1"})
+        assert (found["count"], "scanned" in found) == (1, False)
+
+
+async def test_a_search_for_words_goes_by_time_page_by_page(served: Served) -> None:
+    """Each once, in both orders, also what was changed since: it keeps its place; raw events stand among them."""
+    kept = [
+        await ask(served, "POST", "/memories", {**SAID, "content": f"The quince {number}"}, status=201)
+        for number in range(5)
+    ]
+    await ask(served, "PATCH", f"/memories/{kept[1]['id']}", {"content": "A changed quince"})
+    said = event(text="quince tart", timestamp="2026-01-01T00:00:00Z", participants=["me", "agent"])
+    await served.post(call("append_event", said), headers("append_event"))
+    wanted = ["quince tart", "The quince 0", "A changed quince", *(f"The quince {number}" for number in (2, 3, 4))]
+    for order in ("asc", "desc"):
+        texts: list[str] = []
+        asked = {"content_contains": "quince", "order": order, "limit": 2}
+        while True:
+            page = await ask(served, "POST", "/search", asked)
+            texts += [memory["content"] for memory in page["results"]]
+            if not page["has_more"]:
+                break
+            asked = {**asked, "cursor": page["next_cursor"]}
+        assert texts == (wanted if order == "asc" else wanted[::-1])
+    (raw,) = (await ask(served, "POST", "/search", {"content_contains": "quince tart"}))["results"]
+    assert await ask(served, "GET", f"/memories/{raw['id']}") == raw
+    await ask(served, "PATCH", f"/memories/{raw['id']}", {"content": "x"}, status=404)
+    await ask(served, "DELETE", f"/memories/{raw['id']}", status=204)
+    await ask(served, "GET", f"/memories/{raw['id']}", status=404)
 
 
 async def test_what_is_kept_here_is_found_over_mcp_too(served: Served) -> None:

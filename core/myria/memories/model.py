@@ -11,6 +11,7 @@ import orjson
 
 from myria.contract.event import NewEvent
 from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryType
+from myria.events import searchable_text, speaker_of
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policies, policy_of
 from myria.notes.model import note_event
@@ -21,6 +22,9 @@ _KEY_DIGITS = 32
 
 NOBODY = "default"
 """The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
+
+EVENT = "event"
+"""What stands for the kind of a raw event."""
 
 DECISION = "decision"
 """The kind that notes of other faces and memories of REST share."""
@@ -86,7 +90,7 @@ class MemoryChanges:
 class StoredMemory:
     """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
 
-    `kind` is that of a note which another face keeps, None for what was kept over REST.
+    `kind` is that of a note which another face keeps (or `EVENT`), None for what was kept over REST.
     """
 
     memory_id: str
@@ -200,6 +204,21 @@ def memory_of(row: Any) -> StoredMemory:
         version=row["version"],
         number=row["first_seq"],
         kind=None if about is not None else note["kind"],
+    )
+
+
+def memory_of_event(
+    event_id: str, payload: Json, *, at: int, number: int, event_type: str | None, context_id: str | None
+) -> StoredMemory:
+    """Return how a raw event is shown, which nobody kept as a statement; `at` in microseconds since 1970 UTC."""
+    draft = MemoryDraft(
+        agent_id=speaker_of(payload) or NOBODY,
+        content=searchable_text(payload),
+        session_id=context_id,
+        event_type=event_type or DEFAULT_EVENT_TYPE,
+    )
+    return StoredMemory(
+        memory_id=event_id, draft=draft, dedup_key=None, at=at, updated_at=at, version=1, number=number, kind=EVENT
     )
 
 

@@ -148,7 +148,7 @@ class MemoryReader:
         Raises:
             CursorInvalid: it is none of this question.
         """
-        after = None if cursor is None else _after(cursor, filters, order)
+        after = None if cursor is None else place_after(cursor, filters, order)
         names: list[str | None] = list(dict.fromkeys([filters.agent_id, *agents]))
         reach = self._scanned if filters.contains is not None else None
         found: list[StoredMemory] = []
@@ -190,7 +190,7 @@ class MemoryReader:
         return MemoryPage(
             memories=shown,
             has_more=has_more,
-            cursor=_cursor(shown[-1], filters, order) if has_more else None,
+            cursor=cursor_of(shown[-1], filters, order) if has_more else None,
             scanned=self._scanned if matching > self._scanned and not has_more else None,
         )
 
@@ -315,12 +315,18 @@ def _fingerprint(filters: MemoryFilters, order: Order) -> str:
     return digest(of_question).hex()[:16]
 
 
-def _cursor(last: StoredMemory, filters: MemoryFilters, order: Order) -> str:
+def cursor_of(last: StoredMemory, filters: MemoryFilters, order: Order) -> str:
+    """Return the cursor of the page behind a memory."""
     place = [last.at, last.number, _fingerprint(filters, order)]
     return base64.urlsafe_b64encode(orjson.dumps(place)).decode().rstrip("=")
 
 
-def _after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[datetime, int]:
+def place_after(cursor: str, filters: MemoryFilters, order: Order) -> tuple[datetime, int]:
+    """Return the time and the number of the memory behind which a cursor goes on.
+
+    Raises:
+        CursorInvalid: it is none of this question.
+    """
     try:
         at, number, question = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if type(at) is not int or type(number) is not int or not 0 <= number < 1 << 63:

@@ -1,18 +1,28 @@
-"""Searching memories by what they are about: the masked ranking orders them, their own filters thin them out."""
+"""Searching memories by words: by what they are about, and for a text that they hold.
+
+The masked retrieval finds and orders them, their own filters thin them out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
+import orjson
+
+from myria.analysis import terms
 from myria.contract.queries import EventNodesQuery
+from myria.errors import NoteNotFound
+from myria.events import searchable_text
 from myria.masks import Mask, Masks
-from myria.memories.model import StoredMemory, memory_of
-from myria.memories.reading import MemoryFilters, MemoryPage, Viewer
+from myria.memories.model import StoredMemory, memory_of, memory_of_event
+from myria.memories.reading import MemoryFilters, MemoryPage, Order, Viewer, cursor_of, place_after
 from myria.notes.model import NOTE_TYPE
 from myria.notes.recalling import Reads
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder, FoundEvent
+from myria.store.clock import to_microseconds
 from myria.store.queries import sql
 
 _BATCH = 200
@@ -60,6 +70,133 @@ class MemorySearch:
             cursor=None,
             scanned=scanned,
         )
+
+    async def holding(
+        self,
+        tenant: str,
+        viewer: Viewer,
+        filters: MemoryFilters,
+        *,
+        order: Order = "desc",
+        limit: int = 50,
+        offset: int = 0,
+        cursor: str | None = None,
+    ) -> MemoryPage | None:
+        """Return what holds `filters.contains` by time, looked for by its words; None where these find nothing.
+
+        Whoever has one of the words is found by the index, and then its text is compared. Raw events are found, too.
+        What holds the text as parts of words alone is not found so.
+
+        Raises:
+            CursorInvalid: it is none of this question.
+            UnavailableError: retry.
+        """
+        contains = filters.contains or ""
+        if not terms(contains):
+            return None
+        after = None if cursor is None else place_after(cursor, filters, order)
+        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
+        question = EventNodesQuery(
+            masks=masks,
+            query=contains,
+            context_id=filters.session_id,
+            since=filters.since,
+            order="newest" if order == "desc" else "oldest",
+            limit=_BATCH,
+        )
+        enough = offset + limit + 1
+        found, scanned = await self._read(
+            tenant, masks, partial(_holding, viewer, question, filters, order=order, after=after, enough=enough)
+        )
+        if not found and cursor is None:
+            return None
+        shown, has_more = tuple(found[offset : offset + limit]), len(found) > offset + limit
+        return MemoryPage(
+            memories=shown,
+            has_more=has_more,
+            cursor=cursor_of(shown[-1], filters, order) if has_more and shown else None,
+            scanned=None if has_more else scanned,
+        )
+
+    async def event(self, tenant: str, viewer: Viewer, event_id: str) -> StoredMemory:
+        """Return a raw event as it is found here.
+
+        Raises:
+            NoteNotFound: absent, of others, withdrawn, or none that is found here.
+            UnavailableError: retry.
+        """
+        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
+
+        async def read(reader: EventFinder) -> StoredMemory:
+            row = await reader.connection.fetchrow(sql("events.by_id"), tenant, event_id)
+            is_there = row is not None and row["reason"] in (None, "restored", "superseded") and not row["internal"]
+            if row is None or not is_there or row["type"] == NOTE_TYPE or not viewer.sees(row["participants"]):
+                raise NoteNotFound("memory not found")
+            return memory_of_event(
+                event_id,
+                orjson.loads(row["payload"]),
+                at=to_microseconds(row["occurred_at"]),
+                number=row["event_seq"],
+                event_type=row["type"],
+                context_id=row["context_id"],
+            )
+
+        return await self._read(tenant, masks, read)
+
+
+async def _holding(
+    viewer: Viewer,
+    question: EventNodesQuery,
+    filters: MemoryFilters,
+    reader: EventFinder,
+    *,
+    order: Order,
+    after: tuple[datetime, int] | None,
+    enough: int,
+) -> tuple[list[StoredMemory], int | None]:
+    """Return memories that hold a text in order of time, `enough` or all; else with how many events were looked at."""
+    contains = filters.contains or ""
+    memories: list[StoredMemory] = []
+    cursor: Cursor | None = None
+    looked_at = 0
+
+    def ready(frontier: int | None) -> list[StoredMemory]:
+        # A note that was changed stands at the time of its first version, which the walk has yet to come to.
+        seen = [memory for memory in memories if frontier is None or order == "asc" or memory.at > frontier]
+        return sorted(seen, key=lambda memory: (memory.at, memory.number), reverse=order == "desc")
+
+    for _ in range(_MOST_BATCHES):
+        found = await reader.find(question, cursor=cursor)
+        looked_at += len(found.events)
+        hits = [event for event in found.events if contains in searchable_text(event.payload)]
+        raw = [
+            memory_of_event(
+                event.event_id,
+                event.payload,
+                at=event.at,
+                number=event.event_seq,
+                event_type=event.type,
+                context_id=event.context_id,
+            )
+            for event in hits
+            if event.type != NOTE_TYPE
+        ]
+        memories += [
+            memory
+            for memory in (*await _standing(reader, viewer, filters, hits), *raw)
+            if filters.match(memory) and (after is None or _is_behind(memory, after, order))
+        ]
+        cursor = found.following
+        if cursor is None:
+            return ready(None), None
+        if order == "desc" and len(shown := ready(found.events[-1].at)) >= enough:
+            return shown, None
+    return ready(None if order == "asc" else found.events[-1].at), looked_at
+
+
+def _is_behind(memory: StoredMemory, after: tuple[datetime, int], order: Order) -> bool:
+    place, last = (memory.at, memory.number), (to_microseconds(after[0]), after[1])
+    return place < last if order == "desc" else place > last
 
 
 async def _best(

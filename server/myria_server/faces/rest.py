@@ -15,7 +15,7 @@ from myria.canonical import digest
 from myria.contract import inputs, rest
 from myria.contract.rest import refused
 from myria.contract.routes import Matched
-from myria.errors import BatchTooLarge, InvalidArgument, InvalidText, MyriaError
+from myria.errors import BatchTooLarge, EventNotFound, InvalidArgument, InvalidText, MyriaError, NoteNotFound
 from myria.memories.commands import Kept
 from myria.memories.context import MOST_SHOWN, session_context
 from myria.memories.model import MemoryChanges, MemoryDraft
@@ -29,6 +29,8 @@ from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
 
 __all__ = ["Asked", "RestFace", "handlers", "refused"]
+
+EVENT_ID_PREFIX = "evt_"
 
 Json = dict[str, Any]
 Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
@@ -193,6 +195,9 @@ class RestFace:
 
     async def get_memory(self, principal: Principal, asked: Asked) -> Json:
         """Read one memory."""
+        if asked.entry_id.startswith(EVENT_ID_PREFIX):
+            event = await self._memory.memory_search.event(principal.tenant, self._viewer(principal), asked.entry_id)
+            return event.to_json(principal.tenant)
         reader = self._memory.memory_reader
         memory = await reader.get(principal.tenant, self._viewer(principal), asked.entry_id)
         return memory.to_json(principal.tenant)
@@ -219,6 +224,18 @@ class RestFace:
 
     async def withdraw_memory(self, principal: Principal, asked: Asked) -> Json:
         """Take a memory out of every answer."""
+        if asked.entry_id.startswith(EVENT_ID_PREFIX):
+            try:
+                await self._memory.withdraw_events(
+                    principal.tenant,
+                    [asked.entry_id],
+                    "forgotten",
+                    may_see=self._viewer(principal).sees,
+                    may_append=principal.need_channel,
+                )
+            except EventNotFound as error:
+                raise NoteNotFound("memory not found") from error
+            return {}
         principal.need_channel(NOTE_CHANNEL)
         await self._memory.memories.withdraw(principal.tenant, asked.entry_id, may_see=self._viewer(principal).sees)
         return {}
@@ -242,15 +259,7 @@ class RestFace:
         if request.query is not None:
             page = await self._best(principal, request, filters)
         else:
-            page = await self._memory.memory_reader.page(
-                principal.tenant,
-                self._viewer(principal),
-                filters,
-                order=request.order,
-                limit=request.limit,
-                offset=request.offset or 0,
-                cursor=request.cursor,
-            )
+            page = await self._by_time(principal, request, filters)
         results = [memory.to_json(principal.tenant) for memory in page.memories]
         answer: Json = {
             "results": results,
@@ -262,6 +271,30 @@ class RestFace:
         if page.scanned is not None:
             answer["scanned"] = page.scanned
         return answer
+
+    async def _by_time(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
+        """Return what matches by time: what holds a text by its words, and only where these find none by looking."""
+        viewer, offset = self._viewer(principal), request.offset or 0
+        found = None
+        if filters.contains is not None:
+            found = await self._memory.memory_search.holding(
+                principal.tenant,
+                viewer,
+                filters,
+                order=request.order,
+                limit=request.limit,
+                offset=offset,
+                cursor=request.cursor,
+            )
+        return found or await self._memory.memory_reader.page(
+            principal.tenant,
+            viewer,
+            filters,
+            order=request.order,
+            limit=request.limit,
+            offset=offset,
+            cursor=request.cursor,
+        )
 
     async def _best(self, principal: Principal, request: rest.SearchInput, filters: MemoryFilters) -> MemoryPage:
         """Return what is most about a question.
