@@ -254,7 +254,11 @@ class Gate:
             await _respond(send, 200, b"{}")  # there is no session to end
             return
         if request.face.rest is None and request.scope["method"] != "POST":
-            wrong = MethodNotAllowed("MCP takes POST alone here: there are no streams to open and no sessions to end")
+            wrong = MethodNotAllowed(
+                "MCP takes POST alone here: there are no streams to open and no sessions to end"
+                if is_mcp
+                else "only POST is taken here, with the arguments as a JSON object in its body"
+            )
             text = _error_body(request.face, None, mcp_types.INVALID_REQUEST, wrong)
             await _respond(send, wrong.http_status, text, extra=((b"allow", b"POST"),))
             return

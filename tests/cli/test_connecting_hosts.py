@@ -335,6 +335,7 @@ def test_any_text_is_changed_to_what_was_asked_and_keeps_its_comments(drawn: Any
     """Putting in, adding and taking out say the same as on the data, and lose no comment outside of what goes."""
     text = drawn.draw(texts(value))
     assert jsonc.read(text) == value
+    assert jsonc.read(json.dumps(value)) == value
     added = jsonc.put(text, ("new",), put)
     assert jsonc.read(added) == {**value, "new": put}
     assert added.count("// said") >= text.count("// said")

@@ -117,7 +117,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             ports[tenant] = free_port()
             server = spawn.python(
                 *("-m", "myria_cli.main", "serve", "--port", str(ports[tenant]), "--tenant", tenant),
-                env={"MYRIA_POSTGRES_DSN": database.tcp.server, **ask_it},
+                env={"MYRIA_POSTGRES_DSN": database.tcp.server, "MYRIA_TURNS_ENABLED": "true", **ask_it},
             )
             server.wait_for("serving MCP")
             targets.append(Target(port=ports[tenant], job="myria", pod=f"server-{number}"))
@@ -153,8 +153,10 @@ async def use(port: int, tenant: str, end: float, seconds: float, seed: int) -> 
         roll = chosen.random()
         people = chosen.sample(PEOPLE, 2 if seed % 2 else 3)
         arguments: dict[str, Any]
-        if roll < 0.55:
+        if roll < 0.4:
             tool, arguments = "append_event", message(chosen, people, f"{seed}-{number}")
+        elif roll < 0.55:
+            tool, arguments = turn(chosen, people[0], f"{seed}-{number - number % 7 % 2}", keeps=roll < 0.48)
         elif roll < 0.85:
             tool, arguments = "query_event_nodes", {"participants": people[:1], "query": chosen.choice(SUBJECTS)}
         elif roll < 0.96:
@@ -179,6 +181,16 @@ def message(chosen: random.Random, people: Sequence[str], key: str) -> dict[str,
         "source_event_key": key,
         "payload": {"text": chosen.choice(SUBJECTS), "speaker": people[0]},
     }
+
+
+def turn(chosen: random.Random, who: str, turn_id: str, *, keeps: bool) -> tuple[str, dict[str, Any]]:
+    """Return the call before a turn of a host, or after it; some say facts, and some come twice."""
+    begin = chosen.choice(("I like espresso.", "Today I need milk.", "My name is Ana.", ""))
+    said = f"{begin} {chosen.choice(SUBJECTS)}"
+    named = {"session_id": who, "turn_id": turn_id}
+    if not keeps:
+        return "memory_before_turn", {**named, "current_input": said, "max_input_tok": chosen.choice((400, 120_000))}
+    return "memory_after_turn", {**named, "input_items": [said], "output_items": [chosen.choice(SUBJECTS)]}
 
 
 async def mishap(one: Scene, seconds: float) -> None:

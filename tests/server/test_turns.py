@@ -198,6 +198,7 @@ async def test_plain_http_refuses_in_the_contract_s_form(served: Served) -> None
         "INVALID_ARGUMENT",
         "POST",
     )
+    assert "JSON object" in response.json()["message"]
 
 
 async def test_sixteen_clients_of_one_session(served: Served, memory: Memory) -> None:
