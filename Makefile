@@ -6,7 +6,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev control-plane up demo check test soak drill lint audit format bench wheel clients lock docs chart clean
+.PHONY: help venv venv-dev control-plane up demo check test integrations soak drill lint audit format bench wheel clients lock docs chart clean
 
 PYTHON ?=
 PORT ?=
@@ -58,6 +58,9 @@ test: venv-dev ## Run the whole suite (the long checks with a tenth of their cou
 	@$(if $(ARGS),,$(CONTROL_PLANE))
 	@$(if $(ARGS),,$(PROMETHEUS))
 	$(PYTEST) $(SPREAD) $(or $(ARGS),tests)
+
+integrations: venv-dev ## Try each integration with its real framework, installed into the user's cache (minutes, once).
+	MYRIA_TEST_INTEGRATIONS=$(or $(WANTED),all) $(PYTEST) $(or $(ARGS),tests/integrations)
 
 soak: venv-dev ## Run the long checks with their full counts (hours of load; not part of CI).
 	@$(if $(ARGS),,$(CONTROL_PLANE))

@@ -54,13 +54,29 @@ def memtrace() -> Path:
     return _made("memtrace", (HERE / "memtrace" / "requirements.txt").read_text(), _install_memtrace)
 
 
-def _made(name: str, spec: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder made from `spec`, making it now if it is not there."""
+def framework(folder: Path) -> Path:
+    """Return a folder for PYTHONPATH with what `folder`/requirements.txt lists."""
+    wanted = folder / "requirements.txt"
+    return _made(folder.name, wanted.read_text(), lambda place: _pip(place, "-r", str(wanted)))
+
+
+def framework_place(folder: Path) -> Path:
+    """Return where `framework` has its folder, made or not."""
+    return _place(folder.name, (folder / "requirements.txt").read_text())
+
+
+def _place(name: str, spec: str) -> Path:
     made_for = f"{spec}\n{sys.implementation.cache_tag}\n{os.uname().machine}"
     key = hashlib.sha256(made_for.encode()).hexdigest()[:16]
     cache = Path(platformdirs.user_cache_dir("myria", ensure_exists=True)) / "clients"
+    return cache / f"{name}-{key}"
+
+
+def _made(name: str, spec: str, make: Callable[[Path], None]) -> Path:
+    """Return the folder made from `spec`, making it now if it is not there."""
+    place = _place(name, spec)
+    cache = place.parent
     cache.mkdir(parents=True, exist_ok=True)
-    place = cache / f"{name}-{key}"
     with _lock(cache / f"{name}.lock"):
         if not place.exists():
             scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=cache))

@@ -20,7 +20,13 @@ from tests.chart.rendering import render
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "charts/myria/README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+    [
+        ROOT / "README.md",
+        ROOT / "charts/myria/README.md",
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/integrations/*.md"),
+        *ROOT.glob("examples/*.md"),
+    ]
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 FOLDERS = sorted(folder.name for folder in ROOT.iterdir() if folder.is_dir() and folder.name[0] != ".")
