@@ -134,7 +134,10 @@ class Shelf:
                 return things
 
     def search(self, above: Space, query: str, most: int) -> Flow[list[Thing]]:
-        """Return the things in a space and below it that are most about something, best first."""
+        """Return the things in a space and below it that are most about something, best first.
+
+        Where fewer have anything to do with it, the newest others follow, as stores of vectors have it.
+        """
         page: MemoryPage = yield routes.search_memories(
             {
                 "query": query,
@@ -145,7 +148,17 @@ class Shelf:
             limit=max(1, min(most, routes.MOST_LISTED)),
             cursor=None,
         )
-        return [thing for thing in _things(page, above) if thing.is_said]
+        things = [thing for thing in _things(page, above) if thing.is_said]
+        if len(things) >= most or page.has_more:
+            return things[:most]
+        newest: MemoryPage = yield routes.list_memories(
+            {"agent_id": self._agent, "event_type": self._kind, "tags": [_space_tag(above)]},
+            limit=max(1, min(most + len(page.memories), routes.MOST_LISTED)),
+            cursor=None,
+        )
+        found = {thing.memory_id for thing in things}
+        things += [one for one in _things(newest, above) if one.is_said and one.memory_id not in found]
+        return things[:most]
 
     def _find(self, space: Space, key: str) -> Flow[Memory | None]:
         page: MemoryPage = yield routes.list_memories(
