@@ -28,6 +28,7 @@
     │   ├── TenantNotFound            tenant_not_found
     │   ├── KeyNotFound               key_not_found
     │   ├── GrantNotFound             grant_not_found
+    │   ├── SecretNotFound            secret_not_found
     │   ├── ErasureNotFound           erasure_not_found
     │   └── PathNotFound              path_not_found
     ├── ConflictError                 the state of the memory forbids it
@@ -304,6 +305,12 @@ class GrantNotFound(NotFoundError):
     """No such grant is in this database; those that ended long ago are forgotten."""
 
     code = "grant_not_found"
+
+
+class SecretNotFound(NotFoundError):
+    """The tenant has no secret of this name."""
+
+    code = "secret_not_found"
 
 
 class PathNotFound(NotFoundError):

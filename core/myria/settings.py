@@ -41,7 +41,12 @@ AppendOthers = Literal["patterns", "anyone"]
 REBUILD_VARIABLES = ("MYRIA_REBUILD_NAMESPACE", "MYRIA_REBUILD_NAME", "MYRIA_REBUILD_UID")
 """Variables that name the MyriaRebuild on whose status a build's pod reports; the operator sets them."""
 
-RESERVED_VARIABLES = frozenset({"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT", "MYRIA_KEY", *REBUILD_VARIABLES})
+MASTER_KEY_VARIABLE = "MYRIA_MASTER_KEY"
+"""The variable with the keys under which secrets are sealed; no setting, so that no list of settings shows it."""
+
+RESERVED_VARIABLES = frozenset(
+    {"MYRIA_CONFIG", "MYRIA_DATA_DIR", "MYRIA_TENANT", "MYRIA_KEY", MASTER_KEY_VARIABLE, *REBUILD_VARIABLES}
+)
 """Variables read by the programs themselves, beside the settings."""
 
 _BASE_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
@@ -447,7 +452,8 @@ class TurnsSettings(Section):
     heuristic_max_output_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 800
     """Most tokens of one of its replies."""
     heuristic_template: str | None = None
-    """JSON file with more of a request, as llm.template: `headers` with credentials as `${NAME}` or `${file:/path}`.
+    """JSON file with more of a request, as llm.template: `headers` with credentials as `${NAME}`, `${file:/path}` or
+    `${secret:NAME}`.
     Unset: none are sent. Pauses, bounds, budgets and the audit are those of the section `llm`."""
     heuristic_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 10.0
     """Time between two looks of the control plane at tenants with turns that wait for the model, in seconds."""
@@ -813,7 +819,7 @@ class LlmSettings(Section):
 
     template: str | None = None
     """JSON file with everything of a request that is the same in every call: model, sampling, headers. Credentials
-    stand in it as `${NAME}` or `${file:/path}`. Unset: no model is ever asked, and nothing leaves."""
+    stand in it as `${NAME}`, `${file:/path}` or `${secret:NAME}`. Unset: no model is ever asked, and nothing leaves."""
     base_url: str = "https://openrouter.ai/api/v1"
     """Where `/chat/completions` is, of OpenRouter or of anything that speaks the same. Credentials do not belong
     into it."""
@@ -891,6 +897,20 @@ class LlmSettings(Section):
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretsSettings(Section):
+    """Secrets that are sent as they are, such as keys of providers: sealed at rest; see docs/security.md."""
+
+    section_name: ClassVar[str] = "secrets"
+
+    file: str | None = None
+    """File of secrets, sealed with AES-256-GCM; `myria secret set` writes it, and templates of requests name them as
+    `${secret:NAME}`. It is read when a process starts, which ends there where one of them cannot be opened."""
+    master_key_file: str | None = None
+    """File of the master key: 32 bytes in base64. Further keys after it, each on a line, still open what they sealed.
+    Unset: the variable MYRIA_MASTER_KEY holds them, with commas between."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SettingDescription:
     """One row of the settings reference."""
@@ -932,6 +952,7 @@ class Settings(Section):
     erasure: ErasureSettings = Field(default_factory=ErasureSettings)
     operator: OperatorSettings = Field(default_factory=OperatorSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
+    secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     migrate: MigrateSettings = Field(default_factory=MigrateSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log: LogSettings = Field(default_factory=LogSettings)

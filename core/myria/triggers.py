@@ -42,6 +42,7 @@ from myria.store.database import ALL_TENANTS, Database
 from myria.store.queries import sql
 from myria.turns.maintaining import TurnMaintenance
 from myria.turns.shadow import forget_shadows
+from myria.vault import Secrets, opened_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class _AsksModel(Protocol):
     async def close(self) -> None: ...
 
 
-def _evaluator(database: Database, append: Append, settings: Settings) -> _AsksModel | None:
+def _evaluator(database: Database, append: Append, settings: Settings, secrets: Secrets) -> _AsksModel | None:
     """Return what rates notes, None where nothing does.
 
     Raises:
@@ -119,7 +120,7 @@ def _evaluator(database: Database, append: Append, settings: Settings) -> _AsksM
     from myria.llm.model import LanguageModel  # noqa: PLC0415
     from myria.notes.evaluator import Evaluator  # noqa: PLC0415 - only where a model is asked
 
-    model = LanguageModel.configured(settings.llm)
+    model = LanguageModel.configured(settings.llm, secrets=secrets)
     if model is None:
         raise errors.ConfigurationError(
             "notes.evaluate needs a language model: set llm.template, or switch it off.", field="notes.evaluate"
@@ -127,7 +128,7 @@ def _evaluator(database: Database, append: Append, settings: Settings) -> _AsksM
     return Evaluator(database, append, model, most=settings.notes.evaluate_notes)
 
 
-def _extractor(database: Database, append: Append, settings: Settings) -> _AsksModel | None:
+def _extractor(database: Database, append: Append, settings: Settings, secrets: Secrets) -> _AsksModel | None:
     """Return what looks for facts in turns, None where nothing does.
 
     Raises:
@@ -143,7 +144,7 @@ def _extractor(database: Database, append: Append, settings: Settings) -> _AsksM
         kinds = await quotas.redacted(tenant)
         return PayloadRedactor(settings.redaction.kinds if kinds is None else kinds, settings.redaction.phone_regions)
 
-    return Extractor(database, append, configured(settings), redactor_of, settings.turns)
+    return Extractor(database, append, configured(settings, secrets=secrets), redactor_of, settings.turns)
 
 
 class ControlLoop:
@@ -169,8 +170,9 @@ class ControlLoop:
         self._turn_maintenance = TurnMaintenance(
             database, self._consolidation, lock_timeout_ms=settings.turns.session_lock_timeout_ms
         )
-        self._evaluator = _evaluator(database, append, settings)
-        self._extractor = _extractor(database, append, settings)
+        secrets = opened_secrets(settings.secrets)
+        self._evaluator = _evaluator(database, append, settings, secrets)
+        self._extractor = _extractor(database, append, settings, secrets)
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0

@@ -132,6 +132,13 @@ def test_a_memory_moves_as_the_page_on_backups_says(
     databases.drop(restored)
 
 
+def test_a_secret_is_kept_as_the_page_on_security_says(tmp_path: Path) -> None:
+    """The block makes a master key and keeps a secret under it; what is printed does not show it."""
+    said = run(block("docs/security.md", "myria secret set"), tmp_path)
+    assert "openrouter" in said
+    assert "sk-or" not in said + (tmp_path / "secrets.json").read_text(encoding="utf-8")
+
+
 def test_the_page_on_access_is_true_command_by_command(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

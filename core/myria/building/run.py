@@ -44,7 +44,7 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
     options = build_options(settings, size=4)
     away_since: float | None = None
     pause = 0.1
-    async with Database(dsn, options) as database, asked_model(settings.llm) as model:
+    async with Database(dsn, options) as database, asked_model(settings) as model:
         with (
             tasks.worker() as name,
             Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat,

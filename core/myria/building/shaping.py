@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from myria.building.model import RunningBuild, Task
 from myria.planning.settings import PlannerSettings
-from myria.settings import LlmSettings
+from myria.settings import Settings
 from myria.store.database import Database
+from myria.vault import opened_secrets
 
 if TYPE_CHECKING:
     from myria.llm.builder import UnitPlanner
@@ -22,18 +23,19 @@ __all__ = ["LanguageModel", "asked_model", "unit_planner"]
 
 
 @asynccontextmanager
-async def asked_model(settings: LlmSettings) -> AsyncIterator[LanguageModel | None]:
+async def asked_model(settings: Settings) -> AsyncIterator[LanguageModel | None]:
     """Lend the configured model, None where none is configured or builds do not ask it.
 
     Raises:
-        ConfigurationError: the request template cannot be used.
+        ConfigurationError: the request template cannot be used, or a secret cannot be opened.
     """
-    if settings.template is None or not settings.build:
+    secrets = opened_secrets(settings.secrets)
+    if settings.llm.template is None or not settings.llm.build:
         yield None
         return
     from myria.llm.model import LanguageModel as Configured  # noqa: PLC0415 - only where a model is asked
 
-    model = Configured.configured(settings)
+    model = Configured.configured(settings.llm, secrets=secrets)
     try:
         yield model
     finally:

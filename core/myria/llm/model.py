@@ -12,6 +12,7 @@ from myria.llm.conversation import Conversation, ModelTool
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import CHAT_COMPLETIONS, Dialect
 from myria.settings import LlmSettings
+from myria.vault import Secrets
 
 _MILLION = 1_000_000
 _LONGEST_RUN_S = 3600.0
@@ -25,15 +26,21 @@ class LanguageModel:
         self.provider = Provider(template, settings, dialect)
 
     @classmethod
-    def configured(cls, settings: LlmSettings, environ: Mapping[str, str] | None = None) -> LanguageModel | None:
+    def configured(
+        cls, settings: LlmSettings, environ: Mapping[str, str] | None = None, *, secrets: Secrets | None = None
+    ) -> LanguageModel | None:
         """Return the model of the settings, None where no template is named.
+
+        Args:
+            secrets: what the template may name; left out, none.
 
         Raises:
             ConfigurationError: the template cannot be used.
         """
         if settings.template is None:
             return None
-        return cls(RequestTemplate.load(settings.template, os.environ if environ is None else environ), settings)
+        environ = os.environ if environ is None else environ
+        return cls(RequestTemplate.load(settings.template, environ, secrets=secrets), settings)
 
     @property
     def name(self) -> str:

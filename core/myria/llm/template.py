@@ -1,8 +1,10 @@
 """The request template on disk: everything that is the same in every call, checked when the process starts.
 
 Fields nobody here knows go to the provider as they stand. `headers` become HTTP headers and never a part of the body.
-`${NAME}` stands for an environment variable and `${file:/path}` for a mounted file's text, anywhere in a string. What
-comes in that way, and the value of every header that may carry a credential, is secret: it is sent, and shown nowhere.
+`${NAME}` stands for an environment variable, `${file:/path}` for a mounted file's text, and `${secret:NAME}` for a
+secret that is kept sealed (`${secret:TENANT/NAME}` for one of another tenant than `default`), anywhere in a string.
+What comes in that way, and the value of every header that may carry a credential, is secret: it is sent, and shown
+nowhere.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import orjson
 
 from myria.errors import ConfigurationError
 from myria.llm.secrets import Redactor, Secret
+from myria.vault import Secrets
 
 Json = dict[str, Any]
 
 MOST_BYTES = 256 * 1024
 
-_PLACEHOLDER = re.compile(r"\$\{(file:)?([^{}]*)\}")
+_PLACEHOLDER = re.compile(r"\$\{(file:|secret:)?([^{}]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -41,15 +44,18 @@ class RequestTemplate:
     secrets: tuple[Secret, ...] = field(repr=False)
 
     @classmethod
-    def load(cls, path: str | Path, environ: Mapping[str, str], *, model: str | None = None) -> RequestTemplate:
+    def load(
+        cls, path: str | Path, environ: Mapping[str, str], *, model: str | None = None, secrets: Secrets | None = None
+    ) -> RequestTemplate:
         """Return the template of a file.
 
         Args:
             model: takes the place of the file's.
+            secrets: what the file may name; left out, none.
 
         Raises:
             ConfigurationError: the file cannot be read, is no JSON object, lacks a model, has a header or a field
-                that cannot be sent, or names a variable or file that is not there. No message quotes the file.
+                that cannot be sent, or names a variable, file or secret that is not there. No message quotes the file.
         """
         where = f"The request template {path}"
         try:
@@ -69,7 +75,7 @@ class RequestTemplate:
             raise ConfigurationError(f"{where} must be a JSON object.", field="llm.template")
         if model is not None:
             document["model"] = model
-        return cls._of(document, _Filler(environ, where), where)
+        return cls._of(document, _Filler(environ, secrets or Secrets({}), where), where)
 
     @classmethod
     def _of(cls, document: Json, filler: _Filler, where: str) -> RequestTemplate:
@@ -112,8 +118,9 @@ class RequestTemplate:
 class _Filler:
     """Replaces placeholders and remembers what must be kept secret."""
 
-    def __init__(self, environ: Mapping[str, str], where: str) -> None:
+    def __init__(self, environ: Mapping[str, str], kept: Secrets, where: str) -> None:
         self._environ = environ
+        self._kept = kept
         self._where = where
         self.secrets: list[Secret] = []
 
@@ -134,7 +141,8 @@ class _Filler:
         """Return a text with its placeholders filled."""
 
         def replaced(match: re.Match[str]) -> str:
-            value = self._file(match[2], name) if match[1] else self._variable(match[2], name)
+            look_up = {"file:": self._file, "secret:": self._secret}.get(match[1] or "", self._variable)
+            value = look_up(match[2], name)
             if secret:
                 self.secrets.append(Secret(value))
             return value
@@ -143,10 +151,18 @@ class _Filler:
 
     def _variable(self, variable: str, name: str) -> str:
         if not _VARIABLE.fullmatch(variable):
-            raise _wrong(self._where, name, "has a placeholder that is neither ${NAME} nor ${file:/path}")
+            raise _wrong(self._where, name, "has a placeholder that is none of ${NAME}, ${file:/path}, ${secret:NAME}")
         value = self._environ.get(variable)
         if not value:
             raise _wrong(self._where, name, f"needs the environment variable {variable}, which is not set")
+        return value
+
+    def _secret(self, named: str, name: str) -> str:
+        value = self._kept.get(named)
+        if value is None:
+            raise _wrong(
+                self._where, name, f"needs the secret {named[:100]}, which is not there; see `myria secret set`"
+            )
         return value
 
     def _file(self, path: str, name: str) -> str:

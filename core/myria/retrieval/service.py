@@ -38,6 +38,7 @@ from myria.settings import Settings
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
+from myria.vault import opened_secrets
 
 if TYPE_CHECKING:
     from myria.llm.inspection import ShownEvent
@@ -504,14 +505,15 @@ def _walker(database: Database, settings: Settings) -> Walker | None:
     """Return the walker, None where no model is configured.
 
     Raises:
-        ConfigurationError: the request template cannot be used.
+        ConfigurationError: the request template cannot be used, or a secret cannot be opened.
     """
+    secrets = opened_secrets(settings.secrets)
     if settings.llm.template is None:
         return None
     from myria.llm.model import LanguageModel  # noqa: PLC0415 - only where a model is asked
     from myria.llm.walker import Walker as Configured  # noqa: PLC0415
 
-    model = LanguageModel.configured(settings.llm)
+    model = LanguageModel.configured(settings.llm, secrets=secrets)
     return None if model is None else Configured(database, model)
 
 

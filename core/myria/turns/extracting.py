@@ -38,6 +38,7 @@ from myria.store.queries import sql
 from myria.turns.facts import Fact, KnownFact, Tier
 from myria.turns.items import is_spoken_by_user, text_of, unpacked
 from myria.turns.keeping import Standing, known_fact, named, next_versions, standing_facts
+from myria.vault import Secrets
 from myria.withdrawal.commands import Withdrawals
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
@@ -119,8 +120,13 @@ class _Awaiting:
         return () if self.row is None else tuple(self.row["participants"])
 
 
-def configured(settings: Settings, environ: Mapping[str, str] | None = None) -> LanguageModel:
+def configured(
+    settings: Settings, environ: Mapping[str, str] | None = None, *, secrets: Secrets | None = None
+) -> LanguageModel:
     """Return the model that looks for facts; its pauses, bounds and budgets are those of the section `llm`.
+
+    Args:
+        secrets: what the template may name; left out, none.
 
     Raises:
         ConfigurationError: the template of its requests cannot be used.
@@ -132,7 +138,9 @@ def configured(settings: Settings, environ: Mapping[str, str] | None = None) -> 
     if turns.heuristic_template is not None:
         environ = os.environ if environ is None else environ
         try:
-            template = RequestTemplate.load(turns.heuristic_template, environ, model=turns.heuristic_model)
+            template = RequestTemplate.load(
+                turns.heuristic_template, environ, model=turns.heuristic_model, secrets=secrets
+            )
         except ConfigurationError as error:
             raise ConfigurationError(error.message, field="turns.heuristic_template") from None
     llm = replace(
