@@ -97,7 +97,7 @@ test("a server that is away, or silent, is named with the reason", async () => {
   }
   await assert.rejects(clientOf({ url: address, retry: once }).recall("x"), (error) => {
     assert.ok(error instanceof Unreachable);
-    assert.match(error.message, /ECONNREFUSED/);
+    assert.match(error.message, /refused/i);
     return true;
   });
 });
