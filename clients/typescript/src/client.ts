@@ -8,6 +8,10 @@ import type { Health, Memory, NewMemory, SearchFilters } from "./types.js";
 
 /** The longest text that a search looks for. */
 const LONGEST_SOUGHT = 10_000;
+const MOST_RECALLED = 10;
+
+/** Which memories are recalled; everything that is given must hold. */
+export type RecallFilters = Omit<SearchFilters, "query" | "order" | "offset" | "cursor">;
 
 export interface ClientOptions extends TransportOptions {
   /** Who keeps what `remember` is given: `agent` where nothing is said. */
@@ -60,13 +64,13 @@ export class Client {
     }
   }
 
-  /** Returns memories whose content holds a text, as it is written, newest first; 50 where `limit` says nothing. */
-  async recall(
-    contains?: string,
-    filters: Omit<SearchFilters, "content_contains"> = {},
-    options: CallOptions = {},
-  ): Promise<Memory[]> {
-    return (await this.memories.search({ ...filters, content_contains: contains }, options)).results;
+  /**
+   * Returns what is remembered about something, in words of your own, the best first; 10 where `limit` says nothing.
+   *
+   * Without `about` the newest are returned. `memories.searchEach` yields all that match filters, page after page.
+   */
+  async recall(about?: string, filters: RecallFilters = {}, options: CallOptions = {}): Promise<Memory[]> {
+    return (await this.memories.search({ limit: MOST_RECALLED, ...filters, query: about }, options)).results;
   }
 
   /**

@@ -1,6 +1,6 @@
 /** A client of Myria, long-term memory for agents. Every error is a `MyriaClientError`. */
 
-export { Client, type ClientOptions } from "./client.js";
+export { Client, type ClientOptions, type RecallFilters } from "./client.js";
 export * from "./errors.js";
 export { Agents, type KeyedOptions, Memories, Sessions } from "./memories.js";
 export type { components, operations, paths } from "./openapi.js";

@@ -8,10 +8,13 @@ test("what is remembered is recalled, and what is forgotten is not", async () =>
   const kept = await client.remember("Ada takes her tea with lemon.", { tags: ["tea"], importance: 0.8 });
   assert.equal(kept.agent_id, client.agent);
   const mine = { agent_id: client.agent };
-  assert.deepEqual(await client.recall("lemon", mine), [kept]);
-  assert.deepEqual(await client.recall("coffee", mine), []);
+  const other = await client.remember("The office moves to Porto.");
+  assert.deepEqual((await client.recall("What does Ada drink her tea with?", mine))[0], kept);
+  assert.deepEqual(await client.recall("tea", { ...mine, tags: ["tea"] }), [kept]);
+  assert.deepEqual(await client.recall(undefined, { ...mine, limit: 1 }), [other]);
+  assert.deepEqual((await client.memories.search({ ...mine, content_contains: "lemon." })).results, [kept]);
   await client.forget(kept.id);
-  assert.deepEqual(await client.recall("lemon", mine), []);
+  assert.deepEqual(await client.recall("tea", { ...mine, tags: ["tea"] }), []);
   await assert.rejects(client.memories.get(kept.id), NotFound);
   await assert.rejects(client.forget(kept.id), NotFound);
 });
@@ -46,7 +49,7 @@ test("several are kept at once, and say what became of each", async () => {
   });
   assert.deepEqual(kept.results.map(({ status }) => status), ["duplicate", "stored", "refused"]);
   await assert.rejects(client.memories.keepMany([memory("three"), memory("one")], { atomic: true }), Duplicate);
-  assert.deepEqual(await client.recall("three", { agent_id: client.agent }), []);
+  assert.deepEqual((await client.memories.search({ agent_id: client.agent, content_contains: "three" })).results, []);
 });
 
 test("pages follow each other until all was seen, each when it is needed", async () => {

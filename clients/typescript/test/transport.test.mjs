@@ -34,7 +34,7 @@ test("what was withdrawn by a call whose answer was lost counts as withdrawn", a
 
 test("a busy server is asked again as often as agreed, and says why it was given up", async () => {
   const later = answering([503, BUSY], [429, BUSY, { "retry-after": "0" }]);
-  assert.deepEqual(await clientOf({ fetch: later.fetch, retry: QUICK }).recall(unique("nothing")), []);
+  assert.deepEqual(await clientOf({ fetch: later.fetch, retry: QUICK }).recall("x", { agent_id: unique("nobody") }), []);
   assert.equal(later.seen.length, 3);
   const never = answering([503, BUSY], [503, BUSY], [503, BUSY]);
   await assert.rejects(clientOf({ fetch: never.fetch, retry: { times: 2, ...QUICK } }).recall("x"), (error) => {
