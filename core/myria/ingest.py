@@ -148,6 +148,11 @@ class Ingest:
         self._scopes: OrderedDict[tuple[str, tuple[str, ...]], _Scope] = OrderedDict()
         self._waiting_events = 0
 
+    @property
+    def database(self) -> Database:
+        """Where it appends."""
+        return self._database
+
     async def append_events(
         self, tenant: str, events: Sequence[NewEvent], *, compare: tuple[bytes, ...] | None = None
     ) -> list[AppendResult]:

@@ -11,9 +11,9 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -30,6 +30,8 @@ from myria.redaction.redactor import PayloadRedactor
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database, connect, translated
 from myria.store.queries import sql
+
+T = TypeVar("T")
 
 IMPORT_BATCH = 500
 """Events per commit of an import."""
@@ -80,8 +82,11 @@ class ImportCount:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """A line's number and event. `is_made`: its event_id was made of its content."""
+
     number: int
     event: NewEvent
+    is_made: bool
 
 
 def longest_line(limits: Limits) -> int:
@@ -103,7 +108,8 @@ async def import_lines(
     """Append the events of JSON lines in their order; run again, it adds nothing twice.
 
     A line with an event_id gets exactly that one; a line with a source_event_key is recognised by it; a line with
-    neither is recognised by its whole content (and how many equal lines came before it).
+    neither is recognised by its whole content (and how many equal lines came before it): its event_id is made of that,
+    under a key of the tenant that nobody can read.
 
     Args:
         lines: one JSON object each; as `read_lines` gives them.
@@ -139,7 +145,8 @@ async def import_lines(
         except errors.MyriaError as error:
             refuse(count.lines, error)
             continue
-        batch.append(_Line(count.lines, _named(event, seen)))
+        is_made = event.event_id is None and event.source_event_key is None
+        batch.append(_Line(count.lines, _named(event, seen) if is_made else event, is_made))
         if len(batch) >= IMPORT_BATCH:
             await _store(ingest, tenant, batch, count, refuse)
             batch = []
@@ -175,9 +182,7 @@ def _parse(text: bytes, limits: Limits, ignore: Collection[str]) -> NewEvent:
 
 
 def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
-    """Give an event without event_id and key an event_id made of its content, so that a second import knows it."""
-    if event.event_id is not None or event.source_event_key is not None:
-        return event
+    """Give an event an event_id made of its content, under no key: what `_identified` makes its id of."""
     content = digest(
         {
             "timestamp": event.timestamp,
@@ -205,17 +210,57 @@ async def _store(
     refuse: Callable[[int, errors.MyriaError], None],
 ) -> None:
     """Append a batch as one commit; one that is refused is halved until the lines at fault stand alone."""
-    if not batch:
-        return
+    batch = await _patiently(lambda: _identified(ingest.database, tenant, batch, refuse))
+    if batch:
+        await _store_identified(ingest, tenant, batch, count, refuse)
+
+
+async def _identified(
+    database: Database, tenant: str, batch: Sequence[_Line], refuse: Callable[[int, errors.MyriaError], None]
+) -> list[_Line]:
+    """Return the lines of a batch with the ids under which they are stored, without those of erased events.
+
+    What an import of an earlier release stored has an id that was made of its content under no key, until it is erased:
+    from then on a keyed one.
+    """
+    named = [line.event.event_id for line in batch if line.event.event_id is not None]
+    if not named:
+        return list(batch)
+    async with database.write(tenant) as connection:
+        rows = await connection.fetch(sql("transfer.identities"), tenant, named)
+    found = {row["event_id"]: row for row in rows}
+    kept, refused = [], []
+    for line in batch:
+        row = None if line.event.event_id is None else found[line.event.event_id]
+        if row is None or row["is_there"]:
+            kept.append(line)
+        elif row["is_erased"]:
+            refused.append(line)
+        else:
+            kept.append(replace(line, event=replace(line.event, event_id=row["keyed"])) if line.is_made else line)
+    for line in refused:
+        refuse(
+            line.number, errors.EventErased("an event with this content was erased; nothing was stored of this line")
+        )
+    return kept
+
+
+async def _store_identified(
+    ingest: Ingest,
+    tenant: str,
+    batch: Sequence[_Line],
+    count: ImportCount,
+    refuse: Callable[[int, errors.MyriaError], None],
+) -> None:
     try:
-        results = await _patiently(ingest, tenant, [line.event for line in batch])
+        results = await _patiently(lambda: ingest.import_events(tenant, [line.event for line in batch]))
     except (errors.InputError, errors.ConflictError) as error:
         if len(batch) == 1:
             refuse(batch[0].number, error)
             return
         middle = len(batch) // 2
-        await _store(ingest, tenant, batch[:middle], count, refuse)
-        await _store(ingest, tenant, batch[middle:], count, refuse)
+        await _store_identified(ingest, tenant, batch[:middle], count, refuse)
+        await _store_identified(ingest, tenant, batch[middle:], count, refuse)
         return
     for line, result in zip(batch, results, strict=True):
         if result.payload_differs:
@@ -226,12 +271,12 @@ async def _store(
             count.imported += 1
 
 
-async def _patiently(ingest: Ingest, tenant: str, events: Sequence[NewEvent]) -> list[AppendResult]:
+async def _patiently(work: Callable[[], Awaitable[list[T]]]) -> list[T]:
     give_up = time.monotonic() + RETRY_FOR_S
     delay = 0.1
     while True:
         try:
-            return await ingest.import_events(tenant, events)
+            return await work()
         except errors.UnavailableError:
             if time.monotonic() + delay > give_up:
                 raise

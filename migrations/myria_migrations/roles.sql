@@ -49,6 +49,9 @@ GRANT INSERT ON myria.access_log, myria.call_log TO myria_server;
 -- It proves a key by myria.find_key alone, and no plane but the control plane lists keys.
 REVOKE SELECT ON myria.keys FROM myria_server, myria_builder;
 REVOKE SELECT ON myria.access_log, myria.call_log FROM myria_server, myria_builder;
+-- With the key of ids that imports make of content, a guess of it could be proved.
+REVOKE SELECT ON myria.import_secrets FROM myria_server, myria_builder, myria_operator;
+REVOKE EXECUTE ON FUNCTION myria.keyed_event_ids, myria.events_by_keyed_id FROM myria_builder;
 -- With the key of their chain receipts could be forged.
 REVOKE SELECT ON myria.receipt_secrets FROM myria_server, myria_builder;
 -- Serving writes down what is to be erased, and withdraws it; it cannot remove a word, nor read the key of a receipt. The
@@ -74,7 +77,7 @@ REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.offic
 REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
 -- What a model finds in turns the control plane counts.
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
-REVOKE EXECUTE ON FUNCTION myria.forget_digests, myria.sample_anew FROM myria_server, myria_builder;
+REVOKE EXECUTE ON FUNCTION myria.forget_digests, myria.sample_anew, myria.key_erased_ids, myria.key_erased_anchors FROM myria_server, myria_builder;
 -- Grants and tokens likewise: serving reaches them by functions that want a secret shown.
 REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria_builder;
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from typing import Any
 
 import asyncpg
+import orjson
 
+from myria import transfer
 from myria.canonical import digest
+from myria.contract.limits import Limits
 from myria.contract.turns import ClientResult
 from myria.erasure.model import Selection
+from myria.ingest import Ingest
 from myria.memories.commands import Keeping
 from myria.memories.model import MemoryDraft, dedup_key
 from myria.memory import Memory
@@ -19,12 +24,13 @@ from myria.notes.feedback import Feedback
 from myria.sessions.model import session_end
 from myria.sessions.reflecting import Reflection, reflect
 from myria.settings import Settings, TurnsSettings
+from myria.store.database import Database as Pool
 from myria.turns.items import identity_of, message
 from myria.turns.shadow import compare_after
-from tests.erasure.test_erasure import PHRASE, WORDS, erase, failed, traces
+from tests.erasure.test_erasure import PHRASE, WORDS, erase, erasures, failed, refused, traces
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation
-from tests.support.postgres import Database
+from tests.support.postgres import Database, Databases
 from tests.turns.hosts import Host
 
 SETTINGS = Settings(turns=TurnsSettings(enabled=True))
@@ -160,3 +166,69 @@ async def test_no_digest_and_no_sample_of_what_faces_kept_stays(database: Databa
     assert await holders(database.dsn, digests) == []
     assert await sampled(database.superuser_dsn) == set()
     assert await failed(database.dsn) == {}
+
+
+def line(number: int, text: str) -> bytes:
+    """Return a line of an import that has neither an id nor a key."""
+    at = f"2026-01-01T00:00:0{number}Z"
+    return orjson.dumps({"timestamp": at, "channel": "c", "participants": ["ana"], "payload": {"text": text}}) + b"\n"
+
+
+async def imported(database: Database, *lines: bytes) -> tuple[transfer.ImportCount, list[str]]:
+    """Import some lines; return what became of them, and the codes of those that were refused."""
+    codes: list[str] = []
+    async with Pool(database.dsn) as pool:
+        ingest = Ingest(pool)
+        count = await transfer.import_lines(
+            ingest, TENANT, lines, Limits(), on_refused=lambda line: codes.append(line.code)
+        )
+        await ingest.close()
+    return count, codes
+
+
+async def test_no_id_that_was_made_of_content_proves_a_guess(database: Database, databases: Databases) -> None:
+    """An event without id and key gets one under a key that no plane can read: the same file adds nothing twice, and
+    once it is erased it is refused, also an export of it. What an earlier release stored under an unkeyed id is
+    recognised, and erased its id is nowhere; by the new one it is chosen in a copy from before."""
+    lines = [line(1, f"the {PHRASE} once"), line(2, "something else"), line(3, f"the {PHRASE} again")]
+    unkeyed = transfer._named(transfer._parse(lines[0], Limits(), ()), Counter()).event_id
+    assert unkeyed is not None
+    assert (await imported(database, *lines[1:]))[0].imported == 2
+    keyed = str(await builds.value(database, "SELECT event_id FROM myria.events ORDER BY event_seq DESC LIMIT 1"))
+    # As releases before 0044 stored it.
+    exported = lines[0].replace(b"{", f'{{"event_id":"{unkeyed}",'.encode(), 1)
+    async with Pool(database.dsn) as pool:
+        await Ingest(pool).import_events(TENANT, [transfer._parse(exported, Limits(), ())])
+    assert (await imported(database, *lines))[0].already_there == 3
+    await builds.build(database)
+    backup = databases.copy(database)
+
+    receipt = await erase(database.operator_dsn, Selection(query=WORDS[0]))
+
+    assert receipt.content["rows"]["events"] == 2
+    assert await holders(database.dsn, {bytes.fromhex(unkeyed[-20:])}) == []
+    assert await failed(database.dsn) == {}
+    async with Pool(database.dsn) as pool:
+        ids = await erasures(pool).event_ids(receipt.content["erasure_id"])
+        assert (await erasures(pool).verify(receipt)).problems == ()
+    assert keyed in ids
+    assert unkeyed not in ids
+    count, codes = await imported(database, *lines)
+    assert (count.already_there, codes) == (1, ["event_erased"] * 2)
+    assert (await imported(database, exported))[1] == ["event_erased"]
+    try:
+        again = await erase(backup.dsn, Selection(events=tuple(ids)))
+        assert again.content["rows"]["events"] == 2
+        assert await traces(backup.dsn) == []
+    finally:
+        databases.drop(backup)
+    await builds.build(database)
+    assert await failed(database.dsn) == {}
+
+
+async def test_no_plane_can_read_the_key_of_imported_ids(database: Database) -> None:
+    """Neither serving, nor building, nor the control plane; building has no ids made under it either."""
+    await imported(database, line(1, "one"))
+    for role in ("myria_server", "myria_builder", "myria_operator"):
+        await refused(database.superuser_dsn, role, "SELECT secret FROM myria.import_secrets")
+    await refused(database.superuser_dsn, "myria_builder", "SELECT myria.keyed_event_ids('default', '{}')")

@@ -14,6 +14,8 @@ from myria.memory import Memory
 from myria.store.database import Database as Pool
 from scripts.drill_backup import back_up
 from scripts.drilling import postgres_program, run
+from tests.erasure.test_digests import SETTINGS as WITH_TURNS
+from tests.erasure.test_digests import kept_by_every_face
 from tests.erasure.test_erasure import (
     PHRASE,
     SETTINGS,
@@ -70,10 +72,13 @@ def restored(databases: Databases, dump: Path) -> Database:
 async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(
     database: Database, databases: Databases, tmp_path: Path
 ) -> None:
-    """In a memory with the phrase in events, notes, snapshots, search blocks and audits: after erasing, no column of
-    any table and no dump has a word of it. The receipt holds, there and in a restored dump, but not in one from before.
-    Others are answered byte for byte alike. The next build's trees are those of a full one, and verify is content."""
+    """In a memory with the phrase in events, notes, snapshots, search blocks, audits, and all that the faces keep
+    beside them: after erasing, no column of any table and no dump has a word of it. The receipt holds, there and in a
+    restored dump, but not in one from before. Others are answered byte for byte alike. The next build's trees are those
+    of a full one, and verify is content."""
     await seeded(database)
+    async with Memory(database.server_dsn, WITH_TURNS) as memory:
+        await kept_by_every_face(memory)
     for number in range(SCOPES):
         people = (f"p{number}", f"p{number + 1}")
         await append(database.dsn, conversation(EVENTS_EACH, seed=number, participants=people))
@@ -84,16 +89,21 @@ async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(
         "search_blocks.block",
         "llm_calls.prompt",
         "sessions.context_id",
+        "registrations.name",
+        "memories.tags",
     } <= {*await traces(database.dsn)}
     assert said_in(await asyncio.to_thread(dumped, database.dsn)) == {*WORDS}
     await asyncio.to_thread(back_up, database.dsn, tmp_path / "before.dump")
     others = await answers(database)
-    receipt = await erase(database.dsn, Selection(query=PHRASE))
+    chosen = Selection(query=WORDS[0])
+    async with Pool(database.dsn) as pool:
+        planned = (await erasures(pool).plan(chosen)).counts["events"]
+    receipt = await erase(database.dsn, chosen)
 
     assert await traces(database.dsn) == []
     assert said_in(await asyncio.to_thread(dumped, database.dsn)) == set()
     erased = {row["event_seq"] for row in await builds.rows(database, "SELECT event_seq FROM myria.erased")}
-    assert receipt.content["rows"]["events"] == len(erased) == 7
+    assert receipt.content["rows"]["events"] == len(erased) == planned
     assert not erased & await held_by_blocks(database.dsn)
     assert await failed(database.dsn) == {}
     assert await answers(database) == others

@@ -25,10 +25,11 @@ from myria.registry import Registry
 from myria.settings import LlmSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from myria.triggers import ControlLoop
-from myria.turns.extracting import MOST_ATTEMPTS
+from myria.turns.extracting import MOST_ATTEMPTS, Extractor
 from myria.turns.items import message
 from myria.turns.shadow import Comparison
 from myria.verify.run import verify
+from tests.erasure.test_erasure import erase
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Script
 from tests.support import builds
@@ -447,6 +448,27 @@ async def test_an_erased_session_waits_for_no_model(database: Database) -> None:
         for table in ("turn_extractions_due", "turn_shadows"):
             left = await rows(place.memory, f"SELECT context_id FROM myria.{table}")
             assert left == [{"context_id": "p/kept"}]
+
+
+async def test_no_fact_is_kept_of_what_was_erased_while_a_model_read_it(
+    database: Database, provider_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The item is erased and the turn's mark stays: what the model found in it is not appended."""
+    _, url = provider_of(lambda _: finding(fact("user_home", "city", "Seoul")))
+    ask = Extractor._ask
+
+    async def and_then_erased(self: Extractor, *arguments: Any) -> Any:
+        found = await ask(self, *arguments)
+        await erase(database.dsn, Selection(query="Seoul"))
+        return found
+
+    monkeypatch.setattr(Extractor, "_ask", and_then_erased)
+    async with placed(database, url) as place:
+        await place.host().after("t1", "There is a flat in Seoul that I live in")
+        assert await place.look() == 1
+        found = await rows(place.memory, "SELECT type, payload::text LIKE '%Seoul%' AS says_it FROM myria.events")
+    assert {row["type"] for row in found} == {None, "output_item", "myria.turn", "myria.withdrawal"}
+    assert not any(row["says_it"] for row in found)
 
 
 async def test_facts_last_as_long_as_settings_say(database: Database) -> None:

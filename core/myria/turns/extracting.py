@@ -286,8 +286,8 @@ class Extractor:
         ]
         for _ in range(_RACES):
             [row] = (await self._stored(tenant, [_named(turn)])).values() or [None]
-            if row is None:
-                return  # erased meanwhile
+            if row is None or turn.row is None or row["payloads"] != turn.row["payloads"]:
+                return  # erased or withdrawn meanwhile, and these facts say it
             now = await self._database.now()
             async with self._database.read(tenant) as connection:
                 standing = await standing_facts(connection, tenant, [*facts, *deleted], now)

@@ -42,6 +42,18 @@ FROM (
 WHERE e.type IS DISTINCT FROM 'myria.withdrawal'
 ON CONFLICT DO NOTHING;
 
+-- name: list_keyed
+-- As list_named: events by the ids ($3) that an erasure gave them elsewhere, in a copy from before it.
+INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
+SELECT $1, e.event_seq, e.scope_id, $2
+FROM myria.events_by_keyed_id($1, $3) AS named (event_seq)
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = named.event_seq
+ON CONFLICT DO NOTHING;
+
+-- name: count_named
+-- How many of some ids the log has.
+SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = ANY ($2::text[]);
+
 -- name: list_of_scopes
 -- Events of a participant: of scopes where nobody else is, and with $4 of shared ones too.
 INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
@@ -195,6 +207,14 @@ WHERE x.tenant_id = $1 AND x.superseded_by = ANY ($2::bigint[])
 -- name: forget_digests
 -- Digests of some events in events that stay.
 SELECT myria.forget_digests($1, $2);
+
+-- name: key_ids
+-- Ids that imports made of content.
+SELECT myria.key_erased_ids($1, $2);
+
+-- name: key_anchors
+-- As they stand in renderings and topics.
+SELECT myria.key_erased_anchors($1, $2);
 
 -- name: places
 -- The tables that erasing changes.
