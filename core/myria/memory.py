@@ -13,7 +13,7 @@ from myria.answertext import AnswerText, ShownAnswer
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.erasure.commands import Asker, Erasures
+from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.forgetting import Forgetting
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.ingest import Ingest
@@ -464,7 +464,8 @@ class Memory:
         return Erasures(
             self.database,
             self.registry,
-            self.ingest.append_events,
+            # Very many events at one moment: the commit may take longer than an append may.
+            Ingest(self.appending, deadline=WITHDRAWN_WITHIN_S).append_events,
             principal.tenant,
             actor=principal.actor,
             asker=asker,

@@ -31,6 +31,7 @@ from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
+from myria.erasure.commands import WITHDRAWN_WITHIN_S
 from myria.ingest import Ingest
 from myria.notes.consolidating import Append, Consolidation
 from myria.quotas import TenantQuotas
@@ -230,7 +231,7 @@ class ControlLoop:
         return ErasureCarrier(
             database,
             Registry(database, settings),
-            Ingest(database).append_events,
+            Ingest(database, deadline=WITHDRAWN_WITHIN_S).append_events,
             settings.erasure,
             unproved=settings.auth.mode == "none",
         )

@@ -16,7 +16,7 @@ from myria.access.store import AccessStore, NewKey
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.erasure import removal, words
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
-from myria.erasure.commands import Asker, Erasures
+from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.model import Selection
 from myria.ingest import Ingest
 from myria.registry import Registry
@@ -42,7 +42,12 @@ async def carried_out(working: ErasureCarrier) -> None:
 def asked_by(pool: Pool, proof: Proof | None) -> Erasures:
     """Return the erasures of a serving process whose caller has shown a credential, or none."""
     return Erasures(
-        pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="who", asker=Asker(proof=proof)
+        pool,
+        Registry(pool, SETTINGS),
+        Ingest(pool, deadline=WITHDRAWN_WITHIN_S).append_events,
+        TENANT,
+        actor="who",
+        asker=Asker(proof=proof),
     )
 
 
@@ -222,6 +227,7 @@ async def test_a_large_selection_is_withdrawn_at_one_moment(database: Database) 
         while not withdrawing.done():
             async with looking.read(TENANT) as connection:
                 seen.add(await connection.fetchval("SELECT count(*) FROM myria.withdrawn"))
+            await asyncio.sleep(0.1)
         await withdrawing
         print(f"{count} events were withdrawn in {time.monotonic() - began:.1f} s")
         assert (await erasing.status(erasure_id)).withdrawn == count

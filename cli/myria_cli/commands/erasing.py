@@ -11,7 +11,7 @@ from typing import Annotated, cast
 import orjson
 import typer
 
-from myria.erasure.commands import Erasures
+from myria.erasure.commands import WITHDRAWN_WITHIN_S, Erasures
 from myria.erasure.model import SHARED_POLICIES, ErasurePlan, ErasureStatus, Selection, SharedPolicy
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
@@ -117,7 +117,7 @@ myria erase --list
             erasures = Erasures(
                 database,
                 Registry(database, settings),
-                Ingest(database).append_events,
+                Ingest(database, deadline=WITHDRAWN_WITHIN_S).append_events,
                 options.tenant,
                 actor=_whoami(),
                 lease_s=settings.erasure.lease_s,

@@ -42,6 +42,9 @@ LEASE_S = 20.0
 WITHDRAWN_AT_ONCE = 100_000, 2_000
 """Events that one commit withdraws at most, and scopes: of each it holds a lock."""
 
+WITHDRAWN_WITHIN_S = 25.0
+"""Seconds that such a commit may take; one that takes longer is tried with fewer events."""
+
 _KEY_BYTES = 32
 _WORKERS_END_WITHIN_S = 4000.0
 _LOOK_EVERY_S = 0.2

@@ -23,7 +23,7 @@ from myria.settings import Settings
 
 Json = dict[str, Any]
 
-_WITHDRAW_S = 10.0
+_WITHDRAW_S = 20.0
 """Seconds for which the answer waits until no other answer shows the events; the control plane does the rest."""
 
 
