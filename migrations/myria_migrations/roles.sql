@@ -67,13 +67,21 @@ DROP POLICY IF EXISTS myria_server_asks ON myria.erased;
 CREATE POLICY myria_server_asks ON myria.erased AS RESTRICTIVE FOR INSERT TO myria_server
     WITH CHECK (erased_at IS NULL AND NOT EXISTS (
         SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved));
+-- An officer's list takes over what is on one that nobody proved.
+GRANT UPDATE (erasure_id) ON myria.erased TO myria_server;
+DROP POLICY IF EXISTS myria_server_takes_over ON myria.erased;
+CREATE POLICY myria_server_takes_over ON myria.erased AS RESTRICTIVE FOR UPDATE TO myria_server
+    USING (erased_at IS NULL AND NOT EXISTS (
+        SELECT FROM myria.erasures x WHERE x.tenant_id = erased.tenant_id AND x.erasure_id = erased.erasure_id AND x.proved));
 -- Of refused keys it is told whether some are among them (myria.refused_among): with their secret it could try guesses.
 -- No row rather than no right, since programs of the release before look there with every append.
 DROP POLICY IF EXISTS myria_server_is_told ON myria.erasure_secrets;
 CREATE POLICY myria_server_is_told ON myria.erasure_secrets AS RESTRICTIVE TO myria_server, myria_builder USING (false);
 DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;
 CREATE POLICY myria_server_is_told ON myria.refused_keys AS RESTRICTIVE TO myria_server, myria_builder USING (false);
-REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.officer, myria.clear_listing FROM myria_builder;
+REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.officer FROM myria_builder;
+-- Nobody calls it: it would take more off lists than another erasure chooses.
+REVOKE EXECUTE ON FUNCTION myria.clear_listing FROM myria_server, myria_builder, myria_operator;
 REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
 -- What a model finds in turns the control plane counts.
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
@@ -126,7 +134,6 @@ GRANT DELETE ON myria.memories, myria.registrations TO myria_operator;
 GRANT INSERT ON myria.registrations TO myria_operator;
 GRANT INSERT, UPDATE ON myria.erased, myria.erased_renderings TO myria_operator;
 GRANT INSERT, DELETE ON myria.erased_words TO myria_operator;
-GRANT DELETE ON myria.erased TO myria_operator;
 -- Afterwards it lets PostgreSQL remove the dead rows; before version 17 that is for the owner alone.
 DO $$
 BEGIN

@@ -235,3 +235,19 @@ async def test_a_large_selection_is_withdrawn_at_one_moment(database: Database) 
     longest = "SELECT max(jsonb_array_length(payload->'events')) FROM myria.events WHERE type = 'myria.withdrawal'"
     assert await builds.value(database, longest) <= MAX_WITHDRAWN
     assert await failed(database.dsn) == {}
+
+
+async def test_two_lists_that_nobody_proved_are_both_carried_out(database: Database) -> None:
+    """With auth.mode none: the later one takes over what both name, and the earlier one keeps the rest."""
+    ids = [result.event_id for result in await append(database.dsn, [said(number) for number in range(3)])]
+    async with Pool(database.operator_dsn) as control, Pool(database.server_dsn) as serving:
+        begun = [
+            await asked_by(serving, None).start(Selection(events=tuple(chosen)), reason="r")
+            for chosen in (ids[:2], ids[1:])
+        ]
+        working = carrier(control, unproved=True)
+        await carried_out(working)
+        await carried_out(working)
+        erased = [(await asked_by(serving, None).status(erasure_id)).erased for erasure_id in begun]
+    assert erased == [1, 2]
+    assert await traces(database.dsn) == []

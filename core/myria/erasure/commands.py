@@ -395,10 +395,6 @@ class Erasures:
         """List the events of a selection for an erasure; return how many of them are shared with others."""
         if not await connection.fetchval(sql("erasures.try_listing"), lock_key("list erasure", self._tenant)):
             raise errors.Overloaded("another selection of this tenant is being looked up; retry")
-        if self._asker is None:
-            await connection.execute(sql("erasure.clear_listing"), self._tenant)
-        elif (proof := self._asker.proof) is not None:
-            await connection.execute(sql("erasure.clear_listing_as"), self._tenant, proof.key_id, proof.digest)
         listing = (self._tenant, erasure_id)
         keys = [dedupe_key(channel, key) for channel, key in selection.sources]
         if selection.events or keys:

@@ -17,21 +17,12 @@ SELECT pg_advisory_xact_lock($1::bigint);
 INSERT INTO myria.erasures (tenant_id, erasure_id, selected, actor, reason, receipt_key, proved)
 VALUES ($1, $2, $3::jsonb, $4, $5, $6, $7);
 
--- name: clear_listing
--- What is on a list that nobody proved may be listed anew.
-DELETE FROM myria.erased x
-WHERE x.tenant_id = $1 AND x.erased_at IS NULL AND NOT EXISTS (
-    SELECT FROM myria.erasures e WHERE e.tenant_id = $1 AND e.erasure_id = x.erasure_id AND e.proved);
-
--- name: clear_listing_as
--- As `clear_listing`, for whom a key or token proves to be an officer.
-SELECT myria.clear_listing($1, $2, $3);
-
 -- name: prove
 SELECT myria.prove_erasure($1, $2, $3, $4);
 
 -- name: list_named
--- Events by id ($3) or by dedupe key ($4), none twice, and no withdrawal: it holds no word.
+-- Events by id ($3) or by dedupe key ($4), none twice, and no withdrawal: it holds no word. As the other lists, it takes
+-- over what is on a list that nobody proved, and leaves what another erasure has.
 INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
 SELECT $1, e.event_seq, e.scope_id, $2
 FROM (
@@ -40,7 +31,9 @@ FROM (
     SELECT x.* FROM unnest($4::bytea[]) AS named JOIN myria.events x ON x.tenant_id = $1 AND x.dedupe_key = named
 ) e
 WHERE e.type IS DISTINCT FROM 'myria.withdrawal'
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant_id, event_seq) DO UPDATE SET erasure_id = EXCLUDED.erasure_id
+WHERE erased.erased_at IS NULL AND erased.erasure_id <> EXCLUDED.erasure_id AND NOT EXISTS (
+    SELECT FROM myria.erasures o WHERE o.tenant_id = $1 AND o.erasure_id = erased.erasure_id AND o.proved);
 
 -- name: list_keyed
 -- As list_named: events by the ids ($3) that an erasure gave them elsewhere, in a copy from before it.
@@ -48,7 +41,9 @@ INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
 SELECT $1, e.event_seq, e.scope_id, $2
 FROM myria.events_by_keyed_id($1, $3) AS named (event_seq)
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = named.event_seq
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant_id, event_seq) DO UPDATE SET erasure_id = EXCLUDED.erasure_id
+WHERE erased.erased_at IS NULL AND erased.erasure_id <> EXCLUDED.erasure_id AND NOT EXISTS (
+    SELECT FROM myria.erasures o WHERE o.tenant_id = $1 AND o.erasure_id = erased.erasure_id AND o.proved);
 
 -- name: count_named
 -- How many of some ids the log has.
@@ -63,7 +58,9 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
 JOIN myria.events e ON e.tenant_id = $1 AND e.scope_id = s.scope_id
 WHERE m.tenant_id = $1 AND m.participant = ANY ($3::text[]) AND (s.participants <@ $3::text[] OR $4)
   AND e.type IS DISTINCT FROM 'myria.withdrawal'
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant_id, event_seq) DO UPDATE SET erasure_id = EXCLUDED.erasure_id
+WHERE erased.erased_at IS NULL AND erased.erasure_id <> EXCLUDED.erasure_id AND NOT EXISTS (
+    SELECT FROM myria.erasures o WHERE o.tenant_id = $1 AND o.erasure_id = erased.erasure_id AND o.proved);
 
 -- name: count_shared
 -- What others share with a participant: events that are kept, or go as well.
@@ -85,7 +82,9 @@ WHERE e.tenant_id = $1 AND e.type IS DISTINCT FROM 'myria.withdrawal'
        OR $5 <> '' AND position(lower($5) IN lower(concat_ws(E'\n', (
            SELECT string_agg(word #>> '{}', E'\n') FROM jsonb_path_query(e.payload, 'strict $.** ? (@.type() == "string")') AS word
        ), e.topic_hints::text, e.source_event_key, e.context_id))) > 0)
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant_id, event_seq) DO UPDATE SET erasure_id = EXCLUDED.erasure_id
+WHERE erased.erased_at IS NULL AND erased.erasure_id <> EXCLUDED.erasure_id AND NOT EXISTS (
+    SELECT FROM myria.erasures o WHERE o.tenant_id = $1 AND o.erasure_id = erased.erasure_id AND o.proved);
 
 -- name: expand
 -- With a version of a note go its other versions, its ratings, and the links from and to it, whose reasons may quote.
