@@ -604,6 +604,9 @@ class PlannerSection(Section):
     max_children: Annotated[int, Field(ge=16, le=256)] = 16
     """Most children of an internal topic; beyond it a level is added, so there is no giant root. Not below 16,
     the widest digit of the calendar trie."""
+    subjects: bool = False
+    """Whether builds also gather what is about one thing from different conversations. Experimental: it is stored, and
+    nothing reads it yet."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""
@@ -629,6 +632,7 @@ class PlannerSection(Section):
             leaf_target=self.leaf_target,
             leaf_max=self.leaf_max,
             max_fan_out=self.max_children,
+            subjects=self.subjects,
         )
 
 

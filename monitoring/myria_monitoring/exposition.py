@@ -50,6 +50,7 @@ PLACES: Final = (
     "search_blocks",
     "sessions",
     "snapshots",
+    "subject_nodes",
     "tenants",
     "tool_feedback",
     "turns",

@@ -129,6 +129,7 @@ def unfiltered() -> Iterator[int]:
         "snapshots",
         "scopes",
         "trees",
+        "subjects",
         "triggers",
         "builds",
         "browse",

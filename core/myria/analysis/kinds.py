@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import tomllib
+from hashlib import sha256
 from importlib import resources
 
 from myria.analysis.tokens import terms
 
 
+def kinds_digest() -> str:
+    """Return a short text that changes with the table."""
+    return sha256(_text().encode()).hexdigest()[:16]
+
+
+def _text() -> str:
+    return resources.files("myria.analysis").joinpath("members.toml").read_text(encoding="utf-8")
+
+
 def _table() -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    text = resources.files("myria.analysis").joinpath("members.toml").read_text(encoding="utf-8")
     kinds_by_term: dict[str, dict[str, None]] = {}
     names: dict[str, str] = {}
-    for kind in tomllib.loads(text)["kinds"]:
+    for kind in tomllib.loads(_text())["kinds"]:
         name = kind["asked"].split()[0]
         (term, *_) = terms(name)
         names[term] = name

@@ -37,6 +37,7 @@ class Collected:
 
     rows: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
+    has_subjects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ async def collect_garbage(database: Database, tenant: str, retention: RetentionS
         expired = await connection.fetch(
             sql("collect.expired"), tenant, retention.keep_failed, retention.min_archived_s
         )
+        collected.has_subjects = await connection.fetchval(sql("subjects.any"), tenant, None)
     if expired:
         await _sweep_roots(database, tenant, collected)
     for row in expired:
@@ -164,6 +166,8 @@ async def _sweep_scope(database: Database, tenant: str, scope_id: int, collected
                     sql("collect.delete_blocks"), tenant, [block[0] for block in unlisted]
                 )
                 collected.rows["search_blocks"] += int(status.rpartition(" ")[2])
+    if collected.has_subjects:
+        await sweep.remove_subjects()
 
 
 async def _sweep_leftovers(database: Database, tenant: str, build_id: str, collected: Collected) -> bool:
@@ -187,6 +191,8 @@ async def _sweep_leftovers(database: Database, tenant: str, build_id: str, colle
                     await sweep.remove_under(task["root_rendering_id"])
                 elif task["attempt"]:
                     await sweep.remove_orphans_of(build_id)
+                if collected.has_subjects:
+                    await sweep.remove_subjects()
             except _BusyError:
                 return False
 
@@ -265,6 +271,18 @@ class _Sweep:
                 await self._delete(waiting)
                 waiting = []
         await self._delete(waiting)
+
+    async def remove_subjects(self) -> None:
+        """Delete what no kept snapshot reads of the scope's subjects: roots, records, nodes."""
+        async with self.guarded() as connection:
+            for table, statement in (
+                ("subject_roots", "subjects.collect_roots"),
+                ("subject_holders", "subjects.collect_holders"),
+                ("subject_nodes", "subjects.collect_nodes"),
+            ):
+                status = await connection.execute(sql(statement), self.tenant, self.scope_id)
+                if removed := int(status.rpartition(" ")[2]):
+                    self._collected.rows[table] += removed
 
     async def remove_orphans_of(self, build_id: str) -> None:
         """Delete what a build wrote for this scope without ever linking it."""

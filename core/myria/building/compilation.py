@@ -17,11 +17,13 @@ from myria import errors
 from myria.building.blocks import OldBlocks, PlannedDocs, block_nodes, write_block
 from myria.building.model import RunningBuild, Task
 from myria.building.reading import ScopeEvents, ScopeTree
+from myria.building.subjects import CompiledSubjects, ScopeSubjects
 from myria.building.writing import TreeWriter
 from myria.planning.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import UnitSplitter, changed_units, plan_unit
 from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import UnitShape, plan_shaped
+from myria.planning.subjects.update import PlacedLeaf, leaves_of
 from myria.planning.trie import assemble
 from myria.planning.validation import Candidate, SourceEvent, Violation, validate
 from myria.store.clock import to_microseconds
@@ -44,6 +46,8 @@ class Compiled:
     blocks: list[bytes]
     changed: bool
     """False when the parent's row says the same already, or there is none and nothing to write."""
+    subjects: CompiledSubjects | None = None
+    """What to write of the scope's subjects; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +123,16 @@ async def compile_scope(
         return Compiled(root=planned.old_root, blocks=old.blocks if old is not None else [], changed=False)
     if root is None:
         counts["scopes"], counts["scopes_changed"] = 1, int(planned.old_root is not None)
-        return Compiled(root=None, blocks=[], changed=planned.old_root is not None)
+        subjects = await work.compile_subjects(None)
+        return Compiled(root=None, blocks=[], changed=planned.old_root is not None, subjects=subjects)
     await work.flush()
     await work.validate_groups()
     blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
     counts["ms"] = round((time.monotonic() - started) * 1000)
     changed = old is None or old.root != root.rendering_id or old.blocks != blocks
     counts["scopes"], counts["scopes_changed"] = 1, int(changed)
-    return Compiled(root=root.rendering_id, blocks=blocks, changed=changed)
+    subjects = await work.compile_subjects(root)
+    return Compiled(root=root.rendering_id, blocks=blocks, changed=changed, subjects=subjects)
 
 
 async def replay_scope(
@@ -185,6 +191,9 @@ class _Work:
         self._groups: list[Node] = []
         self._to_place: set[int] = set()
         self._docs = PlannedDocs()
+        self._is_in_place = False
+        self._gone: list[Outline] = []
+        self._new_leaves: list[PlacedLeaf] = []
 
     async def run(self) -> _Planned:
         """Plan what must be planned."""
@@ -248,6 +257,7 @@ class _Work:
     async def update(self, old: _OldTree, changes: _Changes) -> Outline | None:
         """Plan the units that events change that come or go, and the paths above them."""
         removed: set[UnitKey] = set()
+        self._is_in_place = True
         self._to_place = {event_seq for _, event_seq in changes.coming}
         if self._build.parent is not None:
             self._events.parent_cutoff = self._build.parent.cutoff
@@ -299,6 +309,18 @@ class _Work:
             await self._writer.flush()
         self._note_rows()
 
+    async def compile_subjects(self, root: Outline | None) -> CompiledSubjects | None:
+        """Plan and write the scope's subjects once the nodes of its tree are written; None where none are kept."""
+        if not self._settings.subjects:
+            return None
+        with self._timed("ms_subjects"):
+            subjects = ScopeSubjects(self._database, self._build, self._task, self._tree)
+            compiled = await subjects.compile(
+                root, self._gone, self._new_leaves, self._settings, in_place=self._is_in_place
+            )
+        self._counts["rows_subjects"] = subjects.rows
+        return compiled
+
     async def write_blocks(self, root: bytes, old: Sequence[bytes]) -> list[bytes]:
         """Write the search blocks that the tree needs and nobody has written; return all of them.
 
@@ -341,6 +363,8 @@ class _Work:
         self._counts["events_analysed"] += len(events)
         self._counts["leaves_planned"] += sum(node.node_type == LEAF for node in nodes)
         self._units.append(Unit.of(nodes))
+        if self._settings.subjects:
+            self._new_leaves.extend(leaves_of(nodes))
         await self._writer.add(nodes)
 
     async def _assemble(self, old_root: bytes | None, removed: set[UnitKey]) -> Outline | None:
@@ -352,6 +376,7 @@ class _Work:
                 self._tree,
                 participants=self._task.participants,
                 settings=self._settings,
+                gone=self._gone,
             )
             await self._writer.add(groups)
         self._groups = groups

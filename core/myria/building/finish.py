@@ -111,6 +111,9 @@ async def free_numbers(database: Database, tenant: str) -> None:
                 await connection.execute(
                     sql("snapshots.delete_roots_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
                 )
+                await connection.execute(
+                    sql("subjects.delete_of"), tenant, row["build_id"], row["number"], after, _TASKS_AT_ONCE
+                )
                 after = last
 
 

@@ -140,6 +140,15 @@ async def finish(
                 compiled.root,
                 compiled.blocks,
             )
+        if compiled.subjects is not None:
+            await connection.execute(
+                sql("subjects.write_root"),
+                build.tenant,
+                task.scope_id,
+                build.number,
+                compiled.subjects.root,
+                compiled.subjects.since,
+            )
 
 
 async def give_back(database: Database, build: RunningBuild, task: Task, error: BaseException) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from myria.analysis import ANALYSIS_VERSION
+from myria.analysis.kinds import kinds_digest
 from myria.index import BLOCK_VERSION
 from myria.planning.settings import PLANNER_VERSION, PlannerSettings, settings_digest
+from myria.planning.subjects import SUBJECTS_VERSION
 
 
 def fingerprint(settings: PlannerSettings) -> str:
     """Return the text that a snapshot keeps of how it was made: planner, its settings, analysis, block layout."""
-    return f"{settings_digest(settings).hex()} analysis-{ANALYSIS_VERSION} blocks-{BLOCK_VERSION}"
+    of_time = f"{settings_digest(settings).hex()} analysis-{ANALYSIS_VERSION} blocks-{BLOCK_VERSION}"
+    return f"{of_time} subjects-{SUBJECTS_VERSION}-{kinds_digest()}" if settings.subjects else of_time
 
 
 def plans_alike(stored: str, settings: PlannerSettings) -> bool:

@@ -89,8 +89,8 @@ class TreeWriter:
                 [node.label for node in renderings],
                 [node.summary for node in renderings],
                 [orjson.dumps(node.metadata).decode() for node in renderings],
-                [_byte_strings(node.children) for node in renderings],
-                [_byte_strings(node.child_leaves) for node in renderings],
+                [byte_strings(node.children) for node in renderings],
+                [byte_strings(node.child_leaves) for node in renderings],
                 [node.is_unit for node in renderings],
                 [node.events for node in renderings],
                 [node.leaves for node in renderings],
@@ -121,5 +121,6 @@ def _integers(values: Any) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-def _byte_strings(values: Sequence[bytes]) -> str:
+def byte_strings(values: Sequence[bytes]) -> str:
+    """Return byte strings as PostgreSQL reads an array of them from text."""
     return "{" + ",".join(f'"\\\\x{value.hex()}"' for value in values) + "}"

@@ -7,6 +7,7 @@ numbers of events, which stay.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,13 +22,16 @@ from myria.erasure.pace import Pace
 from myria.erasure.words import PhraseDigests, phrases, strings, telling
 from myria.index import SEARCH_VERSION, BlockNode, Piece, decode, splice
 from myria.store.database import Connection, Database
-from myria.store.locks import session_lock_key, turns_lock_key
+from myria.store.locks import lock_key, session_lock_key, turns_lock_key
 from myria.store.queries import sql
 
 ROWS_AT_ONCE = 500
 """Rows that one transaction empties."""
 
 _GATHERED_EVENTS = 10_000
+_BUILT_S = 0.5
+"""How often an erasure looks whether a build has left a scope."""
+
 _SCOPES_AT_ONCE = 100
 _BLOCKS_AT_ONCE = 1
 
@@ -92,6 +96,24 @@ class Removal:
                 )
         while await self._renderings():
             pass
+        for scope_id in scopes:
+            await self._subjects(scope_id)
+
+    async def _subjects(self, scope_id: int) -> None:
+        """Forget the subjects of a scope, between builds of it: what was erased may be quoted anywhere in them."""
+        while True:
+            async with self._database.write(self._tenant) as connection:
+                if not await connection.fetchval(sql("subjects.any"), self._tenant, [scope_id]):
+                    return
+                await connection.execute(sql("builds.own_build_lock"), lock_key("build", self._tenant))
+                is_built = await connection.fetchval(sql("collect.being_built"), self._tenant, scope_id)
+                if not is_built:
+                    status = await connection.execute(sql("subjects.forget"), self._tenant, scope_id)
+                    gone = Counter({"subject_nodes": _rows(status)})
+                    await self._note(connection, gone)
+                    break
+            await asyncio.sleep(_BUILT_S)
+        await self._done(gone)
 
     async def _models(self, scopes: Sequence[int]) -> None:
         """Empty the audit of calls of models that could see these scopes, and their plans that name the events."""

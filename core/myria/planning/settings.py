@@ -40,6 +40,9 @@ class PlannerSettings:
     hash_cut: int = 256
     """One event in so many starts a stretch by its hash alone, which bounds dense streams."""
 
+    subjects: bool = False
+    """Whether leaves are gathered by what they are about, too. It changes no tree of time."""
+
     def __post_init__(self) -> None:
         if self.gap_us < 1 or self.hash_cut < 2:
             raise ConfigurationError("planner.gap_us must be at least 1 and planner.hash_cut at least 2")
@@ -57,4 +60,5 @@ class PlannerSettings:
 
 def settings_digest(settings: PlannerSettings) -> bytes:
     """Return the 32-byte identity of `settings` under this planner version; a build stores it."""
-    return digest({"planner": PLANNER_VERSION, "settings": asdict(settings)})
+    of_time = {name: value for name, value in asdict(settings).items() if name != "subjects"}
+    return digest({"planner": PLANNER_VERSION, "settings": of_time})

@@ -4,3 +4,6 @@ A pure function of the set of leaves, each with its unit. `keys` says what a lea
 which of that it is filed under; `holders` keeps, for each key, who holds it; `trie` puts what is filed under a key into
 bounded nodes; `words` says what they are about; `update` brings all of it from one set of leaves to another.
 """
+
+SUBJECTS_VERSION = 1
+"""Changes whenever the same leaves could give other subjects: those of every scope are then planned anew."""

@@ -1,0 +1,230 @@
+"""A scope's subjects in a build: read what the parent has, bring it up to date, write what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import asyncpg
+import orjson
+
+from myria.building.model import RunningBuild, Task
+from myria.building.reading import ScopeTree
+from myria.building.writing import BATCH_NODES, byte_strings
+from myria.planning.model import SUBJECT, Node, Outline
+from myria.planning.settings import PlannerSettings
+from myria.planning.subjects.holders import Holders
+from myria.planning.subjects.update import (
+    IncompleteHolders,
+    NoSubjects,
+    PlacedLeaf,
+    SubjectUpdate,
+    leaves_under,
+    update_subjects,
+)
+from myria.store.clock import to_datetime, to_microseconds
+from myria.store.database import Database
+from myria.store.fence import hold_build
+from myria.store.queries import sql
+
+_KEY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledSubjects:
+    """What a task commits of a scope's subjects: the root, None without any, and since which number records count."""
+
+    root: bytes | None
+    since: int
+
+
+class ScopeSubjects:
+    """The subjects that a scope has in the parent snapshot; a reader of them, of their records, and of leaves."""
+
+    def __init__(self, database: Database, build: RunningBuild, task: Task, tree: ScopeTree) -> None:
+        self._database = database
+        self._build = build
+        self._scope_id = task.scope_id
+        self._participants = task.participants
+        self._attempt = task.attempt
+        self._tree = tree
+        self._since = 0
+        self.rows = 0
+
+    async def compile(
+        self,
+        root: Outline | None,
+        gone: Sequence[Outline],
+        added: Sequence[PlacedLeaf],
+        settings: PlannerSettings,
+        *,
+        in_place: bool,
+    ) -> CompiledSubjects:
+        """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
+
+        Args:
+            root: the new tree of time; None for a scope without events.
+            gone: the top nodes of the parent's units that the new tree has not.
+            added: the leaves of the units that are new.
+            settings: the planner's settings.
+            in_place: whether `gone` and `added` are all that is different.
+        """
+        old = await self._old() if in_place else None
+        update = None
+        if old is not None:
+            self._since = old["since"]
+            removed = await leaves_under(gone, self._tree)
+            try:
+                update = await self._update(old["root_rendering_id"], removed, added, settings)
+            except IncompleteHolders:
+                update = None
+        if update is None:
+            self._since = self._build.number
+            leaves = await self._all_leaves(root) if root is not None else []
+            update = await update_subjects(
+                None, (), leaves, NoSubjects(), participants=self._participants, settings=settings
+            )
+        await self._write(update)
+        return CompiledSubjects(root=update.root.rendering_id if update.root else None, since=self._since)
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, subjects and leaves, in this order."""
+        async with self._database.read(self._build.tenant) as connection:
+            rows = await connection.fetch(sql("subjects.nodes"), self._build.tenant, list(rendering_ids))
+        found = {row["rendering_id"]: _node(row) for row in rows}
+        others = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
+        if others:
+            found.update(zip(others, await self._tree.nodes(others), strict=True))
+        return [found[rendering_id] for rendering_id in rendering_ids]
+
+    async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
+        """Return the records of those keys that have one in the parent snapshot."""
+        parent = self._build.parent
+        if parent is None:
+            return {}
+        named = {_digest(key): key for key in keys}
+        async with self._database.read(self._build.tenant) as connection:
+            rows = await connection.fetch(
+                sql("subjects.holders"),
+                self._build.tenant,
+                self._scope_id,
+                parent.snapshot_id,
+                list(named),
+                self._since,
+            )
+        return {named[row["key"]]: Holders.from_bytes(row["holders"]) for row in rows}
+
+    async def _old(self) -> asyncpg.Record | None:
+        if self._build.parent is None:
+            return None
+        async with self._database.read(self._build.tenant) as connection:
+            return await connection.fetchrow(
+                sql("subjects.root"), self._build.tenant, self._scope_id, self._build.parent.snapshot_id
+            )
+
+    async def _update(
+        self,
+        old_root: bytes | None,
+        removed: Sequence[PlacedLeaf],
+        added: Sequence[PlacedLeaf],
+        settings: PlannerSettings,
+    ) -> SubjectUpdate:
+        return await update_subjects(old_root, removed, added, self, participants=self._participants, settings=settings)
+
+    async def _all_leaves(self, root: Outline) -> list[PlacedLeaf]:
+        """Return every leaf of a tree of time."""
+        units: list[Outline] = []
+        frontier = [root]
+        while frontier:
+            units.extend(outline for outline in frontier if outline.is_unit)
+            children = [
+                child
+                for node in await self._tree.nodes([o.rendering_id for o in frontier if not o.is_unit])
+                for child in node.children
+            ]
+            frontier = [Outline.of(node) for node in await self._tree.nodes(children)]
+        return await leaves_under(units, self._tree)
+
+    async def _write(self, update: SubjectUpdate) -> None:
+        tenant = self._build.tenant
+        nodes = sorted(update.nodes, key=lambda node: node.rendering_id)
+        for at in range(0, len(nodes), BATCH_NODES):
+            await self._write_nodes(nodes[at : at + BATCH_NODES])
+        records = sorted((_digest(key), holders.bounded().to_bytes()) for key, holders in update.holders.items())
+        if self._attempt > 1:
+            async with self._database.write(tenant) as connection:
+                await hold_build(connection, tenant, self._build.build_id)
+                await connection.execute(sql("subjects.drop_records"), tenant, self._scope_id, self._build.number)
+        for at in range(0, len(records), BATCH_NODES):
+            part = records[at : at + BATCH_NODES]
+            async with self._database.write(tenant) as connection:
+                await hold_build(connection, tenant, self._build.build_id)
+                await connection.execute(
+                    sql("subjects.write_holders"),
+                    tenant,
+                    self._scope_id,
+                    self._build.number,
+                    [key for key, _ in part],
+                    [record for _, record in part],
+                )
+        self.rows += len(records)
+
+    async def _write_nodes(self, nodes: Sequence[Node]) -> None:
+        tenant = self._build.tenant
+        async with self._database.write(tenant) as connection:
+            await hold_build(connection, tenant, self._build.build_id)
+            status: str = await connection.execute(
+                sql("subjects.write_nodes"),
+                tenant,
+                self._scope_id,
+                [node.rendering_id for node in nodes],
+                [node.node_id for node in nodes],
+                [node.level for node in nodes],
+                [node.topic_id for node in nodes],
+                [node.anchor_seq for node in nodes],
+                [node.anchor_event_id for node in nodes],
+                [node.label for node in nodes],
+                [node.summary for node in nodes],
+                [orjson.dumps(node.metadata).decode() for node in nodes],
+                [byte_strings(node.children) for node in nodes],
+                [node.is_unit for node in nodes],
+                [node.events for node in nodes],
+                [node.leaves for node in nodes],
+                [node.units for node in nodes],
+                [to_datetime(node.key_timestamp) for node in nodes],
+                [node.key_digest for node in nodes],
+                [node.key_event_id for node in nodes],
+                [to_datetime(node.first_at) for node in nodes],
+                [to_datetime(node.last_at) for node in nodes],
+            )
+        self.rows += int(status.rpartition(" ")[2])
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode("utf-8", "surrogatepass")).digest()[:_KEY_BYTES]
+
+
+def _node(row: asyncpg.Record) -> Node:
+    return Node(
+        rendering_id=row["rendering_id"],
+        node_id=row["node_id"],
+        node_type=SUBJECT,
+        level=row["level"],
+        topic_id=row["topic_id"],
+        anchor_seq=row["anchor_seq"],
+        anchor_event_id=row["anchor_event_id"],
+        label=row["label"],
+        summary=row["summary"],
+        metadata=orjson.loads(row["metadata"]),
+        children=tuple(row["children"]),
+        events=row["events"],
+        leaves=row["leaves"],
+        units=row["subjects"],
+        is_unit=row["is_subject"],
+        key_timestamp=to_microseconds(row["key_at"]),
+        key_digest=row["key_digest"],
+        key_event_id=row["key_event_id"],
+        first_at=to_microseconds(row["first_at"]),
+        last_at=to_microseconds(row["last_at"]),
+    )

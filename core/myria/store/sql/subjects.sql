@@ -1,0 +1,116 @@
+-- name: root
+-- The newest row of a scope within a snapshot's lineage.
+SELECT r.root_rendering_id, r.since
+FROM myria.subject_roots r
+WHERE r.tenant_id = $1 AND r.scope_id = $2
+  AND r.number::bigint <@ (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $3)
+ORDER BY r.number DESC
+LIMIT 1;
+
+-- name: holders
+-- The newest record of each key within a snapshot's lineage, not older than the number $5.
+SELECT wanted.key, h.holders
+FROM (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $3) s
+CROSS JOIN unnest($4::bytea[]) AS wanted (key)
+CROSS JOIN LATERAL (
+    SELECT x.holders FROM myria.subject_holders x
+    WHERE x.tenant_id = $1 AND x.scope_id = $2 AND x.key = wanted.key AND x.number >= $5 AND x.number::bigint <@ s.lineage
+    ORDER BY x.number DESC LIMIT 1) h;
+
+-- name: nodes
+-- Those of some renderings that are of subjects.
+SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary, n.metadata,
+       n.children, n.is_subject, n.events, n.leaves, n.subjects, n.key_at, n.key_digest, n.key_event_id, n.first_at, n.last_at
+FROM unnest($2::bytea[]) AS wanted
+JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.rendering_id = wanted;
+
+-- name: write_nodes
+INSERT INTO myria.subject_nodes (tenant_id, scope_id, rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id,
+    label, summary, metadata, children, is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at,
+    last_at)
+SELECT $1, $2, x.rendering_id, x.node_id, x.level, x.topic_id, x.anchor_seq, x.anchor_event_id, x.label, x.summary,
+       x.metadata::jsonb, x.children::bytea[], x.is_subject, x.events, x.leaves, x.subjects, x.key_at, x.key_digest,
+       x.key_event_id, x.first_at, x.last_at
+FROM unnest($3::bytea[], $4::bytea[], $5::smallint[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[],
+            $11::text[], $12::text[], $13::boolean[], $14::integer[], $15::integer[], $16::integer[], $17::timestamptz[],
+            $18::bytea[], $19::text[], $20::timestamptz[], $21::timestamptz[])
+     AS x (rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id, label, summary, metadata, children,
+           is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at, last_at)
+ON CONFLICT DO NOTHING;
+
+-- name: drop_records
+-- What an earlier attempt wrote of a scope under the number of an unfinished build.
+DELETE FROM myria.subject_holders WHERE tenant_id = $1 AND scope_id = $2 AND number = $3;
+
+-- name: write_holders
+INSERT INTO myria.subject_holders (tenant_id, scope_id, number, key, holders)
+SELECT $1, $2, $3, x.key, x.holders FROM unnest($4::bytea[], $5::bytea[]) AS x (key, holders)
+ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders;
+
+-- name: write_root
+INSERT INTO myria.subject_roots (tenant_id, scope_id, number, root_rendering_id, since) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant_id, scope_id, number) DO UPDATE
+SET root_rendering_id = excluded.root_rendering_id, since = excluded.since;
+
+-- name: delete_of
+-- The rows a build wrote under its number, scope by scope from its task list: roots and records.
+WITH tasks AS (
+    SELECT t.scope_id FROM myria.build_tasks t
+    WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id > $4 ORDER BY t.scope_id LIMIT $5
+), roots AS (
+    DELETE FROM myria.subject_roots r USING tasks t
+    WHERE r.tenant_id = $1 AND r.scope_id = t.scope_id AND r.number = $3
+)
+DELETE FROM myria.subject_holders h USING tasks t
+WHERE h.tenant_id = $1 AND h.scope_id = t.scope_id AND h.number = $3;
+
+-- name: any
+-- Whether there are subjects of one of some scopes, or of any scope where none is named.
+SELECT EXISTS (SELECT FROM myria.subject_roots r WHERE r.tenant_id = $1 AND ($2::bigint[] IS NULL OR r.scope_id = ANY ($2)));
+
+-- name: collect_roots
+-- The rows of a scope that no kept snapshot reads.
+DELETE FROM myria.subject_roots r
+WHERE r.tenant_id = $1 AND r.scope_id = $2 AND NOT EXISTS (
+    SELECT FROM myria.snapshots s
+    WHERE s.tenant_id = $1 AND s.status IN ('staging', 'held', 'active', 'archived') AND r.number::bigint <@ s.lineage
+      AND NOT EXISTS (
+          SELECT FROM myria.subject_roots x
+          WHERE x.tenant_id = $1 AND x.scope_id = $2 AND x.number > r.number AND x.number::bigint <@ s.lineage));
+
+-- name: collect_holders
+-- Likewise the records.
+DELETE FROM myria.subject_holders h
+WHERE h.tenant_id = $1 AND h.scope_id = $2 AND NOT EXISTS (
+    SELECT FROM myria.snapshots s
+    WHERE s.tenant_id = $1 AND s.status IN ('staging', 'held', 'active', 'archived') AND h.number::bigint <@ s.lineage
+      AND NOT EXISTS (
+          SELECT FROM myria.subject_holders x
+          WHERE x.tenant_id = $1 AND x.scope_id = $2 AND x.key = h.key AND x.number > h.number
+            AND x.number::bigint <@ s.lineage));
+
+-- name: collect_nodes
+-- What no root of the scope reaches.
+WITH RECURSIVE reached AS (
+    SELECT r.root_rendering_id AS rendering_id FROM myria.subject_roots r
+    WHERE r.tenant_id = $1 AND r.scope_id = $2 AND r.root_rendering_id IS NOT NULL
+    UNION
+    SELECT child
+    FROM reached u
+    CROSS JOIN LATERAL (
+        SELECT n.children FROM myria.subject_nodes n
+        WHERE n.tenant_id = $1 AND n.rendering_id = u.rendering_id OFFSET 0) n
+    CROSS JOIN LATERAL unnest(n.children) AS child
+)
+DELETE FROM myria.subject_nodes n
+WHERE n.tenant_id = $1 AND n.scope_id = $2
+  AND NOT EXISTS (SELECT FROM reached u WHERE u.rendering_id = n.rendering_id);
+
+-- name: forget
+-- Everything of a scope: what was erased may be quoted anywhere in it, and the next build plans it anew.
+WITH roots AS (
+    DELETE FROM myria.subject_roots WHERE tenant_id = $1 AND scope_id = $2
+), records AS (
+    DELETE FROM myria.subject_holders WHERE tenant_id = $1 AND scope_id = $2
+)
+DELETE FROM myria.subject_nodes WHERE tenant_id = $1 AND scope_id = $2;
