@@ -12,6 +12,8 @@ _VOWELS = frozenset("aeiouy")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 _LI_ENDING = frozenset("cdeghkmnrt")
 _PLAIN = re.compile(r"[a-z']+\Z")
+_KEPT_ENDINGS = frozenset("abfhjkopquvwxz")
+"""No step changes a word that ends so."""
 _REGION = re.compile(r"[aeiouy][^aeiouy]")
 _HAS_VOWEL = re.compile(r"[aeiouy]")
 _Y_AS_CONSONANT = re.compile(r"(?:^|(?<=[aeiouy]))y")
@@ -108,6 +110,8 @@ def porter2(word: str) -> str:
     if special is not None:
         return special
     word = word.removeprefix("'")
+    if word[-1] in _KEPT_ENDINGS:
+        return word
     # A consonant y is written Y until the end, so that the vowel tests stay plain.
     word = _Y_AS_CONSONANT.sub("Y", word)
     r1, r2 = _regions(word)

@@ -101,6 +101,11 @@ def ascii_words(text: str) -> Counter[str]:
     return Counter(_ASCII_WORD.findall(text.lower()))
 
 
+def term_of(word: str) -> str:
+    """Return the term of a word as `ascii_words` returns it."""
+    return _term(word)
+
+
 def is_stopword(term: str) -> bool:
     """Tell whether a term (as returned by `terms`) carries structure and no subject."""
     return term in _STOP_TERMS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
         content=draft.content,
         kind=kind,
         topic=draft.topic or (subject_of(draft.content, counted) if draft.keywords is None else topic_of(chosen)),
-        keywords=tuple(dict.fromkeys(keyword.strip().lower() for keyword in chosen if keyword.strip())),
+        keywords=chosen if draft.keywords is None else _tidied(chosen),
         importance=policy.importance if draft.importance is None else draft.importance,
         source=draft.source,
         lifetime=draft.lifetime,
@@ -115,6 +115,11 @@ def completed(draft: Draft, contract: Contract) -> NoteText:
         inferred=tuple(name for name, value in given.items() if value is None),
         details=draft.details,
     )
+
+
+def _tidied(keywords: Iterable[str]) -> tuple[str, ...]:
+    """Return keywords in lower case, each once."""
+    return tuple(dict.fromkeys(keyword.strip().lower() for keyword in keywords if keyword.strip()))
 
 
 def inferred_kind(content: str) -> str:
@@ -135,5 +140,4 @@ def keywords_of(content: str, counted: WordCounts | None = None) -> tuple[str, .
         counted: the words of the content's beginning, where they are counted already.
     """
     words = WordCounts.of_text(content[:_LOOKED_AT]) if counted is None else counted
-    best = sorted(words.counts, key=words.counts.__getitem__, reverse=True)
-    return tuple(dict.fromkeys(words.shown[term] for term in best[: KEYWORDS * 2]))[:KEYWORDS]
+    return tuple(dict.fromkeys(map(words.shown.__getitem__, words.ranked[: KEYWORDS * 2])))[:KEYWORDS]

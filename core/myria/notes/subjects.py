@@ -71,7 +71,7 @@ def subject_of(content: str, counted: WordCounts | None = None) -> str:
     everyday: str | None = None
     other: str | None = None
     # Nearly always the first or second is a subject, and the others need not be looked at.
-    for term in sorted(words.counts, key=words.counts.__getitem__, reverse=True):
+    for term in words.ranked:
         surface = words.shown[term]
         rank = _class_of(term, surface, language)
         if not rank:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from myria.analysis.tokens import MAX_TERM_CHARACTERS, ascii_words, counted_surfaces, is_stopword, terms
+from myria.analysis.tokens import MAX_TERM_CHARACTERS, ascii_words, counted_surfaces, is_stopword, term_of
 from myria.planning.wording import Votes
 
 _SHORTEST = 2
@@ -17,12 +17,14 @@ _CACHED_WORDS = 65_536
 class WordCounts:
     """How often a text says each term that may be a subject or a keyword, in the order of their first places.
 
-    Stop words, numbers and single letters may not. `shown` is how each stands first in the text. `words` counts all,
-    numbers too; `votes` is what the words tell of the language.
+    Stop words, numbers and single letters may not. `shown` is how each stands first in the text. `ranked` are the
+    terms, the most frequent first, of equals the earlier. `words` counts all, numbers too; `votes` is what the words
+    tell of the language.
     """
 
     counts: dict[str, int]
     shown: dict[str, str]
+    ranked: list[str]
     words: int
     votes: Votes
 
@@ -43,7 +45,7 @@ class WordCounts:
                 counts[term] += count
             else:
                 counts[term], shown[term] = count, surface
-        return cls(counts, shown, total, votes)
+        return cls(counts, shown, _ranked(counts), total, votes)
 
     @classmethod
     def of_text(cls, text: str) -> WordCounts:
@@ -52,28 +54,33 @@ class WordCounts:
             return cls.of(counted_surfaces(text))
         counts: dict[str, int] = {}
         shown: dict[str, str] = {}
-        total, plain, votes = 0, 0, Votes()
-        for word, count in ascii_words(text).items():
-            total += count
-            term, may_be_subject, votes_at_all = _about(word) if len(word) <= MAX_TERM_CHARACTERS else _look(word)
-            if votes_at_all:
-                votes.add(term, count)
-            elif term:
-                plain += count
-            if may_be_subject:
+        plain, votes = 0, Votes()
+        words = ascii_words(text)
+        look = _about if max(map(len, words), default=0) <= MAX_TERM_CHARACTERS else _look
+        for word, count in words.items():
+            term, subject, votes_at_all = look(word)
+            if subject:
                 if term in counts:
                     counts[term] += count
                 else:
                     counts[term], shown[term] = count, word
+            if votes_at_all:
+                votes.add(term, count)
+            elif term:
+                plain += count
         votes.words += plain
-        return cls(counts, shown, total, votes)
+        return cls(counts, shown, _ranked(counts), sum(words.values()), votes)
+
+
+def _ranked(counts: dict[str, int]) -> list[str]:
+    return sorted(counts, key=counts.__getitem__, reverse=True)
 
 
 def _look(word: str) -> tuple[str, bool, bool]:
     """Return the term of a word of plain letters, none for a number; if it may be a subject; if a language knows it."""
     if word.isdigit():
         return "", False, False
-    (term,) = terms(word)
+    term = term_of(word)
     return term, len(word) >= _SHORTEST and not is_stopword(term), Votes.counts(term)
 
 
