@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from myria.planning.settings import PlannerSettings
 from myria.store.database import Database as Pool
 from myria.verify import verify
 from myria_embedded import EmbeddedPostgres, role_dsns
+from tests.soak.killing import VICTIMS, kill
 from tests.soak.ledger import Ledger, check_database, check_pages
 from tests.soak.wire import Client
 from tests.support.counts import share
@@ -25,8 +24,6 @@ CLIENTS = 8
 SEED = 20_261_122
 BACK_WITHIN_S = 30.0
 """Generous: two busy cores, recovery, and a Python that starts. It is usually about a second."""
-
-VICTIMS = ("postgres", "server", "builder", "backend", "all")
 
 
 @pytest.mark.soak
@@ -55,7 +52,7 @@ async def test_the_service_comes_back_by_itself_with_everything(new_dir: Path, s
         victims = _victims(rng)
         for victim in victims:
             await asyncio.sleep(rng.uniform(0.3, 2.0))
-            assert await _kill(victim, up.pid, data_dir, rng), f"no {victim} to kill\n{up.output()[-2000:]}"
+            assert await kill(victim, up.pid, data_dir, rng), f"no {victim} to kill\n{up.output()[-2000:]}"
             outages.append(await _until_it_appends(port, ledger, f"after-{len(outages)}"))
             assert up.process.poll() is None, up.output()[-4000:]
     finally:
@@ -128,57 +125,3 @@ async def _until_it_appends(port: int, ledger: Ledger, key: str) -> float:
     )
     assert not answer.is_error, answer.content
     return took
-
-
-async def _kill(victim: str, up: int, data_dir: Path, rng: random.Random) -> bool:
-    """Kill -9 a victim once it is there; False when none shows up in time."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        pids = _pids(victim, up, data_dir, rng)
-        for pid in list(pids):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pids.remove(pid)
-        if pids:
-            return True
-        await asyncio.sleep(0.01)
-    return False
-
-
-def _pids(victim: str, up: int, data_dir: Path, rng: random.Random) -> list[int]:
-    children = {pid: _command(pid) for pid in _children(up)}
-    if victim == "server":
-        return [pid for pid, command in children.items() if "serve" in command]
-    if victim == "builder":
-        return [pid for pid, command in children.items() if "build" in command]
-    if victim == "all":
-        return list(children)
-    try:
-        postmaster = int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return []
-    if victim == "postgres":
-        return [postmaster]
-    backends = [pid for pid in _children(postmaster) if "myria_" in " ".join(_command(pid))]
-    return [rng.choice(backends)] if backends else []
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if words[1] == str(pid) and words[0] != "Z":
-                found.append(int(entry.name))
-    return sorted(found)
-
-
-def _command(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-    except OSError:
-        return []

@@ -18,11 +18,13 @@ import orjson
 import typer
 from rich.text import Text
 
-from myria import memento, memory_tools, transfer
+from myria import memento, memory_tools, memtrace, transfer
 from myria.contract.fields import parse_timestamp
 from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument
 from myria.ingest import Ingest
+from myria.memories.commands import Keeping, Memories
+from myria.memories.sharing import shared_participant
 from myria.notes.commands import Notes
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
@@ -128,6 +130,8 @@ myria export --data-dir OLD | myria import - --data-dir NEW
 myria import fragments.jsonl --from memento --as me
 
 myria import /var/lib/memory --from memory-tools --as me --as agent
+
+myria import events.jsonl --from memtrace --as me
 """,
     )
     async def import_(
@@ -150,8 +154,9 @@ myria import /var/lib/memory --from memory-tools --as me --as agent
             str | None,
             typer.Option(
                 "--from",
-                metavar="memento|memory-tools",
-                help="Read what Memento exports, as an agent's notes, or the sessions of memory-tools, as turns.",
+                metavar="memento|memory-tools|memtrace",
+                help="Read what Memento exports, as an agent's notes, sessions of memory-tools, as turns, or rows of "
+                "Memtrace, as memories.",
             ),
         ] = None,
         as_: Annotated[
@@ -171,9 +176,9 @@ myria import /var/lib/memory --from memory-tools --as me --as agent
         resumed by running it again.
         """
         settings = options.settings()
-        if from_ not in (None, "memento", "memory-tools"):
+        if from_ not in (None, "memento", "memory-tools", "memtrace"):
             raise InvalidArgument(
-                "--from takes memento or memory-tools; leave it out for what Myria exports", field="from"
+                "--from takes memento, memory-tools or memtrace; leave it out for what Myria exports", field="from"
             )
         if project is not None and from_ != "memory-tools":
             raise InvalidArgument("--project goes with --from memory-tools", field="project")
@@ -192,6 +197,8 @@ myria import /var/lib/memory --from memory-tools --as me --as agent
                     count = await _import(options, settings, database, source, size=size, limits=limits, ignore=ignore)
                 elif from_ == "memento":
                     count = await _import_fragments(options, settings, database, source, size=size, own=own)
+                elif from_ == "memtrace":
+                    count = await _import_memories(options, settings, database, source, size=size, own=own)
                 else:
                     files = memory_tools.files_of(file, source, project)
                     count = await _import_sessions(options, settings, database, files, own=own)
@@ -304,6 +311,41 @@ async def _import_fragments(
                 own,
                 on_refused=_telling(options),
                 on_progress=lambda count: progress.advance(count.bytes_read, what=f"{count.imported:,} notes imported"),
+            )
+        finally:
+            await ingest.close()
+
+
+async def _import_memories(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    source: IO[bytes],
+    *,
+    size: int | None,
+    own: tuple[str, ...],
+) -> transfer.ImportCount:
+    """Keep what Memtrace kept as memories, shared with the organisation as those of REST are."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    redactor = await _redactor(settings, database, options.tenant)
+
+    async def redactor_of(_: str) -> PayloadRedactor:
+        return redactor
+
+    memories = Memories(
+        database, ingest.append_events, redactor_of, window_s=0, payload_bytes=settings.ingest.payload_bytes
+    )
+    with console.meter("importing bytes", size) as progress:
+        try:
+            return await memtrace.import_memories(
+                memories,
+                options.tenant,
+                transfer.read_lines(source.readline, memtrace.LONGEST_LINE),
+                Keeping(own=own, shared=shared_participant(settings.rest)),
+                on_refused=_telling(options),
+                on_progress=lambda count: progress.advance(
+                    count.bytes_read, what=f"{count.imported:,} memories imported"
+                ),
             )
         finally:
             await ingest.close()

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from myria.contract.event import NewEvent
-from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryType
+from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType
 from myria.events import searchable_text, speaker_of
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policies, policy_of
@@ -56,6 +56,22 @@ class MemoryDraft:
     dedup_key: str | None = None
     importance: float | None = None
     parent_id: str | None = None
+
+    @classmethod
+    def of(cls, request: MemoryInput) -> MemoryDraft:
+        """Return the memory that a request gives."""
+        return cls(
+            agent_id=request.agent_id,
+            content=request.content,
+            session_id=request.session_id,
+            memory_type=request.memory_type,
+            event_type=request.event_type,
+            metadata=request.metadata,
+            tags=request.tags or (),
+            dedup_key=request.dedup_key,
+            importance=request.importance,
+            parent_id=request.parent_id,
+        )
 
     @property
     def key(self) -> str:

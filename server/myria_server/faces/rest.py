@@ -104,7 +104,7 @@ class RestFace:
         request = inputs.read(rest.MemoryInput, _object(body))
         principal.need_channel(NOTE_CHANNEL)
         kept = await self._memory.memories.keep(
-            principal.tenant, keeping(principal, self._shared), _draft(request), key=asked.key
+            principal.tenant, keeping(principal, self._shared), MemoryDraft.of(request), key=asked.key
         )
         if kept.memory is None:
             raise AssertionError("a duplicate is refused")
@@ -121,7 +121,7 @@ class RestFace:
         drafts: list[MemoryDraft | MyriaError] = []
         for index, item in enumerate(request.memories):
             try:
-                drafts.append(_draft(inputs.read(rest.MemoryInput, _object(item))))
+                drafts.append(MemoryDraft.of(inputs.read(rest.MemoryInput, _object(item))))
             except MyriaError as error:
                 refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
                 if request.atomic is not False:
@@ -512,21 +512,6 @@ def _object(body: Any) -> Json:
     if not isinstance(body, dict):
         raise InvalidArgument("invalid request body: it must be a JSON object", field="")
     return body
-
-
-def _draft(request: rest.MemoryInput) -> MemoryDraft:
-    return MemoryDraft(
-        agent_id=request.agent_id,
-        content=request.content,
-        session_id=request.session_id,
-        memory_type=request.memory_type,
-        event_type=request.event_type,
-        metadata=request.metadata,
-        tags=request.tags or (),
-        dedup_key=request.dedup_key,
-        importance=request.importance,
-        parent_id=request.parent_id,
-    )
 
 
 def _moment(value: str | None, name: str, now: int) -> int | None:
