@@ -24,7 +24,7 @@ SELECT myria.prove_erasure($1, $2, $3, $4);
 -- Events by id ($3) or by dedupe key ($4), none twice, and no withdrawal: it holds no word. As the other lists, it takes
 -- over what is on a list that nobody proved, and leaves what another erasure has.
 INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
-SELECT $1, e.event_seq, e.scope_id, $2
+SELECT DISTINCT $1::text, e.event_seq, e.scope_id, $2::text
 FROM (
     SELECT x.* FROM unnest($3::text[]) AS named JOIN myria.events x ON x.tenant_id = $1 AND x.event_id = named
     UNION ALL
@@ -52,7 +52,7 @@ SELECT count(*) FROM myria.events e WHERE e.tenant_id = $1 AND e.event_id = ANY 
 -- name: list_of_scopes
 -- Events of a participant: of scopes where nobody else is, and with $4 of shared ones too.
 INSERT INTO myria.erased (tenant_id, event_seq, scope_id, erasure_id)
-SELECT $1, e.event_seq, e.scope_id, $2
+SELECT DISTINCT $1::text, e.event_seq, e.scope_id, $2::text
 FROM myria.scope_members m
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
 JOIN myria.events e ON e.tenant_id = $1 AND e.scope_id = s.scope_id
