@@ -1,10 +1,10 @@
-"""Nobody gets a byte of what the rule does not give: random operations of twenty credentials, and an oracle."""
+"""Nobody gets a byte of what the rule does not give: random operations of twenty-five credentials, and an oracle."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -14,7 +14,8 @@ from myria.memory import Memory
 from myria.notes import usage
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
-from tests.isolation.world import SETTINGS, TENANTS, Statements, World, make_credentials, operate
+from tests.isolation import faces
+from tests.isolation.world import SETTINGS, TENANTS, Operation, Statements, World, make_credentials, operate
 from tests.server.wire import serving
 from tests.support.counts import CHECK, SOAK
 from tests.support.postgres import Database
@@ -36,7 +37,7 @@ def uses_are_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def world_of(database: Database, seed: int) -> AsyncIterator[World]:
-    """Lend a served memory with five tenants and twenty keys."""
+    """Lend a served memory with five tenants and twenty-five keys."""
     credentials = await make_credentials(database)
     async with Memory(database.server_dsn, SETTINGS) as memory:
         statements = Statements(memory.database)
@@ -77,7 +78,11 @@ ALSO_REACHED = (
     "notes together",
     "feedback",
     "words of resources",
+    *faces.REACHED,
 )
+
+BESIDE: Mapping[Operation, int] = {faces.take_a_turn: 15, faces.use_rest: 15, faces.erase_something: 4}
+"""Operations at further faces, each with its weight."""
 
 OFTEN = ("found", "forbidden", "compared", "notes", "words seen", "builds")
 """What the few operations of `make check` reach as well."""
@@ -97,12 +102,12 @@ async def run(world: World, operations: int, reaching: Sequence[str]) -> None:
         if number % between == between // 4:
             turn = number // between
             await world.build(TENANTS[turn] if turn < len(TENANTS) else world.rng.choice(TENANTS))
-        await operate(world)
+        await operate(world, BESIDE)
     reaching = OFTEN if CHECK else reaching
     for _ in range(max(20_000, 9 * operations)):
         if all(world.done[what] for what in reaching):
             break
-        await operate(world)
+        await operate(world, BESIDE)
     assert [what for what in reaching if not world.done[what]] == [], world.done
 
 

@@ -1,4 +1,4 @@
-"""Twenty credentials of five tenants with the same names, and an oracle that knows what each may see.
+"""Twenty-five credentials of five tenants with the same names, and an oracle that knows what each may see.
 
 Every event holds a word that is its own, `zq00017qz`: whichever bytes of an answer hold a word, an id of an event, a
 topic or a snapshot, the oracle says whether they may be there.
@@ -11,7 +11,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import httpx
 from myria.access.principal import Role
 from myria.access.store import AccessStore, NewKey
 from myria.contract.tools import PATH_OF, TOOLS
-from myria.settings import AuthSettings, Settings
+from myria.settings import AuthSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
 from tests.server.wire import META, MODERN, Served, call, headers
@@ -33,7 +33,9 @@ TENANTS = ("north", "south", "east", "west", "default")
 OTHERS = ("user:1", "user:2", "carl", "dora")
 WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket", "doctor", "harbour")
 FORMS = ("modern", "modern through the SDK", "legacy", "2025-06-18", "legacy through the SDK", "batch")
-SETTINGS = Settings(auth=AuthSettings(mode="keys", append_others="anyone", failures_per_minute=None))
+SETTINGS = Settings(
+    auth=AuthSettings(mode="keys", append_others="anyone", failures_per_minute=None), turns=TurnsSettings(enabled=True)
+)
 
 NAMES = {tool.name: tool.plain() for tool in TOOLS}
 DOTTED = {tool.name: tool.dotted() for tool in TOOLS}
@@ -73,7 +75,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """One of twenty: its key, and what the oracle knows of it."""
+    """One of twenty-five: its key, and what the oracle knows of it."""
 
     tenant: str
     text: str
@@ -93,8 +95,10 @@ class Credential:
     def acting(self, agent: str | None) -> tuple[frozenset[str], Asking] | None:
         """Return for whom it keeps a note as an agent, and as whom it asks; None where that must be refused."""
         pool = (self.own, True)
+        shared = (frozenset({"org"}), False) if "rest" in self.faces else (self.own | {"org"}, True)
+        beside = set() if self.patterns else {shared}
         if agent is None or agent == "default" or agent in self.own:
-            return self.own, Asking(frozenset({pool}))
+            return self.own, Asking(frozenset({pool, *beside}))
         if not (self.patterns and agent.startswith("user:")):
             return None
         together = self.own | {agent}
@@ -145,12 +149,15 @@ class Statements:
         pool._prepare = counted  # type: ignore[method-assign]
 
     def _count(self, record: Any) -> None:
-        self.run += record.query != sql("erasures.epochs")
+        self.run += record.query not in (sql("erasures.epochs"), sql("session.clock"))
 
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """Credentials, a server, and everything that was told to it."""
+    """Credentials, a server, and everything that was told to it.
+
+    `memories` were kept over REST; `others` counts, by tenant, what turns and REST keep that may be notes, too.
+    """
 
     served: Served
     statements: Statements
@@ -160,6 +167,8 @@ class World:
     events: dict[str, Told] = field(default_factory=dict)
     notes: dict[str, Told] = field(default_factory=dict)
     numbered: dict[int, Told] = field(default_factory=dict)
+    memories: dict[str, Told] = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)
     topics: dict[str, set[tuple[str, frozenset[str]]]] = field(default_factory=dict)
     snapshots: dict[str, str] = field(default_factory=dict)
     cursors: list[tuple[Credential, str, Json, str]] = field(default_factory=list)
@@ -248,6 +257,10 @@ class World:
             return False
         return asking.sees(told.participants) and (internal or not told.internal)
 
+    def may_see(self, told: Told, credential: Credential, asking: Asking) -> bool:
+        """Tell whether somebody may see what was told."""
+        return self._may_see(told, credential, asking, internal=False)
+
     async def append(self, credential: Credential, *, form: str = "modern") -> None:
         """Append one event for its own participants and some others, and tell the oracle."""
         number = next(self.numbers)
@@ -303,17 +316,18 @@ def listing(method: str) -> tuple[Json, dict[str, str]]:
 
 
 async def make_credentials(database: Database) -> list[Credential]:
-    """Make five tenants with four keys each: two of people, a host that speaks for many, and an administrator."""
+    """Make five tenants with five keys each: two people, a host that speaks for many, an administrator, an eraser."""
     made = []
     async with Pool(database.operator_dsn) as pool:
         store = AccessStore(pool)
         for tenant in TENANTS:
             await store.ensure_tenant(tenant)
             kinds: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[Role, ...], tuple[str, ...]], ...] = (
-                (("ada", "bot"), (), ("append", "read"), ("core", "agent")),
-                (("bob",), (), ("append", "read"), ("core", "agent")),
-                (("host",), ("user:*",), ("append", "read"), ("core", "agent")),
+                (("ada", "bot"), (), ("append", "read"), ("core", "agent", "turns")),
+                (("bob",), (), ("append", "read"), ("core", "agent", "rest")),
+                (("host",), ("user:*",), ("append", "read"), ("core", "agent", "turns")),
                 (("ada",), (), ("append", "read", "admin"), tuple(PATH_OF)),
+                (("eve",), (), ("append", "read", "admin", "erase"), ("core", "agent", "admin")),
             )
             for own, patterns, roles, faces in kinds:
                 new = NewKey(
@@ -338,14 +352,22 @@ async def make_credentials(database: Database) -> list[Credential]:
     return made
 
 
-async def operate(world: World) -> None:
-    """Do one random thing, and check its answer."""
+Operation = Callable[[World, Credential, str], Awaitable[None]]
+
+
+async def operate(world: World, further: Mapping[Operation, int]) -> None:
+    """Do one random thing, and check its answer.
+
+    Args:
+        further: operations beside those here, each with its weight.
+    """
     rng = world.rng
     credential, form = rng.choice(world.credentials), rng.choice(FORMS)
-    kind = rng.choices(
-        (_append, _ask, _look_up, _withdraw, _foreign_cursor, _steer, _look_around, _beside, _act_as_agent),
-        (15, 25, 20, 5, 10, 10, 10, 5, 25),
-    )[0]
+    kinds: dict[Operation, int] = {
+        _append: 15, _ask: 25, _look_up: 20, _withdraw: 5, _foreign_cursor: 10, _steer: 10, _look_around: 10,
+        _beside: 5, _act_as_agent: 25, **further,
+    }  # fmt: skip
+    kind = rng.choices(list(kinds), list(kinds.values()))[0]
     world.done[kind.__name__.strip("_")] += 1
     await kind(world, credential, form)
 
@@ -432,7 +454,7 @@ async def _ask(world: World, credential: Credential, form: str) -> None:
         seen = any(tenant == credential.tenant and asking.sees(who) for tenant, who in world.topics[root])
         if not seen:
             absent = {**arguments, "root": absent_like(root, rng)}
-            await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
+            await alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
 
 
 async def _look_up(world: World, credential: Credential, form: str) -> None:
@@ -465,7 +487,7 @@ async def _look_up(world: World, credential: Credential, form: str) -> None:
     world.done["found" if may else "forbidden"] += 1
     if not may:
         absent = {**arguments, argument: absent_like(name, rng)}
-        await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
+        await alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
 
 
 async def _withdraw(world: World, credential: Credential, form: str) -> None:
@@ -493,7 +515,7 @@ async def _withdraw(world: World, credential: Credential, form: str) -> None:
     assert answer["error"]["code"] == "event_not_found", answer
     world.done["withdrawals refused"] += 1
     absent = {**arguments, "event_ids": [absent_like(name, rng) for name in arguments["event_ids"]]}
-    await _alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
+    await alike(world, credential, form, (tool, arguments, "/mcp"), (tool, absent, "/mcp"))
 
 
 async def _act_as_agent(world: World, credential: Credential, form: str) -> None:
@@ -631,7 +653,7 @@ async def _change_note(world: World, credential: Credential, form: str, argument
     elif not world._may_see(told, credential, acting[1], internal=False):
         assert answer["code"] == "note_not_found", answer
         absent = {**arguments, "id": absent_like(name, rng)}
-        await _alike(world, credential, form, (tool, arguments, AGENT), (tool, absent, AGENT))
+        await alike(world, credential, form, (tool, arguments, AGENT), (tool, absent, AGENT))
         world.done["notes refused"] += 1
     else:
         world.done["notes changed"] += 1
@@ -669,11 +691,12 @@ async def _look_at_notes(world: World, credential: Credential, form: str, argume
     elif hidden:
         assert answer["code"] == "note_not_found", answer
         absent = arguments | {field_name: absent_like(name, rng) for field_name, name in hidden.items()}
-        await _alike(world, credential, form, (tool, arguments, AGENT), (tool, absent, AGENT))
+        await alike(world, credential, form, (tool, arguments, AGENT), (tool, absent, AGENT))
         world.done["looks refused"] += 1
     elif tool == "memory_stats":
-        assert answer["stats"]["total"] <= len(seen), (answer, len(seen))
-        assert answer["stats"]["topic_count"] <= len(seen), (answer, len(seen))
+        most = len(seen) + world.others[credential.tenant]
+        assert answer["stats"]["total"] <= most, (answer, len(seen))
+        assert answer["stats"]["topic_count"] <= most, (answer, len(seen))
     elif answer["success"]:
         assert {edge[end] for edge in answer.get("edges", ()) for end in ("from", "to")} <= set(seen), answer
         world.done["notes linked" if tool == "link" else "notes looked at"] += 1
@@ -780,7 +803,7 @@ async def _steer(world: World, credential: Credential, form: str) -> None:
         assert answer["error"]["code"] in ("snapshot_not_found", "no_previous_snapshot"), answer
         field_name = next(iter(arguments))
         absent = {field_name: absent_like(arguments[field_name], rng)}
-        await _alike(world, credential, form, (tool, arguments, path), (tool, absent, path))
+        await alike(world, credential, form, (tool, arguments, path), (tool, absent, path))
         world.done["foreign snapshots"] += 1
 
 
@@ -810,7 +833,7 @@ async def _beside(world: World, credential: Credential, _form: str) -> None:
 Call = tuple[str, Json, str]
 
 
-async def _alike(world: World, credential: Credential, form: str, forbidden: Call, absent: Call) -> None:
+async def alike(world: World, credential: Credential, form: str, forbidden: Call, absent: Call) -> None:
     """Check that what is forbidden answers as what is absent: text, code, and number of SQL statements."""
     seen = []
     for tool, arguments, path in (forbidden, absent, forbidden):

@@ -1,0 +1,242 @@
+"""Random operations at turns, REST and erasure, with what the rule says of each: see `tests.isolation.world`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+from myria.contract.tools import PATH_OF
+from tests.isolation.world import (
+    WORDS,
+    Asking,
+    Credential,
+    Told,
+    World,
+    absent_like,
+    alike,
+    content,
+)
+
+Json = dict[str, Any]
+
+ORG = "org"
+"""With whom everything that is kept over REST is shared."""
+
+TURNS = PATH_OF["turns"]
+ADMIN = PATH_OF["admin"]
+_SESSIONS = ("s1", "s2")
+
+REACHED = (
+    "turns kept",
+    "words before turns",
+    "turns refused",
+    "memories kept",
+    "words of memories",
+    "words another key kept",
+    "memories refused",
+    "faces refused",
+    "erasures refused",
+    "erasures previewed",
+)
+"""What these operations must reach."""
+
+
+async def _posted(world: World, credential: Credential, path: str, body: Json) -> httpx.Response:
+    sent = {"authorization": f"Bearer {credential.text}"}
+    return await world.served.client.post(path, json=body, headers=sent)
+
+
+def _tell(world: World, credential: Credential, number: int, name: str, who: frozenset[str]) -> Told:
+    told = Told(number=number, event_id=name, tenant=credential.tenant, participants=who, internal=False)
+    world.numbered[number] = told
+    return told
+
+
+async def take_a_turn(world: World, credential: Credential, form: str) -> None:
+    """Keep a turn, or ask what goes before one, as a user that one may speak for, or not: by MCP or by HTTP."""
+    rng = world.rng
+    user = rng.choice((None, "user:1", "user:2", "carl"))
+    session: Json = {"project": "p", "session_id": rng.choice(_SESSIONS)}
+    session |= {} if user is None else {"user_id": user}
+    is_kept = rng.random() < 0.5
+    number = next(world.numbers)
+    word = f"zq{number:05d}qz"
+    said = f"{rng.choice(('My name is', 'I prefer', 'Look at'))} {word}. {rng.choice(WORDS)}"
+    arguments = session | {"turn_id": word}
+    if is_kept:
+        arguments |= {
+            "input_items": [_item("user", said)],
+            "output_items": [_item("assistant", f"Thank you, {word}")],
+        }
+    else:
+        told = rng.choice(list(world.numbered.values())) if world.numbered else None
+        arguments |= {"current_input": [_item("user", "Who? " + ("" if told is None else told.word))]}
+    if rng.random() < 0.5:
+        path = f"/v1/turns:{'after' if is_kept else 'before'}"
+        response = await _posted(world, credential, path, arguments)
+        is_refused = response.status_code >= 400
+    else:
+        tool = "memory_after_turn" if is_kept else "memory_before_turn"
+        response = await world.send(credential, tool, arguments, form=form, path=TURNS)
+        is_refused = response.status_code == 403 or "code" in content(response)
+    if "turns" not in credential.faces:
+        assert response.status_code == 403, response.text
+        world.scan(response, credential, None, said=json.dumps(arguments))
+        world.done["faces refused"] += 1
+        return
+    is_pattern = user is not None and credential.patterns and user.startswith("user:")
+    if credential.patterns != is_pattern or (user is not None and not is_pattern):
+        assert is_refused, response.text
+        world.scan(response, credential, None, said=json.dumps(arguments))
+        world.done["turns refused"] += 1
+        return
+    assert not is_refused, response.text
+    who = credential.own | ({user} if user is not None else set())
+    if is_kept:
+        _tell(world, credential, number, f"turn {word}", who)
+        world.scan(response, credential, Asking.as_all(who), said=json.dumps(arguments))
+        world.done["turns kept"] += 1
+        world.others[credential.tenant] += 1
+    else:
+        words = world.scan(response, credential, Asking.as_all(who), said=json.dumps(arguments))
+        world.done["words before turns"] += words
+
+
+def _item(role: str, text: str) -> Json:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+def _sharing(credential: Credential) -> Asking | None:
+    """Return as whom a key asks over REST: what it keeps itself, and what is shared; None where it is refused."""
+    if credential.patterns:
+        return None
+    return Asking(frozenset({(credential.own, False), (frozenset({ORG}), False)}))
+
+
+async def use_rest(world: World, credential: Credential, _form: str) -> None:
+    """Keep, list, search, read and withdraw memories of an organisation: what is another's is as absent as nothing."""
+    rng = world.rng
+    what = rng.choice((_keep_a_memory, _keep_a_memory, _list_memories, _list_memories, _one_memory))
+    await what(world, credential)
+
+
+def _refused_face(world: World, credential: Credential, response: httpx.Response, said: str) -> bool:
+    """Check the answer where a key may not use this face, or speaks for many; return whether that is so."""
+    if "rest" in credential.faces and not credential.patterns:
+        return False
+    assert response.status_code == 403, response.text
+    world.scan(response, credential, None, said=said)
+    world.done["faces refused"] += 1
+    return True
+
+
+async def _keep_a_memory(world: World, credential: Credential) -> None:
+    rng = world.rng
+    number = next(world.numbers)
+    word = f"zq{number:05d}qz"
+    body = {"agent_id": "crawler", "content": f"{word} {rng.choice(WORDS)}", "tags": [word], "memory_type": "entity"}
+    response = await _posted(world, credential, "/api/v1/memories", body)
+    if _refused_face(world, credential, response, json.dumps(body)):
+        return
+    assert response.status_code == 201, response.text
+    note_id = response.json()["id"]
+    told = _tell(world, credential, number, note_id, credential.own | {ORG})
+    world.memories[note_id] = told
+    world.scan(response, credential, _sharing(credential), said=json.dumps(body))
+    world.done["memories kept"] += 1
+    world.others[credential.tenant] += 1
+
+
+async def _list_memories(world: World, credential: Credential) -> None:
+    rng = world.rng
+    sent = {"authorization": f"Bearer {credential.text}"}
+    told = rng.choice(list(world.numbered.values())) if world.numbered else None
+    word = "zq" if told is None else told.word
+    body: Json = {}
+    if rng.random() < 0.5:
+        path = rng.choice(("/memories", "/memories?agent_id=crawler", f"/memories?tags={word}", "/agents", "/sessions"))
+        response = await world.served.client.get(f"/api/v1{path}", headers=sent)
+    else:
+        path = "/search"
+        body = rng.choice(({"content_contains": word}, {"query": f"{rng.choice(WORDS)} {word}"}, {"limit": 200}))
+        response = await _posted(world, credential, "/api/v1/search", body)
+    said = path + json.dumps(body)
+    if _refused_face(world, credential, response, said):
+        return
+    assert response.status_code == 200, response.text
+    world.done["words of memories"] += world.scan(response, credential, _sharing(credential), said=said)
+    others = [
+        memory.word
+        for memory in world.memories.values()
+        if memory.tenant == credential.tenant and not credential.own <= memory.participants
+    ]
+    world.done["words another key kept"] += any(other in response.text and other not in said for other in others)
+
+
+async def _one_memory(world: World, credential: Credential) -> None:
+    """Read or withdraw one by its id, also one of another tenant, or a note that an agent kept."""
+    rng = world.rng
+    names = [*world.memories, *world.notes]
+    if not names:
+        return
+    name = rng.choice(names)
+    told = world.memories.get(name) or world.notes[name]
+    method = rng.choice(("GET", "GET", "DELETE"))
+    asking = _sharing(credential)
+    may = asking is not None and world.may_see(told, credential, asking)
+    if method == "DELETE" and may:
+        method = "GET"  # what one may withdraw, others look for
+    sent = {"authorization": f"Bearer {credential.text}"}
+
+    async def asked(note_id: str) -> httpx.Response:
+        return await world.served.client.request(method, f"/api/v1/memories/{note_id}", headers=sent)
+
+    response = await asked(name)
+    if _refused_face(world, credential, response, name):
+        return
+    world.scan(response, credential, asking, said=name)
+    if may:
+        assert response.status_code in (200, 404), response.text  # forgotten, or of a session
+        return
+    assert response.status_code == 404, response.text
+    absent = absent_like(name, rng)
+    other = await asked(absent)
+    assert (other.status_code, other.text.replace(absent, "ID")) == (404, response.text.replace(name, "ID"))
+    world.done["memories refused"] += 1
+
+
+async def erase_something(world: World, credential: Credential, form: str) -> None:
+    """Look at what an erasure would take, or try to begin one: only who may erase can, and within the tenant alone."""
+    rng = world.rng
+    if not world.events:
+        return
+    name = rng.choice(list(world.events))
+    told = world.events[name]
+    arguments: Json = {"event_ids": [name]}
+    is_begun = rng.random() < 0.2 and "erase" not in credential.roles
+    tool = "erase" if is_begun else "preview_erasure"
+    if is_begun:
+        arguments |= {"reason": "asked for", "expected_events": 1}
+    response = await world.send(credential, tool, arguments, form=form, path=ADMIN)
+    said = json.dumps(arguments)
+    if "admin" not in credential.faces:
+        assert response.status_code == 403, response.text
+        world.scan(response, credential, None, said=said)
+        world.done["faces refused"] += 1
+        return
+    answer = content(response)
+    if "erase" not in credential.roles:
+        assert "error" in answer, answer
+        world.scan(response, credential, None, said=said)
+        world.done["erasures refused"] += 1
+        return
+    everything = Asking.as_all(())
+    world.scan(response, credential, everything, said=said, internal=True)
+    if told.tenant != credential.tenant:
+        absent = arguments | {"event_ids": [absent_like(name, rng)]}
+        await alike(world, credential, form, (tool, arguments, ADMIN), (tool, absent, ADMIN))
+        world.done["erasures refused"] += 1
+    else:
+        world.done["erasures previewed"] += 1
