@@ -19,6 +19,8 @@ from tests.monitoring.rules import RUNBOOKS, alerts
 from tests.support.postgres import Database
 
 PAGES = sorted(RUNBOOKS.glob("*.md"))
+OWNERS = "-- as the owner of the schema"
+"""How a block of SQL begins that the operator's login may not run."""
 SECTIONS = ["Symptom", "Meaning", "First looks", "Fix", "Prevention"]
 WORDS = {"$TENANT": "default", "$NS": "myria"}
 
@@ -103,10 +105,12 @@ def test_prometheus_can_read_every_query(prometheus: Path, tmp_path: Path) -> No
 
 
 async def test_sql_runs(database: Database) -> None:
-    """Each statement works for the operator's login, and shows every tenant."""
-    connection = await asyncpg.connect(database.operator_dsn)
+    """Each statement works for the operator's login and shows every tenant, or says that it takes the owner's."""
+    operator = await asyncpg.connect(database.operator_dsn)
+    owner = await asyncpg.connect(database.dsn)
     try:
         for page, block in blocks("sql"):
+            connection = owner if block.startswith(OWNERS) else operator
             for statement in block.split(";\n"):
                 if statement.strip():
                     try:
@@ -114,4 +118,5 @@ async def test_sql_runs(database: Database) -> None:
                     except asyncpg.PostgresError as error:
                         raise AssertionError(f"{page.name}: {error}\n{statement}") from error
     finally:
-        await connection.close()
+        await operator.close()
+        await owner.close()
