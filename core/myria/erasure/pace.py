@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-_REST = 4.0
+_REST = 2.5
 """Seconds of rest for each second of work."""
 
 _LEAST_S = 0.001
@@ -13,7 +13,7 @@ _MOST_S = 0.5
 
 
 class Pace:
-    """Takes turns with everybody else: after each piece of work `rest` waits four times as long as it took."""
+    """Takes turns with everybody else: after each piece of work `rest` waits two and a half times as long as it took."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
