@@ -13,7 +13,7 @@ _MOST_S = 0.5
 
 
 class Pace:
-    """Takes turns with everybody else: after each piece of work `rest` waits two and a half times as long as it took."""
+    """Takes turns with everybody else: after each piece of work `rest` waits for 2.5 times what it took."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
