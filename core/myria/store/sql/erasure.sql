@@ -508,12 +508,18 @@ ORDER BY e.event_seq LIMIT 20;
 SELECT clock_timestamp();
 
 -- name: count
--- What an erasure takes, by place; renderings and blocks are counted as they go.
+-- What an erasure takes, by place; renderings and blocks are counted as they go. The list was written in this transaction,
+-- so PostgreSQL knows nothing of its size: its leaves are found by sorting, whose cost no plan can make quadratic.
 SELECT count(*) AS events, count(*) FILTER (WHERE e.type = 'myria.note') AS versions_of_notes,
        count(DISTINCT x.scope_id) AS scopes,
-       (SELECT count(DISTINCT n.node_id) FROM myria.nodes n CROSS JOIN LATERAL unnest(n.event_seqs) AS seq
-        JOIN myria.erased g ON g.tenant_id = $1 AND g.event_seq = seq AND g.erasure_id = $2
-        WHERE n.tenant_id = $1 AND n.scope_id = ANY (array_agg(DISTINCT x.scope_id))) AS leaves,
+       (SELECT count(DISTINCT m.node_id)
+        FROM (SELECT u.node_id, bool_or(u.node_id IS NULL) OVER (PARTITION BY u.event_seq) AS is_taken
+              FROM (SELECT n.node_id, seq AS event_seq
+                    FROM myria.nodes n CROSS JOIN LATERAL unnest(n.event_seqs) AS seq
+                    WHERE n.tenant_id = $1 AND n.scope_id = ANY (array_agg(DISTINCT x.scope_id))
+                    UNION ALL
+                    SELECT NULL, g.event_seq FROM myria.erased g WHERE g.tenant_id = $1 AND g.erasure_id = $2) AS u) AS m
+        WHERE m.is_taken) AS leaves,
        (SELECT count(*) FROM myria.llm_calls c
         WHERE c.tenant_id = $1 AND c.mask_scopes && array_agg(DISTINCT x.scope_id)) AS llm_calls
 FROM myria.erased x
