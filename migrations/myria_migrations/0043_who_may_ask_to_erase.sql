@@ -35,21 +35,6 @@ END $$;
 COMMENT ON FUNCTION myria.prove_erasure IS 'Lets the control plane carry out an erasure that serving wrote down, if this key or token has the role erase. Its list is closed then.';
 REVOKE EXECUTE ON FUNCTION myria.prove_erasure FROM PUBLIC;
 
--- What somebody listed with the login of serving alone does not stand in an officer's way.
-CREATE FUNCTION myria.clear_listing(tenant text, key text, digest bytea) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    IF myria.officer(tenant, key, digest) IS NOT NULL THEN
-        DELETE FROM myria.erased x
-        WHERE x.tenant_id = tenant AND x.erased_at IS NULL AND NOT EXISTS (
-            SELECT FROM myria.erasures e WHERE e.tenant_id = tenant AND e.erasure_id = x.erasure_id AND e.proved);
-    END IF;
-END $$;
-COMMENT ON FUNCTION myria.clear_listing IS 'Takes events out of lists of which nobody proved that an officer asked for them.';
-REVOKE EXECUTE ON FUNCTION myria.clear_listing FROM PUBLIC;
-CREATE INDEX erased_open ON myria.erased (tenant_id, erasure_id) WHERE erased_at IS NULL;
-
 CREATE FUNCTION myria.refused_among(tenant text, keys bytea[]) RETURNS bytea[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

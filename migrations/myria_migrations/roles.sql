@@ -80,8 +80,6 @@ CREATE POLICY myria_server_is_told ON myria.erasure_secrets AS RESTRICTIVE TO my
 DROP POLICY IF EXISTS myria_server_is_told ON myria.refused_keys;
 CREATE POLICY myria_server_is_told ON myria.refused_keys AS RESTRICTIVE TO myria_server, myria_builder USING (false);
 REVOKE EXECUTE ON FUNCTION myria.prove_erasure, myria.refused_among, myria.officer FROM myria_builder;
--- Nobody calls it: it would take more off lists than another erasure chooses.
-REVOKE EXECUTE ON FUNCTION myria.clear_listing FROM myria_server, myria_builder, myria_operator;
 REVOKE EXECUTE ON FUNCTION myria.show_receipt_key FROM myria_builder;
 -- What a model finds in turns the control plane counts.
 REVOKE EXECUTE ON FUNCTION myria.tally_found_facts FROM myria_server, myria_builder;
