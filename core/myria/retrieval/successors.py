@@ -81,16 +81,18 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int) -> Successi
     worth = np.array([rarity(docs, count) for count in frequencies(ids, corpora)[0].tolist()], dtype=np.int64)
     ids, worth = ids[worth >= least], worth[worth >= least]
     evidence = np.zeros(len(timeline), dtype=np.int64)
-    order = np.argsort(changed := np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64))
+    changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
+    order = np.argsort(changed)
+    changed, worth = changed[order], worth[order]
     for (other, mask), places in zip(parts, timeline.places, strict=True):
         told = [at for at, name in enumerate(other.speakers) if name == speaker]
-        for at, start, end in spans_of(changed[order], other.hint_terms, other.hint_offsets).T.tolist():
+        for at, start, end in spans_of(changed, other.hint_terms, other.hint_offsets).T.tolist():
             rows = other.hint_doc[start:end]
             rows = rows[np.isin(other.speaker[rows], told)]
             where = places[rows]
             if mask is not None:
                 where = where[where >= 0]
-            evidence[where] += worth[order][at]
+            evidence[where] += worth[at]
     evidence[timeline.timestamp <= timeline.timestamp[leader.at] + _LATER_US] = 0
     if timeline.scope is not None:
         evidence[timeline.scope != timeline.scope[leader.at]] = 0
