@@ -7,6 +7,7 @@
 - The version is the same in pyproject.toml and CHANGELOG.md's newest entry.
 - What the code imports is declared in pyproject.toml, and what is declared there is explained in docs/dependencies.md.
 - Every SQL statement, and every name that a package defines for others, is used by the product (`UNUSED` says why not).
+- Migrations that the commit in migrations/released has never change again.
 - No two classes of the packages have one name.
 - Every package of the lock has a hash, and no line of it names a registry.
 - Links between the pages of the documentation lead somewhere.
@@ -15,7 +16,9 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -63,6 +66,7 @@ def main() -> int:
         *import_breaches(),
         *explanation_breaches(),
         *statement_breaches(),
+        *migration_breaches(),
         *name_breaches(),
         *class_breaches(),
         *lock_breaches(),
@@ -191,6 +195,20 @@ def statement_breaches() -> Iterator[str]:
         for name in re.findall(r"^-- name: ([a-z0-9_]+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
             if f'"{path.stem}.{name}"' not in programs:
                 yield f"{path.relative_to(ROOT)}: nothing executes {path.stem}.{name}"
+
+
+def migration_breaches() -> Iterator[str]:
+    """Yield migrations of the released commit that are not here as they were; nothing where git does not have it."""
+    commit = (ROOT / "migrations/released").read_text(encoding="utf-8").strip()
+    tree = ["git", "-C", str(ROOT), "ls-tree", "-r", commit, "migrations/myria_migrations/"]
+    listed = subprocess.run(tree, capture_output=True, text=True, check=False)
+    for line in listed.stdout.splitlines():
+        digest, path = line.split()[2], ROOT / line.split("\t")[1]
+        if not re.fullmatch(r"\d+_\w+\.sql", path.name):
+            continue
+        content = path.read_bytes() if path.exists() else b""
+        if hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != digest:
+            yield f"{path.relative_to(ROOT)}: was released; write a new migration instead"
 
 
 def name_breaches() -> Iterator[str]:

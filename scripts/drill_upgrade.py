@@ -2,12 +2,13 @@
 
 Usage: drill_upgrade.py [--from COMMIT]
 
-The release before is this repository as it was before the newest migration (or at COMMIT), out of git's history: its
-own code makes the schema, a memory out of the sample, builds, a rollback, and serves. A client appends without a
-pause. Then `myria migrate` of this checkout runs, the server of before goes on, a server of this checkout starts
-beside it, the client changes over, and the server of before ends. Compared are: every row that was there, every event
-that was acknowledged, the bytes of every answer of both releases (where this release ranks anew, of those without words
-to rank by). Exit status 1 when anything differs, 3 where the history does not reach so far (a shallow clone).
+The release before is this repository as it was at the commit that `migrations/released` names (or at COMMIT), out of
+git's history: its own code makes the schema, a memory out of the sample, builds, a rollback, and serves. A client
+appends without a pause. Then `myria migrate` of this checkout runs, the server of before goes on, a server of this
+checkout starts beside it, the client changes over, and the server of before ends. Compared are: every row that was
+there, every event that was acknowledged, the bytes of every answer of both releases (where this release ranks anew, of
+those without words to rank by). Exit status 1 when anything differs, 3 where the history does not reach so far (a
+shallow clone).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -57,8 +57,8 @@ WRITER = "drill-writer"
 """Who the client appends as: nobody else's answers hold its events."""
 WRITTEN = ("events", "scopes", "scope_members", "schema_migrations", "stored_sizes")
 """Tables that are written to meanwhile; events are checked by the answers and by the client's own record."""
-MIGRATIONS = ROOT / "migrations/myria_migrations"
-MIGRATION = re.compile(r"\d+_\w+\.sql")
+RELEASED = ROOT / "migrations/released"
+"""Names the commit that people run; migrations it has never change again."""
 RECKONED = "attempted_cutoff"
 """The column of tenants from which triggers count: bookkeeping that a migration may compute again."""
 
@@ -66,11 +66,11 @@ RECKONED = "attempted_cutoff"
 def main(arguments: Sequence[str]) -> int:
     """Do the drill; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--from", dest="commit", help="the release before; default: that of the schema before")
+    parser.add_argument("--from", dest="commit", help="the release before; default: that of migrations/released")
     options = parser.parse_args(arguments)
-    commit = options.commit or before_the_newest_migration()
-    if commit is None:
-        print("the history does not reach back to the schema before (git fetch --unshallow)", file=sys.stderr)
+    commit = options.commit or RELEASED.read_text().split()[0]
+    if not is_in_history(commit):
+        print(f"the history does not reach back to {commit} (git fetch --unshallow)", file=sys.stderr)
         return NO_HISTORY
     drill = Drill()
     with (
@@ -83,25 +83,12 @@ def main(arguments: Sequence[str]) -> int:
     return drill.result()
 
 
-def before_the_newest_migration() -> str | None:
-    """Return the last commit whose migrations are all among ours, but not all of ours; None where no history says.
-
-    A migration that was renumbered before anybody had it is passed over.
-    """
-    ours = {(file.name, file.read_bytes()) for file in MIGRATIONS.glob("[0-9]*.sql")}
+def is_in_history(commit: str) -> bool:
+    """Return whether git has a commit."""
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        folder = str(MIGRATIONS.relative_to(ROOT))
-        changes = git("log", "--format=%H", "HEAD", "--", folder).decode().split()
-        for commit in ("HEAD", *(f"{change}^" for change in changes)):
-            with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", commit, folder))) as archive:
-                theirs = {
-                    (Path(member.name).name, file.read())
-                    for member in archive
-                    if MIGRATION.fullmatch(Path(member.name).name) and (file := archive.extractfile(member))
-                }
-            if theirs < ours:
-                return git("rev-parse", "--verify", commit).decode().strip()
-    return None
+        git("cat-file", "-e", f"{commit}^{{commit}}")
+        return True
+    return False
 
 
 def take_out(commit: str, folder: Path) -> Path:
@@ -145,7 +132,10 @@ async def upgrade(drill: Drill, folder: Path, old: Path) -> None:
             drill.same("content of every table that the release before had", rows, after)
             drill.same("answers of the release before, to the byte", answered, answers(old_url))
             refused = myria("status", "--json", "--dsn", dsns.server, tree=old, status=6 if applied else 0)
-            drill.holds("a process of the release before that starts now refuses (schema_too_new)", not refused.strip())
+            starts = "refuses (schema_too_new)" if applied else "starts, as before"
+            drill.holds(
+                f"a process of the release before that starts now {starts}", bool(refused.strip()) != bool(applied)
+            )
 
             drill.step("a server of this release starts beside it, the client changes over, the old one ends")
             with serving(dsns.server, None) as new_url:

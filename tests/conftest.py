@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+import threading
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
 from tests.support.counts import CHECK, SOAK, examples
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
@@ -82,6 +84,16 @@ def log_handlers() -> Iterator[None]:
     before = list(root.handlers)
     yield
     root.handlers[:] = before
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """A thread that goes on after its test would log into the tests that follow."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "erasures":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), "the test leaves a thread that carries erasures on"
 
 
 @pytest.fixture(scope="session")

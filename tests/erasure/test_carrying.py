@@ -15,7 +15,7 @@ from myria.access.principal import Proof
 from myria.access.store import AccessStore, NewKey
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.erasure import removal, words
-from myria.erasure.carrying import ErasureCarrier, carry_on_apart
+from myria.erasure.carrying import THREAD, ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.model import Selection
 from myria.ingest import Ingest
@@ -205,6 +205,24 @@ async def test_looking_through_texts_holds_up_nobody_else(database: Database, mo
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert await traces(database.dsn) == []
+
+
+async def test_no_thread_is_left_however_often_it_is_cancelled(database: Database) -> None:
+    """Cancelled once, or again before it has ended, at once or while it works: the thread ends."""
+    async with Pool(database.operator_dsn) as pool:
+        for steps in (0, 1, 2, 5, 50):
+            running = asyncio.create_task(carry_on_apart(pool, carrier))
+            await asyncio.sleep(0)
+            started = [thread for thread in threading.enumerate() if thread.name == THREAD]
+            for _ in range(steps):
+                await asyncio.sleep(0.001)
+            running.cancel()
+            await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert len(started) == 1
+            await asyncio.to_thread(started[0].join, PATIENCE_S)
+            assert not started[0].is_alive()
 
 
 async def test_a_large_selection_is_withdrawn_at_one_moment(database: Database) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -28,6 +28,7 @@ from tests.reads.asking import Query, append, ask, events_of
 from tests.support.building import build_now
 from tests.support.counts import CHECK
 from tests.support.events import TENANT, event
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 WORDS = ("garden", "tomato", "bridge", "river", "bread", "piano", "train", "doctor", "kitten", "harbour")
@@ -250,25 +251,34 @@ async def test_heavy_reads_take_turns_and_small_ones_do_not_wait(
     """Eight heavy reads at once hold one connection in all, however long they take; a small read passes them, and a
     heavy one that cannot wait any longer is refused with the coded error."""
     monkeypatch.setattr(turns, "HEAVY_SCOPES", 20)
+    monkeypatch.setattr(turns, "PATIENCE_S", PATIENCE_S)
     rng = random.Random(1)
     settings = replace(Settings(), retrieval=RetrievalSettings(heavy_reads=1))
     async with Memory(database.server_dsn, settings) as memory:
         await append(memory, _events(rng, range(40), 2))
         await build_now(database.builder_dsn)
-        held = asyncio.Event()
+        holds, held = asyncio.Event(), asyncio.Event()
         gather = gathering.Gatherer.gather
 
         async def holding(self: Any, connection: Any, pinned: Any) -> Any:
             if len(pinned.visible) > 20:
+                holds.set()
                 await held.wait()
             return await gather(self, connection, pinned)
 
         monkeypatch.setattr(gathering.Gatherer, "gather", holding)
-        heavy = [
-            asyncio.create_task(ask(memory, EventNodesQuery(participants=(AGENT,), query=word))) for word in WORDS[:8]
-        ]
-        while memory.retrieval.turns.waiting < 7:
-            await asyncio.sleep(0.01)
+
+        def heavily(word: str) -> Coroutine[Any, Any, dict[str, Any]]:
+            return ask(memory, EventNodesQuery(participants=(AGENT,), query=word))
+
+        heavy = [asyncio.create_task(heavily(WORDS[0]))]
+        # The first is known to be heavy, and holds the turn, before the others ask: what it has resolved is cached,
+        # so that one that asked beside it might be light.
+        async with asyncio.timeout(PATIENCE_S):
+            await holds.wait()
+            heavy += [asyncio.create_task(heavily(word)) for word in WORDS[1:8]]
+            while memory.retrieval.turns.waiting < 7:
+                await asyncio.sleep(0.01)
         assert memory.database.in_use == 1
         small = await ask(memory, EventNodesQuery(participants=(AGENT, "user 3"), query="garden"))
         assert small["counts"]["events"] <= 2

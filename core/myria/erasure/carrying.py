@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
 
@@ -32,6 +31,9 @@ AT_ONCE = 2
 
 ACTOR = "control"
 
+THREAD = "erasures"
+"""Name of the thread in which a carrier runs."""
+
 _CONNECTIONS = 2 * AT_ONCE + 2
 """One to work with and one to renew the lease with for each, and two to spare."""
 
@@ -48,37 +50,43 @@ async def carry_on_apart(database: Database, make: Callable[[Database], ErasureC
         database: to which it connects anew.
         make: makes the carrier on such connections.
     """
+    outer, inner = asyncio.get_running_loop(), asyncio.new_event_loop()
     ended = asyncio.Event()
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
 
     async def work() -> None:
-        own = asyncio.current_task()
-        if own is not None:
-            begun.set_result((asyncio.get_running_loop(), own))
-        with suppress(asyncio.CancelledError):
-            async with database.another(_CONNECTIONS) as connected:
-                await make(connected).run()
+        async with database.another(_CONNECTIONS) as connected:
+            await make(connected).run()
 
-    def in_thread(loop: asyncio.AbstractEventLoop) -> None:
+    def in_thread() -> None:
         try:
-            asyncio.run(work())
-        except Exception as error:
+            with asyncio.Runner(loop_factory=lambda: inner) as runner:
+                runner.run(work())
+        except asyncio.CancelledError:
+            pass
+        except Exception:
             logger.exception("erasures are not carried on", extra={"action": "erasures_failed"})
-            if not begun.done():
-                begun.set_exception(error)
         finally:
-            loop.call_soon_threadsafe(ended.set)
+            _tell(outer, ended.set)
 
-    thread = Thread(target=in_thread, args=(asyncio.get_running_loop(),), name="erasures", daemon=True)
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks(inner):
+            task.cancel()
+
+    thread = Thread(target=in_thread, name=THREAD, daemon=True)
     thread.start()
     try:
         await ended.wait()
     finally:
-        if not ended.is_set():
-            inner, task = await asyncio.wrap_future(begun)
-            inner.call_soon_threadsafe(task.cancel)
-            await ended.wait()
+        # Told at once and without waiting: whoever is cancelled again meanwhile leaves no thread behind.
+        _tell(inner, cancel_all)
+        await ended.wait()
         thread.join()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    """Have another thread's loop do something, unless it is closed."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(what)
 
 
 class ErasureCarrier:

@@ -73,10 +73,10 @@ class Turn:
 class Turns:
     """Lets heavy reads begin, at most `at_once` of them, in the order in which they came."""
 
-    def __init__(self, database: Database, *, at_once: int, patience: float = PATIENCE_S) -> None:
+    def __init__(self, database: Database, *, at_once: int, patience: float | None = None) -> None:
         self._database = database
         self._free = asyncio.Semaphore(at_once)
-        self._patience = patience
+        self._patience = PATIENCE_S if patience is None else patience
         self._waiting = 0
         self._resting = 0
         self._others = 0
