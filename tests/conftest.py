@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
 from tests.support.counts import CHECK, SOAK, examples
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, be_patient
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
@@ -35,6 +35,8 @@ gc.disable()
 # Where sniffio is not installed, httpcore looks for it through the whole path with every request.
 if find_spec("sniffio") is None:
     sys.modules["sniffio"] = None  # type: ignore[assignment]
+
+be_patient()
 
 # No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
 # that fails must fail again. In CI the parent is Hypothesis' own profile for it.

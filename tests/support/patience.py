@@ -4,4 +4,54 @@ A wait costs nothing when the condition comes, so this is far more than a slow m
 that means "within five seconds" counts something else than seconds.
 """
 
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from myria._configuration import Section
+from myria.settings import McpSettings, PostgresSettings, variable_of
+from myria.store.database import PoolOptions, TransactionBounds
+
 PATIENCE_S = 240.0
+
+OF_MYRIA_S = 120.0
+"""How long Myria waits in tests, by default, where a deployment gives up after 5 to 30 seconds: a machine that stands
+still for a quarter of a minute is no fault. Half of PATIENCE_S, so that what hangs still ends in Myria's own error."""
+
+_LONGER: dict[type, dict[str, float]] = {
+    McpSettings: {"request_deadline_s": OF_MYRIA_S, "append_deadline_s": OF_MYRIA_S},
+    PostgresSettings: {
+        "connect_timeout_s": OF_MYRIA_S,
+        "statement_timeout_s": OF_MYRIA_S,
+        "idle_timeout_s": OF_MYRIA_S,
+        "lock_timeout_s": OF_MYRIA_S,
+    },
+    TransactionBounds: {"statement": OF_MYRIA_S, "idle": OF_MYRIA_S, "lock": OF_MYRIA_S, "total": 4 * OF_MYRIA_S},
+    PoolOptions: {"connect_timeout": OF_MYRIA_S, "acquire_timeout": OF_MYRIA_S},
+}
+
+
+def be_patient() -> None:
+    """Give this process, and the programs that it starts, those longer bounds; a test that sets one itself has its own.
+
+    What the defaults are is tested in tests/settings, in a process without this.
+    """
+    for made, longer in _LONGER.items():
+        _let_default(made, longer)
+        if issubclass(made, Section):
+            for name, value in longer.items():
+                os.environ.setdefault(variable_of(f"{made.section_name}.{name}"), str(value))
+    _let_default(PoolOptions, {"bounds": TransactionBounds()})
+
+
+def _let_default(made: type, longer: Mapping[str, Any]) -> None:
+    initialize = made.__init__  # type: ignore[misc]
+
+    @functools.wraps(initialize)
+    def patiently(self: object, **fields: Any) -> None:
+        initialize(self, **{**longer, **fields})
+
+    made.__init__ = patiently  # type: ignore[misc]
