@@ -50,6 +50,9 @@ _REFERENCES = (
     re.compile(r"\$(\w+)"),
 )
 
+_OWN_CONTEXT = re.compile(r"\A\s*(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
+"""What hooks gave, as Gemini CLI puts it before the prompt that it tells; it escapes angle brackets within."""
+
 
 class Unusable(Exception):
     """A hook cannot do its work; says why."""
@@ -177,11 +180,8 @@ def _why(answer: Any) -> str:
 def _started(host: str, event: str, url: str, headers: Mapping[str, str]) -> Json:
     """Return what a host takes as context of a session that begins."""
     result = _call(url, "/agent", headers, "context", {"tokenBudget": CONTEXT_TOKENS, "types": list(CONTEXT_KINDS)})
-    texts = [str(part.get("text", "")) for part in result.get("content", ()) if isinstance(part, dict)]
-    structured = result.get("structuredContent") or {}
-    if isinstance(structured, dict) and structured.get("count") == 0:
-        return {}
-    text = "\n".join(texts).strip()
+    answer = result.get("structuredContent")
+    text = str(answer.get("injectionText") or "").strip() if isinstance(answer, dict) else ""
     if not text:
         return {}
     if host == "cursor":
@@ -218,6 +218,7 @@ def _said(host: str, event: Json) -> Iterator[Utterance]:
         turn = f"{turn}-{_digest(reply)}"
     if host == "gemini":
         turn = _digest([event.get("timestamp"), prompt])
+        prompt = _OWN_CONTEXT.sub("", prompt) if isinstance(prompt, str) else None
     for end, speaker, text in (("in", "user", prompt), ("out", "assistant", reply)):
         if isinstance(text, str) and text.strip():
             yield Utterance(key=f"{turn or _digest([now, text])}-{end}", speaker=speaker, text=text, at=now)
