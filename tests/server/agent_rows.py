@@ -678,6 +678,36 @@ ROWS: tuple[Row, ...] = (
         arguments={"id": "$0", "content": "two"},
         answers={"success": False, "updated": False, "merged": True, "existingId": "$1"},
     ),
+    opens(
+        "workspace",
+        shows="Ours",
+        hides="Theirs",
+        before=(
+            keeping("Ours", type="procedure", workspace="Shop"),
+            keeping("Theirs", type="procedure", workspace="Studio", topic="clay"),
+        ),
+        workspace="shop",
+    ),
+    Row(
+        tool="context",
+        parameters=("structured",),
+        before=(
+            keeping("Fire slowly", type="procedure"),
+            keeping("The studio is in Porto", type="fact", isAnchor=True),
+            keeping("The draft", type="fact", scope="session", sessionId="s1"),
+            ("reflect", {"summary": "A quiet day", "open_questions": ["Who paid?"]}),
+        ),
+        arguments={"structured": True, "sessionId": "s1"},
+        answers={"success": True, "structured": True, "count": 4, "anchorCount": 1, "wmCount": 1},
+        holds=lambda answer: (
+            [note["content"] for note in answer["core"]["procedures"]] == ["Fire slowly"]
+            and answer["core"]["errors"] == answer["core"]["decisions"] == answer["core"]["preferences"] == []
+            and [note["content"] for note in answer["anchors"]["permanent"]] == ["The studio is in Porto"]
+            and [note["content"] for note in answer["working"]["current_session"]] == ["The draft"]
+            and [note["content"] for note in answer["open_questions"]] == ["[미해결] Who paid?"]
+            and "fragments" not in answer
+        ),
+    ),
     opens("types", shows="kiln decision", hides="clay procedure", before=THREE, types=["decision"]),
     opens(
         "sessionId",
@@ -802,6 +832,25 @@ ROWS: tuple[Row, ...] = (
         before=(keeping("one"), keeping("two")),
         arguments={"fromId": "$0", "toId": "$1", "relationType": "contradicts"},
         answers={"relationType": "contradicts"},
+    ),
+    Row(
+        tool="graph_explore",
+        parameters=("startId",),
+        before=(
+            keeping("one"),
+            keeping("two"),
+            ("link", {"fromId": "$0", "toId": "$1", "relationType": "caused_by", "weight": 0.25}),
+        ),
+        arguments={"startId": "$0"},
+        answers={"success": True},
+        holds=lambda answer: [edge["weight"] for edge in answer["edges"]] == [0.25],
+    ),
+    Row(
+        tool="link",
+        parameters=("weight",),
+        before=(keeping("one"), keeping("two")),
+        arguments={"fromId": "$0", "toId": "$1", "weight": 2},
+        answers={"success": False, "code": "invalid_argument"},
     ),
     Row(
         tool="link",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from myria.contract.agent import AgentAnswer, AgentInput, Id, No, choice
+from myria.contract.agent import AgentAnswer, AgentInput, Id, No, Share, choice
 from myria.contract.answers import Answer
 
 Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
@@ -18,6 +18,7 @@ class LinkInput(AgentInput):
     fromId: Id
     toId: Id
     relationType: Annotated[Relation, choice("related")] = "related"
+    weight: Share = None
     dryRun: No = False
 
 
@@ -53,6 +54,7 @@ class GraphEdge(Answer):
     from_: str = Field(alias="from")
     to: str
     relation_type: str
+    weight: float
 
 
 class GraphExploreAnswer(AgentAnswer):

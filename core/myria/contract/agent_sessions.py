@@ -6,7 +6,18 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from myria.contract.agent import KINDS, AgentAnswer, AgentInput, Budget, OptionalContent, SessionId, choice, field_name
+from myria.contract.agent import (
+    KINDS,
+    AgentAnswer,
+    AgentInput,
+    Budget,
+    No,
+    OptionalContent,
+    SessionId,
+    Topic,
+    choice,
+    field_name,
+)
 from myria.contract.answers import Answer
 from myria.contract.fields import check_text
 from myria.contract.inputs import Input
@@ -61,6 +72,8 @@ class ContextInput(AgentInput):
     tokenBudget: Annotated[Budget, choice(CONTEXT_BUDGET)] = CONTEXT_BUDGET
     types: Annotated[tuple[str, ...] | None, BeforeValidator(_kinds), _TEXTS] = None
     sessionId: SessionId = None
+    workspace: Topic = None
+    structured: No = False
 
 
 class Effectiveness(Input):
@@ -99,16 +112,37 @@ class OpeningNoteBody(Answer):
     created_at: str
 
 
-class ContextAnswer(AgentAnswer):
-    """context."""
+class WorkingMemory(Answer):
+    """The notes of this session that end with it, in a structured answer."""
 
-    fragments: list[OpeningNoteBody]
+    current_session: list[OpeningNoteBody]
+
+
+class Anchors(Answer):
+    """The anchors of core memory, in a structured answer."""
+
+    permanent: list[OpeningNoteBody]
+
+
+class ContextAnswer(AgentAnswer):
+    """context: flat with `fragments` and `injectionText`, or, with `structured`, the notes by where they belong."""
+
+    fragments: list[OpeningNoteBody] = Field(default=[])
     count: int
-    totalTokens: int = Field(description="What injectionText costs")
+    totalTokens: int = Field(description="What injectionText costs, or would cost")
     coreTokens: int
     wmTokens: int
     wmCount: int
-    injectionText: str
+    anchorCount: int
+    injectionText: str | None = None
+    structured: bool = False
+    core: dict[str, list[OpeningNoteBody]] | None = Field(
+        default=None, description="preferences, errors, decisions, procedures, then further kinds; anchors are apart"
+    )
+    working: WorkingMemory | None = None
+    anchors: Anchors | None = None
+    open_questions: list[OpeningNoteBody] | None = None
+    topics: list[str] | None = None
 
 
 class ReflectedNote(Answer):

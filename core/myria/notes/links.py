@@ -45,11 +45,12 @@ Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """From one note to another."""
+    """From one note to another; `weight` within 0 and 1 says how strong it is."""
 
     from_id: str
     to_id: str
     relation: str
+    weight: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ class LinkedNote:
 class Linked:
     """What links connect with some notes, each with its relation.
 
-    `beside` are further notes, what resolves first; `leading` those to which links lead from each, by its id.
+    `beside` are further notes, what resolves first, then by weight and the newest; `leading` those to which links lead
+    from each, by its id.
     """
 
     beside: tuple[tuple[LinkedNote, str], ...] = ()
@@ -87,19 +89,23 @@ class Neighbourhood:
     links: tuple[Link, ...]
 
 
-def link_event(participants: tuple[str, ...], from_id: str, to_id: str, relation: Relation) -> NewEvent:
+def link_event(
+    participants: tuple[str, ...], from_id: str, to_id: str, relation: Relation, *, weight: float = 1.0
+) -> NewEvent:
     """Return the event that links two notes.
 
     Args:
         participants: canonical; those of the note that it leads from.
+        weight: within 0 and 1.
     """
+    link: dict[str, Any] = {"from": from_id, "to": to_id, "relation": relation}
+    if weight != 1.0:
+        link["weight"] = weight
     return NewEvent(
         timestamp=time.time_ns() // 1000,
         channel=NOTE_CHANNEL,
         participants=participants,
-        payload_json=orjson.dumps(
-            {"link": {"from": from_id, "to": to_id, "relation": relation}}, option=orjson.OPT_SORT_KEYS
-        ),
+        payload_json=orjson.dumps({"link": link}, option=orjson.OPT_SORT_KEYS),
         type=LINK_TYPE,
         internal=True,
     )
@@ -140,11 +146,13 @@ class NoteLinks:
         relation: Relation,
         *,
         may_see: MaySee,
+        weight: float = 1.0,
         dry_run: bool = False,
     ) -> None:
-        """Link a note to others, all or none; a link that is there takes the relation.
+        """Link a note to others, all or none; a link that is there takes the relation and the weight.
 
         Args:
+            weight: how strong the links are, within 0 and 1.
             dry_run: only refuse what would be refused.
 
         Raises:
@@ -157,7 +165,9 @@ class NoteLinks:
         participants = tuple(rows[from_id]["participants"])
         if dry_run:
             return
-        await self._append(tenant, [link_event(participants, from_id, to_id, relation) for to_id in to_ids])
+        await self._append(
+            tenant, [link_event(participants, from_id, to_id, relation, weight=weight) for to_id in to_ids]
+        )
 
     async def complete(self, tenant: str, from_id: str, to_ids: Sequence[str], *, may_see: MaySee) -> None:
         """Link a note as related to those of others to which no link leads yet; itself is passed over.
@@ -204,7 +214,10 @@ class NoteLinks:
         return Neighbourhood(
             start=_linked(rows[note_id]),
             neighbours=tuple(_linked(row) for row in notes.values()),
-            links=tuple(Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"]) for row in ends),
+            links=tuple(
+                Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"], weight=row["weight"])
+                for row in ends
+            ),
         )
 
     async def beside(
@@ -230,7 +243,7 @@ class NoteLinks:
         beside: dict[str, asyncpg.Record] = {}
         leading: dict[str, list[asyncpg.Record]] = {}
         ends = await self._ends(tenant, note_ids, RELATIONS, may_see, first=relations)
-        for row in sorted(ends, key=lambda row: row["relation"] != "resolved_by"):
+        for row in sorted(ends, key=lambda row: (row["relation"] != "resolved_by", -row["weight"])):
             if row["session"] and row["context_id"] != session_id:
                 continue
             if row["note_id"] not in given and row["relation"] in relations:

@@ -15,6 +15,7 @@ import asyncpg
 import orjson
 
 from myria.masks import Masks
+from myria.notes.details import Details
 from myria.notes.expiry import Lasting
 from myria.notes.kinds import importance_now, policies
 from myria.notes.lines import fenced, on_one_line
@@ -38,6 +39,9 @@ _WORKING = 50
 _QUESTIONS = 10
 _TOPICS = 5
 _NEWEST = 40
+_OF_A_WORKSPACE = 10
+"""How many times as many notes are looked at where one workspace is asked for: others have notes among them."""
+
 _DAY_US = 86_400 * 10**6
 
 _CORE, _WORK, _OPEN, _LAST = "[CORE MEMORY]", "[WORKING MEMORY]", "[OPEN QUESTIONS]", "[LAST TOPICS]"
@@ -56,6 +60,7 @@ class OpeningNote:
     anchor: bool
     tier: str
     at: int
+    details: Details
 
     @classmethod
     def of(cls, row: asyncpg.Record, now: int) -> OpeningNote | None:
@@ -64,17 +69,19 @@ class OpeningNote:
         if lasting.has_expired(now):
             return None
         idle_days = max(0, now - lasting.idle_since) / _DAY_US
+        payload = orjson.loads(row["payload"])
         faded = importance_now(lasting.kind, lasting.importance, anchor=lasting.anchor, idle_days=idle_days)
         return cls(
             note_id=row["note_id"],
             event_seq=row["event_seq"],
             kind=row["kind"],
             topic=row["topic"],
-            text=orjson.loads(row["payload"])["text"],
+            text=payload["text"],
             importance=round(faded, 3),
             anchor=row["anchor"],
             tier=lasting.tier(now),
             at=lasting.changed_at,
+            details=Details.of(payload["note"].get("details")),
         )
 
     @property
@@ -138,6 +145,7 @@ class Openings:
         budget: int,
         kinds: Sequence[str] = CORE_KINDS,
         session_id: str | None = None,
+        workspace: str | None = None,
     ) -> Opening:
         """Return what a session begins with, its text within a budget of tokens.
 
@@ -146,20 +154,31 @@ class Openings:
             now: in microseconds since 1970 UTC: what has expired by then is left out.
             kinds: the kinds of core memory; anchors of every kind are in it.
             session_id: whose working memory is shown.
+            workspace: whose notes it is of, beside those of none; all where none is named.
         """
+        wanted = Details(workspace=workspace)
+        times = 1 if workspace is None else _OF_A_WORKSPACE
         async with self._database.read(tenant) as connection:
             scopes = await scopes_with_notes(connection, tenant, masks)
-            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds), _PER_KIND)
+            core = await connection.fetch(sql("sessions.core"), tenant, scopes, list(kinds), times * _PER_KIND)
             working = []
             if session_id is not None:
-                working = await connection.fetch(sql("sessions.working"), tenant, scopes, session_id, _WORKING)
-            questions = await connection.fetch(sql("sessions.open_questions"), tenant, scopes, OPEN, _QUESTIONS)
-            newest = await connection.fetch(sql("sessions.newest"), tenant, scopes, _NEWEST)
+                working = await connection.fetch(sql("sessions.working"), tenant, scopes, session_id, times * _WORKING)
+            questions = await connection.fetch(sql("sessions.open_questions"), tenant, scopes, OPEN, times * _QUESTIONS)
+            newest = await connection.fetch(sql("sessions.newest"), tenant, scopes, times * _NEWEST)
         topics = dict.fromkeys(
-            row["topic"] for row in newest if row["topic"] != REFLECTED and not Lasting.of(row).has_expired(now)
+            row["topic"]
+            for row in newest
+            if row["topic"] != REFLECTED
+            and not Lasting.of(row).has_expired(now)
+            and Details.of(orjson.loads(row["details"] or "null")).answers(wanted)
         )
         return self._within(
-            budget, by_worth(_standing(core, now)), _standing(working, now), _standing(questions, now), list(topics)
+            budget,
+            by_worth(_standing(core, now, wanted))[: _PER_KIND * (len(kinds) + 1)],
+            _standing(working, now, wanted)[:_WORKING],
+            _standing(questions, now, wanted)[:_QUESTIONS],
+            list(topics),
         )
 
     def _within(
@@ -226,8 +245,9 @@ def by_worth(notes: Iterable[OpeningNote]) -> list[OpeningNote]:
     return [*first, *[note for note in ranked if note not in first]]
 
 
-def _standing(rows: Iterable[asyncpg.Record], now: int) -> list[OpeningNote]:
-    return [note for row in rows if (note := OpeningNote.of(row, now)) is not None]
+def _standing(rows: Iterable[asyncpg.Record], now: int, wanted: Details) -> list[OpeningNote]:
+    notes = (OpeningNote.of(row, now) for row in rows)
+    return [note for note in notes if note is not None and note.details.answers(wanted)]
 
 
 def _core_text(notes: Sequence[OpeningNote]) -> list[str]:

@@ -62,8 +62,11 @@ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = ends.scope_id;
 
 -- name: ends
 -- The links of some relations of some notes with live ones of some scopes, each with what that one says now: at most $5,
--- those of the relations $6 with others first, then the newest. One between two of these notes is there for each.
-SELECT l.end_id = l.to_id AS leads, l.from_id, l.to_id, l.relation, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at,
+-- those of the relations $6 with others first, then the newest. One between two of these notes is there for each. Its
+-- weight is what the event says that made it: 1 where it says none.
+SELECT l.end_id = l.to_id AS leads, l.from_id, l.to_id, l.relation,
+       CASE WHEN jsonb_typeof(said.payload->'link'->'weight') = 'number'
+            THEN (said.payload->'link'->>'weight')::float8 ELSE 1 END AS weight, n.note_id, n.first_seq, n.kind, n.topic, n.importance, n.anchor, n.created_at,
        n.changed_at, n.context_id, n.session, e.payload, n.session_ends_at, n.reason, n.used_at
 FROM (
     SELECT x.* FROM (
@@ -78,6 +81,7 @@ FROM (
 ) l
 JOIN myria.standing_notes n ON n.tenant_id = $1 AND n.note_id = l.end_id
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
+JOIN myria.events said ON said.tenant_id = $1 AND said.event_seq = l.event_seq
 ORDER BY l.event_seq DESC;
 
 -- name: notes

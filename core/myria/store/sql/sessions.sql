@@ -114,13 +114,15 @@ ORDER BY n.event_seq DESC LIMIT $4;
 
 -- name: newest
 -- The newest notes, for their topics.
-SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at
+SELECT n.kind, n.topic, n.importance, n.anchor, n.created_at, n.changed_at, n.session_ends_at, n.reason, n.used_at,
+       e.payload->'note'->'details' AS details
 FROM unnest($2::bigint[]) AS visible
 CROSS JOIN LATERAL (
     SELECT x.* FROM myria.standing_notes x
     WHERE x.tenant_id = $1 AND x.scope_id = visible AND x.live AND NOT x.session
     ORDER BY x.event_seq DESC LIMIT $3
 ) n
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = n.event_seq
 ORDER BY n.event_seq DESC LIMIT $3;
 
 -- name: show

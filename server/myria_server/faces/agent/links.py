@@ -37,6 +37,7 @@ class LinkTools(AgentTools):
                 [ids[request.toId]],
                 request.relationType,
                 may_see=who.masks.sees,
+                weight=1.0 if request.weight is None else request.weight,
                 dry_run=request.dryRun,
             )
         content: Json = {"success": True, "linked": not request.dryRun, "relationType": request.relationType}
@@ -54,7 +55,10 @@ class LinkTools(AgentTools):
             around = await self.memory.links.around(principal.tenant, note_id, may_see=who.masks.sees, relations=CAUSES)
         relation_of = {end: link.relation for link in around.links for end in (link.from_id, link.to_id)}
         nodes = [_node(around.start, None)] + [_node(note, relation_of[note.note_id]) for note in around.neighbours]
-        edges = [{"from": link.from_id, "to": link.to_id, "relation_type": link.relation} for link in around.links]
+        edges = [
+            {"from": link.from_id, "to": link.to_id, "relation_type": link.relation, "weight": link.weight}
+            for link in around.links
+        ]
         content: Json = {
             "success": True,
             "startId": note_id,

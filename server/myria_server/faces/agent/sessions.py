@@ -11,7 +11,7 @@ from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent_sessions import ConsolidateInput, ContextInput, ReflectInput
 from myria.planning.lines import counted
-from myria.sessions.opening import CORE_KINDS
+from myria.sessions.opening import CORE_KINDS, Opening
 from myria.sessions.reflecting import Reflection, reflect
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
@@ -37,6 +37,7 @@ class SessionTools(AgentTools):
             budget=request.tokenBudget,
             kinds=request.types or CORE_KINDS,
             session_id=request.sessionId,
+            workspace=request.workspace,
         )
         fragments = openings.as_json(opening, request.tokenBudget)
         if request.sessionId is not None:
@@ -44,14 +45,17 @@ class SessionTools(AgentTools):
             await self.memory.shown.note(principal.tenant, who.participants, request.sessionId, shown)
         content: Json = {
             "success": True,
-            "fragments": fragments,
             "count": len(fragments),
             "totalTokens": opening.tokens,
             "coreTokens": opening.core_tokens,
             "wmTokens": opening.working_tokens,
             "wmCount": len(opening.working),
-            "injectionText": opening.text,
+            "anchorCount": sum(note.anchor for note in opening.core),
         }
+        if request.structured:
+            content |= _by_place(opening, fragments)
+        else:
+            content |= {"fragments": fragments, "injectionText": opening.text}
         return self.answered(principal, request, content, opening.text or _NOTHING)
 
     async def reflect(self, principal: Principal, arguments: Any) -> ShownAnswer:
@@ -119,3 +123,30 @@ class SessionTools(AgentTools):
         if report.more:
             text += " More is due: call again."
         return self.answered(principal, request, content, text)
+
+
+def _by_place(opening: Opening, fragments: list[Json]) -> Json:
+    """Return the notes of an answer by where they belong (Memento's `structured`)."""
+    core: dict[str, list[Json]] = {f"{kind}s": [] for kind in ("preference", "error", "decision", "procedure")}
+    anchors: list[Json] = []
+    working: list[Json] = []
+    questions: list[Json] = []
+    in_core, in_working = ({note.note_id for note in notes} for notes in (opening.core, opening.working))
+    for fragment in fragments:
+        if fragment["id"] in in_working:
+            working.append(fragment)
+        elif fragment["id"] not in in_core:
+            questions.append(fragment)
+        elif fragment["isAnchor"]:
+            anchors.append(fragment)
+        else:
+            kind = fragment["type"]
+            core.setdefault(f"{kind}s" if f"{kind}s" in core else kind, []).append(fragment)
+    return {
+        "structured": True,
+        "core": core,
+        "working": {"current_session": working},
+        "anchors": {"permanent": anchors},
+        "open_questions": questions,
+        "topics": list(opening.topics),
+    }
