@@ -60,8 +60,13 @@ HOWS = ("alone", "packed", "model")
 SCOPES = (("ana", "ben"), ("ana", "ben", "carl"), ("ana", "dora"))
 READERS = (["ana"], ["ben"], ["ana", "carl"])
 SETTINGS = builds.settings(
-    planner={"gap_s": 3_600}, topics={}, mcp={"ready_grace_s": 0}, auth={"local_participants": ("ana", "ben")}
+    planner={"gap_s": 3_600},
+    topics={},
+    mcp={"ready_grace_s": 0, "request_deadline_s": 3_600, "append_deadline_s": 3_600},
+    postgres={"connect_timeout_s": 300, "statement_timeout_s": 3_600, "idle_timeout_s": 3_600, "lock_timeout_s": 3_600},
+    auth={"local_participants": ("ana", "ben")},
 )
+"""No deadline of the product ends a step here, however busy the machine is."""
 POOL = ("ana", "ben")
 """Whose notes an agent keeps here."""
 
@@ -203,6 +208,7 @@ class World:
         if supersedes is not None and self.state[supersedes] not in ("live", "ended"):
             assert answer["error"]["code"] in ("already_superseded", "event_not_found")
             return
+        assert "error" not in answer, answer
         self.ids[number], self.participants[number] = answer["event_id"], who
         await self.learn()
         assert self.state[number] == "live"
@@ -215,12 +221,14 @@ class World:
             "withdraw_events", event_ids=[self.ids[n] for n in chosen], reason=reason, participants=["ana"]
         )
         await self.learn()
+        assert "error" not in answer, answer
         for number in chosen:
             assert self.state[number] in (reason, "ended") or self.ids[number] in answer["unchanged"]
 
     async def restore(self) -> None:
         chosen = self.some()
-        await self.call("restore_events", event_ids=[self.ids[n] for n in chosen], participants=["ana"])
+        answer = await self.call("restore_events", event_ids=[self.ids[n] for n in chosen], participants=["ana"])
+        assert "error" not in answer, answer
         await self.learn()
         assert all(self.state[number] in ("live", "ended") for number in chosen)
 
@@ -238,7 +246,9 @@ class World:
         await run_build(self.settings, self.database.builder_dsn, self.tenant, build_id)
 
     async def rollback(self) -> None:
-        snapshots = (await self.call("list_snapshots"))["snapshots"]
+        answer = await self.call("list_snapshots")
+        assert "error" not in answer, answer
+        snapshots = answer["snapshots"]
         if snapshots:
             with suppress(errors.ConflictError):
                 await self.memory.rollback(self.tenant, self.chance.choice(snapshots)["snapshot_id"])
@@ -253,6 +263,7 @@ class World:
         for name, limit in (("query_event_nodes", {"limit": 3}), ("query_references", {"max_nodes": 8})):
             arguments = {"participants": ["ana"], **limit}
             answer = await self.call(name, **arguments)
+            assert "error" not in answer, answer
             if answer["next_cursor"]:
                 self.cursors.append((name, {**arguments, "cursor": answer["next_cursor"]}))
 
@@ -316,6 +327,7 @@ class World:
         first, one = self.new_text()
         other = one.replace(f"zq{first:05}qz", f"zq{first + 1:05}qz")
         answer = await self.do("batch_remember", items=[{"content": one}, {"content": other}])
+        assert answer["success"], answer
         for number, kept in zip((first, first + 1), answer["results"], strict=True):
             await self.kept(kept["id"], number)
 
@@ -332,6 +344,7 @@ class World:
             task_effectiveness={"overall_success": True, "tool_highlights": ["recall"], "tool_pain_points": []},
         )
         self.sessions += 1
+        assert answer["success"], answer
         for fragment in answer["fragments"]:
             await self.kept(fragment["id"], int(_MARK.findall(fragment["content"])[0]))
 
@@ -466,6 +479,7 @@ class World:
                         include_internal=True,
                         include_superseded=more,
                     )
+                    assert "error" not in answer, answer
                     found = {child["event_id"] for child in answer["root"]["children"]}
                     visible = {self.ids[n] for n in may_show if set(reader) <= set(self.participants[n])}
                     assert found & set(self.ids.values()) == visible
