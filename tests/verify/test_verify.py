@@ -22,7 +22,7 @@ from myria.planning.settings import PlannerSettings
 from myria.redaction.redactor import PayloadRedactor
 from myria.registrations.model import Entry, registration_event
 from myria.registry import Registry
-from myria.settings import Settings
+from myria.settings import PlannerSection, Settings
 from myria.store.database import Database
 from myria.triggers import ControlLoop
 from myria.turns.model import Session, mark_event
@@ -32,7 +32,7 @@ from tests.support import postgres
 from tests.support.events import TENANT, append, conversation
 from tests.support.postgres import Databases
 
-SETTINGS = Settings()
+SETTINGS = Settings(planner=PlannerSection(subjects=True))
 
 
 async def build(dsn: str, *, hold: bool = False) -> str:
@@ -299,6 +299,21 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "coverage",
     ),
     "an older tree under the newer snapshot": ("DELETE FROM myria.scope_roots WHERE number = 2", "coverage"),
+    "a forged summary of a subject": ("UPDATE myria.subject_nodes SET summary = 'forged'", "subjects"),
+    "a lost leaf of a subject": (
+        "DELETE FROM myria.renderings WHERE node_type = 'leaf_topic' AND rendering_id IN "
+        "(SELECT unnest(children) FROM myria.subject_nodes)",
+        "subjects",
+    ),
+    "records under a free number": ("UPDATE myria.subject_holders SET number = 77 WHERE number = 3", "subjects"),
+    "a record of a leaf that is none": (
+        "UPDATE myria.subject_holders SET holders = decode(repeat('00', 50), 'hex')",
+        "subject_trees",
+    ),
+    "a torn record of who holds a key": (
+        "UPDATE myria.subject_holders SET holders = substr(holders, 1, 30)",
+        "subject_trees",
+    ),
     "a lost search block": ("DELETE FROM myria.search_blocks", "search_blocks"),
     "a torn search block": ("UPDATE myria.search_blocks SET block = substr(block, 1, 100)", "search_blocks"),
     "a search block of another part": (
@@ -334,11 +349,26 @@ async def test_deep_finds_text_that_changed_under_a_block(copy: postgres.Databas
     assert set(found) == set(DEEP)
 
 
+async def test_deep_finds_subjects_of_other_leaves(copy: postgres.Database) -> None:
+    """A scope that was made to have no subjects has no node that is wrong; planning anew finds it."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    await connection.execute("UPDATE myria.subject_roots SET root_rendering_id = NULL")
+    await connection.execute(
+        "UPDATE myria.subject_holders SET holders = '' WHERE key = (SELECT min(key) FROM myria.subject_holders)"
+    )
+    await connection.close()
+    assert failed(await checked(copy.dsn)) == {}
+    found = failed(await checked(copy.dsn, deep=True))
+    assert list(found) == ["subjects_anew"]
+    assert any("the root of its subjects" in failure for failure in found["subjects_anew"])
+    assert any("the record of key" in failure for failure in found["subjects_anew"])
+
+
 async def test_deep_says_when_the_settings_are_other_ones(copy: postgres.Database) -> None:
     """A snapshot planned with other settings cannot be replanned; that is told, not passed over."""
     async with Database(copy.dsn) as database:
         report = await verify(database, TENANT, PlannerSettings(leaf_target=7), deep=True)
-    assert list(failed(report)) == ["replan"]
+    assert list(failed(report)) == ["replan", "subjects_anew"]
     assert "other settings" in failed(report)["replan"][0]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import asyncpg
 import orjson
@@ -14,12 +13,13 @@ from myria.building.reading import ScopeTree
 from myria.building.writing import BATCH_NODES, byte_strings
 from myria.planning.model import SUBJECT, Node, Outline
 from myria.planning.settings import PlannerSettings
-from myria.planning.subjects.holders import Holders
+from myria.planning.subjects.holders import Holders, stored_key
 from myria.planning.subjects.update import (
     IncompleteHolders,
     NoSubjects,
     PlacedLeaf,
     SubjectUpdate,
+    leaves_beneath,
     leaves_under,
     update_subjects,
 )
@@ -27,8 +27,6 @@ from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
-
-_KEY_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ class ScopeSubjects:
                 update = None
         if update is None:
             self._since = self._build.number
-            leaves = await self._all_leaves(root) if root is not None else []
+            leaves = await leaves_beneath(root, self._tree) if root is not None else []
             update = await update_subjects(
                 None, (), leaves, NoSubjects(), participants=self._participants, settings=settings
             )
@@ -92,7 +90,7 @@ class ScopeSubjects:
         """Return the nodes of these renderings, subjects and leaves, in this order."""
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(sql("subjects.nodes"), self._build.tenant, list(rendering_ids))
-        found = {row["rendering_id"]: _node(row) for row in rows}
+        found = {row["rendering_id"]: subject_from_row(row) for row in rows}
         others = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
         if others:
             found.update(zip(others, await self._tree.nodes(others), strict=True))
@@ -103,7 +101,7 @@ class ScopeSubjects:
         parent = self._build.parent
         if parent is None:
             return {}
-        named = {_digest(key): key for key in keys}
+        named = {stored_key(key): key for key in keys}
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(
                 sql("subjects.holders"),
@@ -132,26 +130,12 @@ class ScopeSubjects:
     ) -> SubjectUpdate:
         return await update_subjects(old_root, removed, added, self, participants=self._participants, settings=settings)
 
-    async def _all_leaves(self, root: Outline) -> list[PlacedLeaf]:
-        """Return every leaf of a tree of time."""
-        units: list[Outline] = []
-        frontier = [root]
-        while frontier:
-            units.extend(outline for outline in frontier if outline.is_unit)
-            children = [
-                child
-                for node in await self._tree.nodes([o.rendering_id for o in frontier if not o.is_unit])
-                for child in node.children
-            ]
-            frontier = [Outline.of(node) for node in await self._tree.nodes(children)]
-        return await leaves_under(units, self._tree)
-
     async def _write(self, update: SubjectUpdate) -> None:
         tenant = self._build.tenant
         nodes = sorted(update.nodes, key=lambda node: node.rendering_id)
         for at in range(0, len(nodes), BATCH_NODES):
             await self._write_nodes(nodes[at : at + BATCH_NODES])
-        records = sorted((_digest(key), holders.bounded().to_bytes()) for key, holders in update.holders.items())
+        records = sorted((stored_key(key), holders.bounded().to_bytes()) for key, holders in update.holders.items())
         if self._attempt > 1:
             async with self._database.write(tenant) as connection:
                 await hold_build(connection, tenant, self._build.build_id)
@@ -201,11 +185,8 @@ class ScopeSubjects:
         self.rows += int(status.rpartition(" ")[2])
 
 
-def _digest(key: str) -> bytes:
-    return sha256(key.encode("utf-8", "surrogatepass")).digest()[:_KEY_BYTES]
-
-
-def _node(row: asyncpg.Record) -> Node:
+def subject_from_row(row: asyncpg.Record) -> Node:
+    """Return the node of a row of `subjects.nodes`."""
     return Node(
         rendering_id=row["rendering_id"],
         node_id=row["node_id"],

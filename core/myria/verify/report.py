@@ -24,6 +24,7 @@ CHECKS: Mapping[str, str] = {
     "receipts": "the receipts of erasures follow from each other, and name what is kept for them",
     "leaf_refs": "every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute",
     "renderings": "every rendering's id recomputes unless a receipt names it; children, topic, anchor event exist",
+    "subjects": "every node of subjects recomputes from its children, which exist; roots and records have an owner",
     "snapshots": "every snapshot's state fits its build, and its tail bound hides no event",
     "lineage": "every kept snapshot's lineage is its parent's and itself",
     "active_pointer": "one active snapshot at most, and it is where the pointer and its history say",
@@ -32,13 +33,15 @@ CHECKS: Mapping[str, str] = {
     "trees": "no child is missing or out of place; counts, spans and internal node_ids recompute",
     "coverage": "every event up to the cutoff, neither internal nor withdrawn, is in exactly one leaf of its scope",
     "search_blocks": "the search blocks hold exactly the scope's events, each under its leaf",
+    "subject_trees": "subjects reach leaves of their scope's tree alone, and its leaves alone hold keys",
     "block_content": "every search block recomputes from its events, byte for byte",
     "replan": "planning every scope anew, by its stored plans where it has some, gives the same root renderings "
     "(archived snapshots of another planner or other settings are left out)",
+    "subjects_anew": "planning the subjects of all leaves anew gives the same root and the same holders of keys",
 }
-"""What each check proves, by its name; `block_content` and `replan` are the deep ones."""
+"""What each check proves, by its name; `DEEP` names the deep ones."""
 
-DEEP = frozenset({"block_content", "replan"})
+DEEP = frozenset({"block_content", "replan", "subjects_anew"})
 
 Progress = Callable[[str, int, int], None]
 """Called with (check, done, total)."""

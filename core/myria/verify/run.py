@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from myria.planning.settings import PlannerSettings
 from myria.store.database import Database, TransactionBounds
 from myria.store.queries import sql
-from myria.verify import identities, log, snapshots
+from myria.verify import identities, log, snapshots, subjects
 from myria.verify.examination import Examination, StoredSnapshot
 from myria.verify.report import Check, Progress, Report
 from myria.verify.trees import examine_trees
@@ -29,12 +29,14 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("receipts", log.receipts),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
+    ("subjects", subjects.nodes),
 )
 _SNAPSHOTS: tuple[tuple[str, Callable[[Examination, Sequence[StoredSnapshot], Check], Awaitable[None]]], ...] = (
     ("lineage", snapshots.lineages),
     ("active_pointer", snapshots.pointer),
     ("staging", snapshots.staging),
     ("scope_roots", snapshots.scope_roots),
+    ("subjects", subjects.owners),
 )
 
 
@@ -71,7 +73,7 @@ async def _examine(exam: Examination, *, all_snapshots: bool) -> Report:
     chosen = [
         snapshot for snapshot in states if snapshot.status in ("active", "held") or (all_snapshots and snapshot.is_kept)
     ]
-    examined: set[tuple[bytes, int]] = set()
+    examined: set[tuple[bytes, int, int]] = set()
     for snapshot in chosen:
         await examine_trees(exam, snapshot, examined)
     unreachable: int = await exam.connection.fetchval(sql("verify.unreachable_renderings"), exam.tenant)

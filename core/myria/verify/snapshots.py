@@ -103,11 +103,7 @@ async def staging(exam: Examination, snapshots: Sequence[StoredSnapshot], check:
 
 async def scope_roots(exam: Examination, snapshots: Sequence[StoredSnapshot], check: Check) -> None:
     """Every root row has its scope and rendering, under a number that something owns."""
-    owned: set[int] = set()
-    for snapshot in snapshots:
-        if snapshot.number is not None:
-            owned.add(snapshot.number)
-            owned |= snapshot.numbers
+    owned = owned_numbers(snapshots)
     async for row in exam.stream(check, "verify.scope_roots"):
         where = f"root of scope {row['scope_id']} in snapshot number {row['number']}"
         if not row["has_scope"]:
@@ -120,3 +116,13 @@ async def scope_roots(exam: Examination, snapshots: Sequence[StoredSnapshot], ch
             check.fail(f"{where}: its rendering belongs to scope {row['rendering_scope']}")
         if row["number"] not in owned:
             check.fail(f"{where}: no snapshot owns this number; the next build would inherit the row")
+
+
+def owned_numbers(snapshots: Sequence[StoredSnapshot]) -> set[int]:
+    """Return every number that is a snapshot's own, or in its lineage."""
+    owned: set[int] = set()
+    for snapshot in snapshots:
+        if snapshot.number is not None:
+            owned.add(snapshot.number)
+            owned |= snapshot.numbers
+    return owned

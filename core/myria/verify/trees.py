@@ -25,12 +25,13 @@ from myria.verify.examination import (
 )
 from myria.verify.replan import replanned
 from myria.verify.report import Check
+from myria.verify.subjects import ExaminedSubjects, subject_tree
 
 _SCOPES_AT_ONCE = 200
 _SUBTREE_EVENTS = 4096
 
 
-async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: set[tuple[bytes, int]]) -> None:
+async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: set[tuple[bytes, int, int]]) -> None:
     """Examine every scope's tree in a snapshot; `examined` remembers trees and their numbers of events."""
     is_awaited = snapshot.status in ("active", "held")  # what is archived belongs to the program that planned it
     if exam.deep and is_awaited and not plans_alike(snapshot.planner_settings, exam.settings):
@@ -53,19 +54,24 @@ async def examine_trees(exam: Examination, snapshot: StoredSnapshot, examined: s
         after = rows[-1]["scope_id"]
 
 
-async def _scope_tree(exam: Examination, snapshot: StoredSnapshot, row: Any, examined: set[tuple[bytes, int]]) -> None:
+async def _scope_tree(
+    exam: Examination, snapshot: StoredSnapshot, row: Any, examined: set[tuple[bytes, int, int]]
+) -> None:
     """Examine one scope's tree in a snapshot, and its search blocks, unless an equal one was."""
     with exam.timed("coverage") as coverage:
         eligible = await _eligible(exam, row["scope_id"], snapshot)
+    stored = await exam.connection.fetchrow(sql("subjects.root"), exam.tenant, row["scope_id"], snapshot.snapshot_id)
     root: bytes | None = row["root_rendering_id"]
     name = f"scope {row['scope_id']} in snapshot {snapshot.snapshot_id}"
     if root is None:
         coverage.examined += len(eligible)
         if len(eligible):
             coverage.fail(f"{name}: {len(eligible)} events, the first {eligible[0]}, are in no tree")
+        if stored is not None and stored["root_rendering_id"] is not None:
+            exam.checks["subject_trees"].fail(f"{name}: it has subjects, and no tree")
         return
     # Equal trees over equal events were examined with another snapshot.
-    mark = (root, len(eligible))
+    mark = (root, len(eligible), stored["number"] if stored is not None else 0)
     if mark in examined:
         return
     examined.add(mark)
@@ -91,6 +97,11 @@ async def _scope_tree(exam: Examination, snapshot: StoredSnapshot, row: Any, exa
         if is_whole and plans_alike(snapshot.planner_settings, exam.settings):
             with exam.timed("replan") as replan:
                 await replanned(exam, replan, scope, shape, name)
+    if stored is not None:
+        subjects = ExaminedSubjects(
+            snapshot=snapshot, scope=scope, root=stored["root_rendering_id"], since=stored["since"], name=name
+        )
+        await subject_tree(exam, subjects, shape)
 
 
 async def _eligible(exam: Examination, scope_id: int, snapshot: StoredSnapshot) -> Seqs:

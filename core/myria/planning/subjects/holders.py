@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import NamedTuple
 
+from myria.errors import InternalError
 from myria.planning.subjects.keys import LEAST_UNITS, SATURATED
 
 KEPT_MOST = 24
 """Leaves that a stored record keeps; all those of a single unit that are filed, if there are more."""
 
+_KEY_BYTES = 16
 _UNIT_BYTES = 16
 _RENDERING_BYTES = 32
 _FILED = 1
@@ -98,6 +101,16 @@ class Holders:
             kept.add(holder)
         return Holders(tuple(sorted(kept)), True, self.has_more_filed or any(holder not in kept for holder in filed))
 
+    def is_part_of(self, whole: Holders) -> bool:
+        """Tell whether this may be what is kept of a record of all leaves."""
+        kept = set(self.kept)
+        left_out = set(whole.kept) - kept
+        return (
+            kept <= set(whole.kept)
+            and (self.has_more or not left_out)
+            and (self.has_more_filed or not any(holder.is_filed for holder in left_out))
+        )
+
     def to_bytes(self) -> bytes:
         """Return the record as it is stored; empty for one without leaves."""
         if not self.kept and not self.has_more:
@@ -109,10 +122,16 @@ class Holders:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Holders:
-        """Return the record that `to_bytes` wrote."""
+        """Return the record that `to_bytes` wrote.
+
+        Raises:
+            InternalError: it did not write this.
+        """
         if not stored:
             return cls()
         size = _UNIT_BYTES + _RENDERING_BYTES + 1
+        if len(stored) % size != 1:
+            raise InternalError("a record of who holds a key is torn", bytes=len(stored))
         kept = tuple(
             Holder(
                 stored[at : at + _UNIT_BYTES],
@@ -122,6 +141,11 @@ class Holders:
             for at in range(1, len(stored), size)
         )
         return cls(kept, bool(stored[0] & 1), bool(stored[0] & 2))
+
+
+def stored_key(key: str) -> bytes:
+    """Return what a key's record is stored under, in 16 bytes."""
+    return sha256(key.encode("utf-8", "surrogatepass")).digest()[:_KEY_BYTES]
 
 
 def _of_each_unit(holders: Iterable[Holder]) -> list[Holder]:

@@ -24,6 +24,7 @@ __all__ = [
     "PlacedLeaf",
     "SubjectReader",
     "SubjectUpdate",
+    "leaves_beneath",
     "leaves_of",
     "leaves_under",
     "update_subjects",
@@ -80,6 +81,18 @@ async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[Pla
         found.extend(PlacedLeaf(leaf=node, unit=unit) for node, unit in placed if node.node_type == LEAF)
         frontier = [(child, unit) for node, unit in placed for child in node.children]
     return found
+
+
+async def leaves_beneath(root: Outline, reader: NodeReader) -> list[PlacedLeaf]:
+    """Return every leaf of a tree of time."""
+    units: list[Outline] = []
+    frontier = [root]
+    while frontier:
+        units.extend(outline for outline in frontier if outline.is_unit)
+        groups = await reader.nodes([outline.rendering_id for outline in frontier if not outline.is_unit])
+        children = [child for node in groups for child in node.children]
+        frontier = [Outline.of(node) for node in await reader.nodes(children)]
+    return await leaves_under(units, reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

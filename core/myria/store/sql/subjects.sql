@@ -1,9 +1,11 @@
 -- name: root
--- The newest row of a scope within a snapshot's lineage.
-SELECT r.root_rendering_id, r.since
-FROM myria.subject_roots r
-WHERE r.tenant_id = $1 AND r.scope_id = $2
-  AND r.number::bigint <@ (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $3)
+-- The newest row of a scope within a snapshot's lineage; none where a build without subjects has changed the tree since.
+SELECT r.root_rendering_id, r.since, r.number
+FROM myria.snapshots s
+JOIN myria.subject_roots r ON r.tenant_id = $1 AND r.scope_id = $2 AND r.number::bigint <@ s.lineage
+WHERE s.tenant_id = $1 AND s.snapshot_id = $3
+  AND NOT EXISTS (SELECT FROM myria.scope_roots t
+                  WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.number > r.number AND t.number::bigint <@ s.lineage)
 ORDER BY r.number DESC
 LIMIT 1;
 

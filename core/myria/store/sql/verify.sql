@@ -335,3 +335,51 @@ WITH given AS (SELECT * FROM myria.registrations_of_log g WHERE g.tenant_id = $1
 UNION ALL
 (SELECT x.kind, x.id, x.event_seq, false FROM (TABLE given EXCEPT TABLE kept) x LIMIT 1000)
 ORDER BY kind, id, is_kept;
+
+-- name: subject_nodes
+-- Every node of subjects, with the scope that it is of.
+SELECT n.rendering_id, n.node_id, n.level, n.topic_id, n.anchor_seq, n.anchor_event_id, n.label, n.summary, n.metadata,
+       n.children, n.is_subject, n.events, n.leaves, n.subjects, n.key_at, n.key_digest, n.key_event_id, n.first_at, n.last_at,
+       n.scope_id, c.participants
+FROM myria.subject_nodes n
+LEFT JOIN myria.scopes c ON c.tenant_id = $1 AND c.scope_id = n.scope_id
+WHERE n.tenant_id = $1;
+
+-- name: count_subject_nodes
+SELECT count(*) FROM myria.subject_nodes n WHERE n.tenant_id = $1;
+
+-- name: subject_roots
+-- Every root row of subjects with what it points at.
+SELECT x.scope_id, x.number, x.since, x.root_rendering_id, n.scope_id AS rendering_scope,
+       EXISTS (SELECT FROM myria.scopes c WHERE c.tenant_id = $1 AND c.scope_id = x.scope_id) AS has_scope
+FROM myria.subject_roots x
+LEFT JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.rendering_id = x.root_rendering_id
+WHERE x.tenant_id = $1
+ORDER BY x.scope_id, x.number;
+
+-- name: subject_records
+-- The scopes and numbers under which there are records of who holds a key.
+SELECT DISTINCT h.scope_id, h.number FROM myria.subject_holders h WHERE h.tenant_id = $1 ORDER BY h.scope_id, h.number;
+
+-- name: subjects_beneath
+-- Everything that a root of subjects reaches, once; without children where it is a leaf, or missing.
+WITH RECURSIVE reached AS (
+    SELECT $3::bytea AS rendering_id
+    UNION
+    SELECT child
+    FROM reached u
+    CROSS JOIN LATERAL (
+        SELECT n.children FROM myria.subject_nodes n
+        WHERE n.tenant_id = $1 AND n.scope_id = $2 AND n.rendering_id = u.rendering_id OFFSET 0) n
+    CROSS JOIN LATERAL unnest(n.children) AS child
+)
+SELECT u.rendering_id, n.children
+FROM reached u
+LEFT JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.scope_id = $2 AND n.rendering_id = u.rendering_id;
+
+-- name: holders_within
+-- Of each key of a scope the newest record in a lineage, not older than the number $4.
+SELECT DISTINCT ON (h.key) h.key, h.holders
+FROM myria.subject_holders h
+WHERE h.tenant_id = $1 AND h.scope_id = $2 AND h.number::bigint <@ $3::int8multirange AND h.number >= $4
+ORDER BY h.key, h.number DESC;
