@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -276,6 +277,33 @@ async def test_a_batch_keeps_each_by_itself(served: Served) -> None:
     assert (await ask(served, "batch_remember", items=[*most, most[0]]))["code"] == "invalid_argument"
 
 
+async def test_a_text_forgets_what_says_it_and_nothing_beside(served: Served) -> None:
+    """recall also shows what was kept near a memory; forget leaves that, and lists each note on a line of its own."""
+    await keep(served, "The glaze has pinholes", type="fact")
+    await keep(served, "def ramp(t):\n    return t", type="fact")
+    await keep(served, "pinholes in other glazes", type="preference")
+    assert len(await found(served, "pinholes")) == 3
+    dry = await raw(served, "forget", {"text": "the pinholes", "dryRun": True})
+    listed = {item["content"] for item in dry["structuredContent"]["fragments"]}
+    assert listed == {"The glaze has pinholes", "pinholes in other glazes"}
+    assert [line.split(" ")[0] for line in dry["content"][0]["text"].splitlines()[::3]] == ["Would", "1"]
+    assert (await ask(served, "forget", text="pinholes glaze ramp"))["deleted"] == 0
+    assert (await ask(served, "forget", text="pinholes"))["deleted"] == 1
+    assert set(await found(served, "")) == {"def ramp(t):\n    return t", "pinholes in other glazes"}
+
+
+async def test_the_loser_of_two_amendments_hears_of_the_note(served: Served) -> None:
+    """The refusal names the note, as its caller knows it, and says what to do."""
+    note_id = await keep(served, "one")
+    answers = await asyncio.gather(*[ask(served, "amend", id=note_id, content=f"two {n}") for n in range(8)])
+    refused = [answer for answer in answers if not answer["success"]]
+    assert all(answer["details"] == {"note_id": note_id} for answer in refused)
+    assert all(
+        answer["code"] == "already_superseded" and "amend what it says now" in answer["error"] for answer in refused
+    )
+    assert (await ask(served, "fragment_history", id=note_id))["count"] == 1 + len(answers) - len(refused)
+
+
 @pytest.mark.parametrize("budget", [1, 60, 300, 800])
 async def test_the_budget_bounds_both_forms(served: Served, budget: int) -> None:
     """Neither the text nor the structured content of an answer costs more tokens than were asked for."""
@@ -288,6 +316,7 @@ async def test_the_budget_bounds_both_forms(served: Served, budget: int) -> None
     assert not content["fragments"] or count(orjson.dumps(content).decode()) <= budget
     assert content["totalTokens"] <= budget
     assert bool(content["fragments"]) == (budget >= 300)
+    assert (result["content"][0]["text"] == "tokenBudget is too small to show anything.") == (budget == 1)
 
 
 async def test_forgetting_by_id_handle_topic_and_text(served: Served) -> None:

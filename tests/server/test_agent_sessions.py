@@ -100,6 +100,7 @@ async def test_context_keeps_its_budget(served: Served, budget: int) -> None:
     assert answer["coreTokens"] <= min(1000, budget * 0.65)
     assert answer["wmTokens"] <= 500
     assert count(result["content"][0]["text"]) <= max(budget, 10)
+    assert (result["content"][0]["text"] == "tokenBudget is too small to show anything.") == (budget == 1)
     kinds = {fragment["type"] for fragment in answer["fragments"]}
     assert budget < 700 or kinds == {"preference", "procedure", "fact"}
 

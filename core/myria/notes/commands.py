@@ -16,6 +16,7 @@ from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import (
+    AlreadySuperseded,
     EventNotFound,
     IdempotencyKeyReused,
     InvalidArgument,
@@ -447,6 +448,10 @@ class Notes:
             await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
         except EventNotFound as error:
             raise note_absent(note_id) from error
+        except AlreadySuperseded as error:
+            raise AlreadySuperseded(
+                f"note {note_id} was changed meanwhile; read it again, and amend what it says now", note_id=note_id
+            ) from error
         except NoteExists:
             same = await self._same(tenant, participants, note)
             if same is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
+from myria.analysis.tokens import terms
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.expiry import DAY_US
 from myria.notes.kinds import Tier, tier
@@ -121,13 +122,17 @@ class Fragment:
             shown["nearby_context"] = list(self.nearby)
         return shown
 
+    def says(self, words: Collection[str]) -> bool:
+        """Tell whether the memory itself, and not only what is near it, has all of these terms."""
+        return set(words) <= set(terms(" ".join((self.text, self.topic or "", *self.keywords))))
+
     def explanations(self) -> list[Json]:
         """Return why it was recalled, the strongest reason first (Memento's contract; `text_match` is ours)."""
         reasons = [
             (bool(self.matched), "direct_keyword_match", f"keywords {', '.join(self.matched)}"),
             (self.relation is not None, "graph_neighbor_1hop", f"linked: {self.relation}"),
             (self.in_case, "case_cohort_member", f"case {self.details.case_id}"),
-            (self.lane == "words", "text_match", "its text has words of the question"),
+            (self.lane == "words", "text_match", "its text, or what was said near it, has words of the question"),
             (self.lane == "topics", "text_match", "its label has words of the question"),
             (self.lane == "recent", "temporal_proximity", "among the most recent"),
             (self.fits, "context_match", "its text has words of contextText"),

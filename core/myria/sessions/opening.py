@@ -107,7 +107,8 @@ class OpeningNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a session begins with. The text costs `tokens`; of it core and working memory as much as they say."""
+    """What a session begins with. The text costs `tokens`; of it core and working memory as much as they say. `is_cut`
+    says that the budget left something out."""
 
     core: tuple[OpeningNote, ...]
     working: tuple[OpeningNote, ...]
@@ -117,6 +118,7 @@ class Opening:
     tokens: int
     core_tokens: int
     working_tokens: int
+    is_cut: bool
 
     @property
     def notes(self) -> tuple[OpeningNote, ...]:
@@ -192,6 +194,7 @@ class Openings:
         kept_core = self._fitting(core, _core_text, min(_CORE_TOKENS, int(budget * _CORE_SHARE)))
         kept_working = self._fitting(working, _working_text, _WORKING_TOKENS)
         kept_questions, kept_topics = list(questions), list(topics[:_TOPICS])
+        everything = len(core) + len(working) + len(questions) + len(kept_topics)
         while True:
             text = _whole(kept_core, kept_working, kept_questions, kept_topics)
             if not text or self._counter.count(text) <= budget:
@@ -206,6 +209,7 @@ class Openings:
             tokens=self._counter.count(text) if text else 0,
             core_tokens=self._counter.count("\n".join(_core_text(kept_core))) if kept_core else 0,
             working_tokens=self._counter.count("\n".join(_working_text(kept_working))) if kept_working else 0,
+            is_cut=len(kept_core) + len(kept_working) + len(kept_questions) + len(kept_topics) < everything,
         )
 
     def _fitting(

@@ -8,6 +8,7 @@ from typing import Any
 
 from myria.access.agents import Acting
 from myria.access.principal import Principal
+from myria.analysis.tokens import is_stopword, terms
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent import CONTRACT
@@ -28,6 +29,7 @@ from myria.notes.details import Details
 from myria.notes.drafting import Draft, NoteText
 from myria.notes.kinds import Tier, tier
 from myria.notes.likeness import said_by
+from myria.notes.lines import on_one_line
 from myria.notes.links import link_event
 from myria.notes.model import Changes
 from myria.notes.questions import RecallQuery
@@ -183,7 +185,8 @@ class NoteTools(AgentTools):
             named = [await self.note_id(principal, request.id)]
         else:
             named = await self._found(principal, who, request)
-        deleted, protected, missing, listed = 0, 0, 0, []
+        deleted, protected, missing = 0, 0, 0
+        listed: list[Json] = []
         for note_id in named:
             try:
                 outcome = await notes.forget(
@@ -199,11 +202,15 @@ class NoteTools(AgentTools):
         text = f"Forgot {deleted}."
         if request.dryRun:
             content |= {"dryRun": True, "fragments": listed}
-            lines = [f"{item['id']}{' (protected)' if item['protected'] else ''}: {item['content']}" for item in listed]
+            lines = [
+                f"{item['id']}{' (protected)' if item['protected'] else ''}: {on_one_line(item['content'])}"
+                for item in listed
+            ]
             text = "\n".join([f"Would forget {len(listed) - protected}{':' if lines else '.'}", *lines])
         if protected:
             content["reason"] = f"{protected} permanent: force forgets anchors and permanent notes too"
-            text += f" {protected} protected: permanent notes and anchors need force."
+            between = "\n" if listed and request.dryRun else " "
+            text += f"{between}{protected} protected: permanent notes and anchors need force."
         if missing and request.id is not None:
             absent = note_absent(request.id)
             content |= {"error": absent.message, "code": absent.code}
@@ -234,7 +241,8 @@ class NoteTools(AgentTools):
         return self.answered(principal, request, content, f"Forgot {content['deleted']}.")
 
     async def _found(self, principal: Principal, who: Acting, request: ForgetInput) -> list[str]:
-        """Return the notes that a topic or a text finds: what the organisation shares is forgotten by id alone."""
+        """Return the notes of a topic, or that say all words of a text: what is only near them, as recall shows it,
+        stays. What the organisation shares is forgotten by id alone."""
         query = RecallQuery(
             masks=who.held,
             now=await self.memory.database.now(),
@@ -242,7 +250,11 @@ class NoteTools(AgentTools):
             topic=request.topic,
             page_size=_FORGOTTEN_AT_ONCE,
         )
-        fragments = await self.memory.recall.find(principal.tenant, query)
+        fragments = list(await self.memory.recall.find(principal.tenant, query))
+        if request.text is not None:
+            asked = terms(request.text)
+            words = {term for term in asked if not is_stopword(term)} or set(asked)
+            fragments = [note for note in fragments if words and note.says(words)]
         return [note.note_id for note in fragments if note.note_id is not None]
 
     async def restore(self, principal: Principal, arguments: Any) -> ShownAnswer:

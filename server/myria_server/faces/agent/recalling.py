@@ -32,6 +32,7 @@ _PREVIEW = 60
 _KINDS_OF_DEPTH = {"high-level": ("decision", "episode"), "tool-level": ("procedure", "error", "fact")}
 
 _NOTHING = "Nothing is remembered of that."
+_TOO_LITTLE = "tokenBudget is too small to show anything."
 _NOTHING_ELSE = (
     "Nothing else is remembered of that: context showed the rest to this session (excludeSeen: false shows it)."
 )
@@ -74,7 +75,7 @@ class RecallTools(AgentTools):
         self.memory.usage.count(
             principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
         )
-        text = recall.as_text(fragments, request.tokenBudget).text or _nothing(query)
+        text = recall.as_text(fragments, request.tokenBudget).text or _nothing(query, found=bool(fragments))
         return self.answered(principal, request, content, text)
 
     async def _with_links(
@@ -204,7 +205,9 @@ def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> Rec
     return query
 
 
-def _nothing(query: RecallQuery) -> str:
+def _nothing(query: RecallQuery, *, found: bool) -> str:
+    if found:
+        return _TOO_LITTLE
     return _NOTHING_ELSE if query.without else _NOTHING
 
 

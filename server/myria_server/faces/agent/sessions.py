@@ -16,6 +16,7 @@ from myria.sessions.reflecting import Reflection, reflect
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
 _NOTHING = "Nothing is remembered yet."
+_TOO_LITTLE = "tokenBudget is too small to show anything."
 
 
 class SessionTools(AgentTools):
@@ -56,7 +57,7 @@ class SessionTools(AgentTools):
             content |= _by_place(opening, fragments)
         else:
             content |= {"fragments": fragments, "injectionText": opening.text}
-        return self.answered(principal, request, content, opening.text or _NOTHING)
+        return self.answered(principal, request, content, opening.text or (_TOO_LITTLE if opening.is_cut else _NOTHING))
 
     async def reflect(self, principal: Principal, arguments: Any) -> ShownAnswer:
         """Keep what a session leaves, and end it."""
