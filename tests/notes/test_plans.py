@@ -15,10 +15,12 @@ from tests.support.postgres import Database
 
 KEYS = r'{"\\x00"}'
 SEQS = "{1,2,3,4,5,6,7,8,9,10,11,12}"
+NEW = ["{1}", "{n}", "{1}", "{fact}", "{t}", "{0.5}", "{f}", "{c}", "{f}", KEYS, "{2026-01-01}"]
 LISTED = ["2026-01-01", "2026-01-02", "0.5", "2026-01-01", "5", "10", "{a}", "{t}", "x", "10"]
 CASES = [
-    ("notes.fold", [SEQS, "{1}", SEQS, "24", "2000", KEYS]),
-    ("notes.fold", ["{1}", "{}", "{}", "24", "2000", "{}"]),
+    ("notes.fold", [SEQS]),
+    ("notes.fold_new", [*NEW, "{1}", SEQS, "24", "2000", KEYS]),
+    ("notes.fold_new", [*NEW, "{}", "{}", "24", "2000", "{}"]),
     ("notes.fold_withdrawals", [SEQS]),
     ("notes.newest", [KEYS, "24", "2000"]),
     ("notes.of_versions", [SEQS]),

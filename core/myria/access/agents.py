@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from myria.access.principal import Principal
 from myria.errors import InvalidArgument, ParticipantsNotAllowed
@@ -66,26 +67,40 @@ def acting(principal: Principal, agent_id: str | None, *, pooled: bool, shared: 
     held = Masks.containing(participants)
     if pooled and own:
         held = Masks.of([*held, principal.pool()])
-    return _acting(principal, shared, participants, held, agent)
+    masks = _together(held, _beside(principal, shared))
+    return Acting(participants=participants, held=held, masks=masks, speaker=agent)
 
 
 def _in_pool(principal: Principal, shared: str | None, *, speaker: str | None) -> Acting:
-    try:
-        pool = principal.pool()
-    except ParticipantsNotAllowed as error:
+    own = principal.own or principal.fallback
+    if not own:
         raise ParticipantsNotAllowed(
             "this credential has no participants of its own, so it has no pool: name an agent that it may ask as",
             field="agentId",
-        ) from error
-    return _acting(principal, shared, pool.participants, Masks.of([pool]), speaker)
+        )
+    return _of_pool(own, _beside(principal, shared), speaker)
 
 
-def _acting(
-    principal: Principal, shared: str | None, participants: tuple[str, ...], held: Masks, speaker: str | None
-) -> Acting:
-    """Return as whom a call acts that holds these; what is shared is seen beside, unless a key speaks for many."""
-    own, masks = principal.own or principal.fallback, held
-    if shared is not None and own and not principal.may_ask:
-        beside = Mask((shared,)) if "rest" in principal.faces else Mask((*own, shared), exact=True)
-        masks = Masks.of([*held, beside])
-    return Acting(participants=participants, held=held, masks=masks, speaker=speaker)
+@lru_cache(maxsize=4096)
+def _of_pool(own: tuple[str, ...], beside: Mask | None, speaker: str | None) -> Acting:
+    """Return as whom nearly every call acts: made once for those who call again."""
+    pool = Mask(own, exact=True)
+    held = Masks.of([pool])
+    return Acting(participants=pool.participants, held=held, masks=_together(held, beside), speaker=speaker)
+
+
+@lru_cache(maxsize=4096)
+def _mask(participants: tuple[str, ...], exact: bool) -> Mask:
+    return Mask(participants, exact=exact)
+
+
+def _beside(principal: Principal, shared: str | None) -> Mask | None:
+    """Return the mask of what an organisation shares, which is seen beside its own, unless a key speaks for many."""
+    own = principal.own or principal.fallback
+    if shared is None or not own or principal.may_ask:
+        return None
+    return _mask((shared,), False) if "rest" in principal.faces else _mask((*own, shared), True)
+
+
+def _together(held: Masks, beside: Mask | None) -> Masks:
+    return held if beside is None else Masks.of([*held, beside])

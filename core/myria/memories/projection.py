@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
 
 from myria.errors import DuplicateMemory
-from myria.notes.kinds import FACT_KINDS
-from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, is_memory
+from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
+from myria.notes.rows import columns_of, new_notes, payloads_of, written_share
 from myria.projections import Incoming, Stored
 from myria.store.clock import to_datetime
 from myria.store.database import Connection
@@ -22,7 +21,6 @@ from myria.store.locks import memory_lock_key
 from myria.store.queries import sql
 
 _SECOND = 1_000_000
-_UNUSUAL = frozenset({"previous", "anchor", "lasts_days"})
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -83,13 +81,17 @@ class MemoryProjection:
         memories = [event for event in events if is_memory(event.event)]
         if not memories:
             return
-        new = [row for event in memories if (row := _new_row(event)) is not None]
+        payloads = payloads_of(memories)
+        notes, abouts = [], []
+        for row in new_notes(memories, payloads):
+            if (about := _about(payloads[row.event_seq])) is not None:
+                notes.append(row)
+                abouts.append(about)
         try:
             folded: set[int] = set()
-            if new:
-                new.sort(key=lambda row: (row.scope_id, row.digest))
-                columns = zip(*(astuple(row) for row in new), strict=True)
-                rows = await connection.fetch(sql("memories.fold_new"), tenant, *map(list, columns))
+            if notes:
+                columns = [*columns_of(notes), *map(list, zip(*abouts, strict=True))]
+                rows = await connection.fetch(sql("memories.fold_new"), tenant, *columns)
                 folded = {row["event_seq"] for row in rows}
             others = [event.event_seq for event in memories if event.event_seq not in folded]
             if others:
@@ -100,19 +102,9 @@ class MemoryProjection:
             raise exists from error
 
 
-@dataclass(frozen=True, slots=True)
-class _NewRow:
-    """The first version of a memory, column by column as `memories.fold_new` takes it."""
+class _About(NamedTuple):
+    """What a memory has beside its note, column by column as `memories.fold_new` takes it."""
 
-    event_seq: int
-    note_id: str
-    scope_id: int
-    kind: str
-    topic: str
-    note_importance: str
-    context_id: str | None
-    digest: bytes
-    occurred_at: datetime
     agent_id: str
     event_type: str
     tags: str
@@ -120,53 +112,24 @@ class _NewRow:
     dedup_key: str | None
 
 
-def _new_row(stored: Stored) -> _NewRow | None:
-    """Return the rows that the view of memories makes of an event; None for whatever is not of the usual form."""
-    event = stored.event
-    payload = orjson.loads(event.payload_json)
-    note, text = payload.get("note"), payload.get("text")
-    if not isinstance(note, dict) or type(text) is not str or event.internal or event.channel != NOTE_CHANNEL:
-        return None
+def _about(payload: Mapping[str, Any]) -> _About | None:
+    """Return what the view of memories makes of the first version of one; None for what is not of the usual form."""
+    note = payload["note"]
     about = note.get("memory")
-    if not isinstance(about, dict) or not _UNUSUAL.isdisjoint(note) or note.get("lifetime") != "permanent":
+    if not isinstance(about, dict) or "anchor" in note or note.get("lifetime") != "permanent":
         return None
-    importance, tags = about.get("importance"), about.get("tags")
-    named = [note.get("id"), note.get("kind"), note.get("topic"), about.get("agent_id"), about.get("event_type")]
-    if not all(type(name) is str for name in named) or type(note.get("version")) is not int or note["version"] != 1:
+    agent_id, event_type, tags = about.get("agent_id"), about.get("event_type"), about.get("tags")
+    if type(agent_id) is not str or type(event_type) is not str:
         return None
     if type(tags) is not list or not all(type(tag) is str and _PLAIN.fullmatch(tag) for tag in tags):
         return None
-    if not _is_share(note.get("importance")) or not (importance is None or _is_share(importance)):
-        return None
+    importance = written_share(about["importance"]) if "importance" in about else None
     if "importance" in about and importance is None:
         return None
     dedup_key = about.get("dedup_key")
-    if not (dedup_key is None or type(dedup_key) is str) or note["kind"] in FACT_KINDS:
+    if not (dedup_key is None or type(dedup_key) is str):
         return None
-    return _NewRow(
-        event_seq=stored.event_seq,
-        note_id=note["id"],
-        scope_id=stored.scope_id,
-        kind=note["kind"],
-        topic=note["topic"],
-        note_importance=_written(note["importance"]),
-        context_id=event.context_id,
-        digest=hashlib.sha256(f"{note['kind']}\n{note['id']}\n{text}".encode()).digest(),
-        occurred_at=to_datetime(event.timestamp),
-        agent_id=about["agent_id"],
-        event_type=about["event_type"],
-        tags="{" + ",".join(f'"{tag}"' for tag in tags) + "}",
-        importance=None if importance is None else _written(importance),
-        dedup_key=dedup_key,
-    )
-
-
-def _is_share(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= 1  # type: ignore[operator]
-
-
-def _written(value: float) -> str:
-    return orjson.dumps(value).decode()
+    return _About(agent_id, event_type, "{" + ",".join(f'"{tag}"' for tag in tags) + "}", importance, dedup_key)
 
 
 def _keyed(event: Incoming) -> _Keyed | None:

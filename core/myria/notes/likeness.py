@@ -19,6 +19,12 @@ ALIKE = 0.5
 BEGINNING = 2_000
 """Characters of a text that are compared."""
 
+_TOGETHER = (1 + ALIKE) / ALIKE
+"""How many times the words that two alike notes have in common are at least as many as those of both, counted apart."""
+
+_MARKS = tuple(1 << bit for bit in range(512))
+"""Bits in which words are marked, so that most notes are told apart without looking at their words."""
+
 _LEAST_KEYWORDS = 3
 """Keywords from which on two notes are compared by them: of fewer, too many notes have the same."""
 
@@ -32,10 +38,12 @@ Words = frozenset[int]
 
 
 class Said(NamedTuple):
-    """What a note says: the words of its text's beginning, and its keywords."""
+    """What a note says: the words of its text's beginning, and its keywords; and each of both as marked bits."""
 
     words: Words
     keywords: Words = frozenset()
+    marks: int = 0
+    keyword_marks: int = 0
 
     @property
     def size(self) -> int:
@@ -46,33 +54,44 @@ class Said(NamedTuple):
 def said_by(text: str, keywords: Any = ()) -> Said:
     """Return what a note says, whatever its case. Keywords that are no list of texts are none."""
     named = [word for word in keywords if isinstance(word, str)] if isinstance(keywords, list | tuple) else []
-    return Said(
-        frozenset(map(hash, _WORD.findall(text[:BEGINNING].casefold()))),
-        frozenset([hash(word.casefold()) for word in named]),
-    )
+    words = frozenset(map(hash, _WORD.findall(text[:BEGINNING].casefold())))
+    keyed = frozenset([hash(word.casefold()) for word in named])
+    return Said(words, keyed, _marked(words), _marked(keyed))
+
+
+def _marked(words: Words) -> int:
+    marks = 0
+    for word in words:
+        marks |= _MARKS[word & 511]
+    return marks
 
 
 def _share(one: Words, other: Words) -> float:
     """Return the share of words that both have, of all words of both (Jaccard's index); 0 where that is not enough."""
-    smaller, larger = (len(one), len(other)) if len(one) < len(other) else (len(other), len(one))
-    if smaller < ALIKE * larger:
-        return 0.0
     common = len(one & other)
-    union = smaller + larger - common
+    union = len(one) + len(other) - common
     return common / union if union and common >= ALIKE * union else 0.0
 
 
 def those_alike(said: Said, others: Iterable[tuple[int, Said]]) -> tuple[tuple[int, float], ...]:
     """Return those of some notes that are like one by their texts or by keywords, each by its number and with its
     similarity, most alike first."""
-    least, most = ALIKE * len(said.words), len(said.words) / ALIKE
-    is_keyed = len(said.keywords) >= _LEAST_KEYWORDS
+    words, keywords, marks, keyword_marks = said
+    count, keyed = len(words), len(keywords)
+    # Two notes have no more words in common than marks, and words of the one that share a mark.
+    sharing, keyed_sharing = count - marks.bit_count(), keyed - keyword_marks.bit_count()
     found = []
-    for number, (words, keywords) in others:
-        # Most are told apart by their sizes, or have no keyword in common.
-        similarity = _share(said.words, words) if least <= len(words) <= most else 0.0
-        if is_keyed and len(keywords) >= _LEAST_KEYWORDS and not said.keywords.isdisjoint(keywords):
-            similarity = max(similarity, _share(said.keywords, keywords))
+    for number, (other_words, other_keywords, other_marks, other_keyword_marks) in others:
+        similarity = 0.0
+        if _TOGETHER * ((marks & other_marks).bit_count() + sharing) >= count + len(other_words):
+            similarity = _share(words, other_words)
+        if (
+            keyed >= _LEAST_KEYWORDS
+            and len(other_keywords) >= _LEAST_KEYWORDS
+            and _TOGETHER * ((keyword_marks & other_keyword_marks).bit_count() + keyed_sharing)
+            >= keyed + len(other_keywords)
+        ):
+            similarity = max(similarity, _share(keywords, other_keywords))
         if similarity:
             found.append((number, round(similarity, 3)))
     return tuple(sorted(found, key=lambda pair: (-pair[1], -pair[0])))

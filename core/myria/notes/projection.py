@@ -8,7 +8,7 @@ that folds it answers with the newest of them, so that costs no round trip; what
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -17,6 +17,7 @@ import orjson
 from myria.errors import NoteExists
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
+from myria.notes.rows import columns_of, new_notes, payloads_of
 from myria.projections import Incoming, Likenesses, Stored
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -75,22 +76,47 @@ class NoteProjection:
         return likenesses
 
     async def _fold_notes(self, connection: Connection, tenant: str, notes: Sequence[Stored]) -> Likenesses:
+        payloads = payloads_of(notes)
         asking: defaultdict[int, list[Stored]] = defaultdict(list)
         for event in notes:
             if event.compare is not None:
                 asking[event.scope_id].append(event)
         further = sorted({key for event in notes for key in event.compare or ()})
         looked_at = {*asking, *(self._scope_ids[tenant, key] for key in further if (tenant, key) in self._scope_ids)}
-        rows = await connection.fetch(
-            sql("notes.fold"),
-            tenant,
-            [event.event_seq for event in notes],
-            list(asking),
-            [number for scope_id in looked_at for number in self._newest.of(tenant, scope_id)],
-            LOOKED_AT,
-            BEGINNING,
-            further,
-        )
+        new = new_notes(notes, payloads)
+        rows: list[asyncpg.Record] = []
+        folded: set[int] = set()
+        if new or asking:
+            rows = await connection.fetch(
+                sql("notes.fold_new"),
+                tenant,
+                *columns_of(new),
+                list(asking),
+                [number for scope_id in looked_at for number in self._newest.of(tenant, scope_id)],
+                LOOKED_AT,
+                BEGINNING,
+                further,
+            )
+            folded.update(number for row in rows if row["scope_id"] is None for number in row["event_seqs"] or ())
+            rows = [row for row in rows if row["scope_id"] is not None]
+        others = [event.event_seq for event in notes if event.event_seq not in folded]
+        if others:
+            await connection.execute(sql("notes.fold"), tenant, others)
+        return self._likenesses(tenant, rows, asking, payloads)
+
+    def _likenesses(
+        self,
+        tenant: str,
+        rows: Sequence[asyncpg.Record],
+        asking: Mapping[int, Sequence[Stored]],
+        payloads: Mapping[int, dict[str, Any]],
+    ) -> Likenesses:
+        """Return what new notes are like, of those that scopes held before and of each other.
+
+        Args:
+            rows: of each scope what `notes.fold_new` tells.
+            asking: the new notes whose callers want to know, by their scopes.
+        """
         beside: dict[bytes, list[tuple[int, Said]]] = {}
         own: list[tuple[int, list[tuple[int, Said]], dict[int, Said], Sequence[int]]] = []
         for row in rows:
@@ -115,7 +141,7 @@ class NoteProjection:
         for scope_id, others, read, numbers in own:
             for event in sorted(asking[scope_id], key=lambda event: event.event_seq):
                 # Notes of one commit are compared in the order of their numbers, each with the newest before it.
-                payload: dict[str, Any] = orjson.loads(event.event.payload_json)
+                payload = payloads[event.event_seq]
                 read[event.event_seq] = said = said_by(payload["text"], payload["note"]["keywords"])
                 elsewhere = [other for key in event.compare or () for other in beside.get(key, ())]
                 likenesses[event.event_seq] = those_alike(said, [*others, *elsewhere])

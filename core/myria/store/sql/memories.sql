@@ -26,15 +26,16 @@ ORDER BY asked.position;
 -- First versions of memories, as their events say them: what `fold` would write, at a third of its cost. They come in the
 -- order of scope and digest. A note that is there already is left alone, and not among those that are returned.
 WITH given AS MATERIALIZED (
-    SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-                         $9::bytea[], $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
-        AS g (event_seq, note_id, scope_id, kind, topic, note_importance, context_id, digest, occurred_at, agent_id,
-              event_type, tags, importance, dedup_key)
+    SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[], $9::text[],
+                         $10::boolean[], $11::bytea[], $12::timestamptz[], $13::text[], $14::text[], $15::text[], $16::text[],
+                         $17::text[])
+        AS g (event_seq, note_id, scope_id, kind, topic, note_importance, anchor, context_id, session, digest, occurred_at,
+              agent_id, event_type, tags, importance, dedup_key)
 ), folded AS (
     INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                                   anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::numeric::real, false,
-           g.context_id, false, g.digest, g.occurred_at, g.occurred_at, true, NULL
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::numeric::real, g.anchor,
+           g.context_id, g.session, g.digest, g.occurred_at, g.occurred_at, true, NULL
     FROM given g
     ON CONFLICT (tenant_id, note_id) DO NOTHING
     RETURNING n.event_seq

@@ -1,52 +1,68 @@
 -- name: fold
 -- The events were stored by the statement before. Rows go in digest order, so that two commits never wait for each other
--- crosswise; a digest that a live note of the scope has already is refused by its index. The answer is what scopes ($3,
--- and by their keys $7) held before: their newest notes, at most $5 of each, with the first $6 characters and the keywords
--- of those that are not in $4.
+-- crosswise; a digest that a live note of the scope has already is refused by its index.
+INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
+                              anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
+SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
+       v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days
+FROM (
+    SELECT DISTINCT ON (t.note_id) t.* FROM (
+        SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
+               first_value(u.occurred_at) OVER w AS created_at
+        FROM unnest($2::bigint[]) AS stored (event_seq)
+        CROSS JOIN LATERAL (
+            SELECT * FROM myria.note_versions x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
+        ) u
+        WINDOW w AS (PARTITION BY u.note_id ORDER BY u.event_seq)
+    ) t
+    WHERE t.scope_id = t.first_scope
+    ORDER BY t.note_id, t.event_seq DESC
+) v
+ORDER BY v.scope_id, v.digest
+ON CONFLICT (tenant_id, note_id) DO UPDATE SET
+    event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
+    importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
+    session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true,
+    lasts_days = EXCLUDED.lasts_days
+WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
+
+-- name: fold_new
+-- First versions of notes, as their events say them: what `fold` would write, without reading their JSON. They come in the
+-- order of scope and digest. A note that is there already is left alone, and not among those in the row without a scope.
+-- The others say what scopes ($13, and by their keys $17) held before: their newest notes, at most $15 of each, with the
+-- first $16 characters and the keywords of those that are not in $14.
 WITH folded AS (
     INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                                   anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT v.tenant_id, v.note_id, v.scope_id, v.event_seq, v.first_seq, v.version, v.kind, v.topic, v.importance,
-           v.anchor, v.context_id, v.session, v.digest, v.created_at, v.occurred_at, true, v.lasts_days
-    FROM (
-        SELECT DISTINCT ON (t.note_id) t.* FROM (
-            SELECT u.*, first_value(u.event_seq) OVER w AS first_seq, first_value(u.scope_id) OVER w AS first_scope,
-                   first_value(u.occurred_at) OVER w AS created_at
-            FROM unnest($2::bigint[]) AS stored (event_seq)
-            CROSS JOIN LATERAL (
-                SELECT * FROM myria.note_versions x WHERE x.tenant_id = $1 AND x.event_seq = stored.event_seq OFFSET 0
-            ) u
-            WINDOW w AS (PARTITION BY u.note_id ORDER BY u.event_seq)
-        ) t
-        WHERE t.scope_id = t.first_scope
-        ORDER BY t.note_id, t.event_seq DESC
-    ) v
-    ORDER BY v.scope_id, v.digest
-    ON CONFLICT (tenant_id, note_id) DO UPDATE SET
-        event_seq = EXCLUDED.event_seq, version = EXCLUDED.version, kind = EXCLUDED.kind, topic = EXCLUDED.topic,
-        importance = EXCLUDED.importance, anchor = EXCLUDED.anchor, context_id = EXCLUDED.context_id,
-        session = EXCLUDED.session, digest = EXCLUDED.digest, changed_at = EXCLUDED.changed_at, live = true,
-        lasts_days = EXCLUDED.lasts_days
-    WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.importance::numeric::real, g.anchor,
+           g.context_id, g.session, g.digest, g.occurred_at, g.occurred_at, true, NULL
+    FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[], $9::text[],
+                $10::boolean[], $11::bytea[], $12::timestamptz[])
+        AS g (event_seq, note_id, scope_id, kind, topic, importance, anchor, context_id, session, digest, occurred_at)
+    ON CONFLICT (tenant_id, note_id) DO NOTHING
+    RETURNING n.event_seq
 )
+SELECT NULL::bigint AS scope_id, NULL::bytea AS scope_key, array_agg(f.event_seq) AS event_seqs, NULL::text[] AS texts
+FROM folded f
+UNION ALL
 SELECT asked.scope_id, asked.scope_key, before.event_seqs, before.texts
 FROM (
-    SELECT own AS scope_id, NULL::bytea AS scope_key FROM unnest($3::bigint[]) AS own
+    SELECT own AS scope_id, NULL::bytea AS scope_key FROM unnest($13::bigint[]) AS own
     UNION ALL
-    SELECT s.scope_id, s.scope_key FROM unnest($7::bytea[]) AS further
+    SELECT s.scope_id, s.scope_key FROM unnest($17::bytea[]) AS further
     CROSS JOIN LATERAL (
         SELECT x.scope_id, x.scope_key FROM myria.scopes x WHERE x.tenant_id = $1 AND x.scope_key = further OFFSET 0
     ) s
 ) asked
 CROSS JOIN LATERAL (
     SELECT array_agg(k.event_seq) AS event_seqs,
-           array_agg(CASE WHEN k.event_seq <> ALL ($4::bigint[]) THEN (
-               SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $6), ''), e.payload->'note'->'keywords')::text FROM myria.events e
+           array_agg(CASE WHEN k.event_seq <> ALL ($14::bigint[]) THEN (
+               SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $16), ''), e.payload->'note'->'keywords')::text FROM myria.events e
                WHERE e.tenant_id = $1 AND e.event_seq = k.event_seq) END) AS texts
     FROM (
         SELECT m.event_seq FROM myria.notes m
         WHERE m.tenant_id = $1 AND m.scope_id = asked.scope_id AND m.live AND NOT m.session
-        ORDER BY m.event_seq DESC LIMIT $5
+        ORDER BY m.event_seq DESC LIMIT $15
     ) k
 ) before;
 
