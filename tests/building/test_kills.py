@@ -74,8 +74,9 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
             builder = start(database, build_id)
             try:
                 # Dying while it imports is no test: the delay counts from the moment it is at work.
-                while builder.poll() is None and not await working(database, build_id):
-                    await asyncio.sleep(0.02)
+                async with asyncio.timeout(PATIENCE_S):
+                    while builder.poll() is None and not await working(database, build_id):
+                        await asyncio.sleep(0.02)
                 await asyncio.to_thread(ended_within, builder, delay)
             finally:
                 builder.send_signal(signal.SIGKILL)

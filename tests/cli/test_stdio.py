@@ -17,6 +17,7 @@ from myria_embedded.locks import FileLock
 from tests.cli.conftest import call
 from tests.server.wire import call as tool_call
 from tests.server.wire import event
+from tests.support.patience import PATIENCE_S
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
 
@@ -77,8 +78,9 @@ async def test_a_host_that_starts_nothing_else_gets_topics(data_dir: Path) -> No
     async with host(data_dir) as one:
         for number in range(4):
             await one.call("append_event", event(f"k{number}"))
-        while (await one.call("get_active_snapshot", {}))["snapshot"] is None:
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(PATIENCE_S):
+            while (await one.call("get_active_snapshot", {}))["snapshot"] is None:
+                await asyncio.sleep(0.1)
         status = await one.call("get_snapshot_status", {})
         assert status["last_build"]["status"] == "succeeded"
 
@@ -92,6 +94,7 @@ async def test_builds_are_left_to_who_attends_to_them(data_dir: Path) -> None:
         async with host(data_dir) as other:
             await other.call("get_snapshot_status", {})
             lock.release()
-            while lock.try_acquire():
-                lock.release()
-                await asyncio.sleep(0.1)
+            async with asyncio.timeout(PATIENCE_S):
+                while lock.try_acquire():
+                    lock.release()
+                    await asyncio.sleep(0.1)

@@ -17,6 +17,7 @@ from myria.errors import DataDirInUse
 from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles
 from myria_embedded.endpoint import Postmaster, is_free
 from myria_embedded.processes import remains, title
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import Spawned, wait_until
 
 pytestmark = pytest.mark.processes
@@ -40,7 +41,7 @@ async def ask(dsn: str, question: str) -> object:
 
 async def until_back(server: EmbeddedPostgres, killed: int) -> None:
     """Wait until another postmaster than the killed one accepts connections."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_S):
         while server.pid in {None, killed}:
             await asyncio.sleep(0.02)
         await server.wait_ready()
@@ -243,7 +244,7 @@ async def test_supervisor_brings_a_killed_server_back(data_dir: Path) -> None:
             assert await ask(dsn, "SELECT n FROM kept") == 7
             assert await ask(server.superuser_dsn("postgres", tcp=True), "SELECT n FROM kept") == 7
         await server.stop()
-        await asyncio.wait_for(supervisor, 60)
+        await asyncio.wait_for(supervisor, PATIENCE_S)
 
 
 async def test_a_restart_survives_the_loss_of_its_port(data_dir: Path) -> None:
@@ -282,8 +283,9 @@ async def test_starts_after_everything_was_killed(data_dir: Path, hold: Hold) ->
     busy = asyncio.create_task(connection.execute("DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$"))
     watching = await asyncpg.connect(found[2])
     running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'DO %'"
-    while not await watching.fetchval(running):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while not await watching.fetchval(running):
+            await asyncio.sleep(0.01)
     await watching.close()
     holder.kill()
     os.kill(int(found[1]), signal.SIGKILL)

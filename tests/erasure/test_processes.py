@@ -82,8 +82,9 @@ async def test_killed_again_and_again_it_comes_to_the_same_end(database: Databas
         try:
             # The first is held up where it empties the log, so it dies there on a machine of any speed.
             async with held(database) if not kills else nullcontext():
-                while process.poll() is None and await worker(database) in (None, killed):
-                    await asyncio.sleep(0.02)
+                async with asyncio.timeout(PATIENCE_S):
+                    while process.poll() is None and await worker(database) in (None, killed):
+                        await asyncio.sleep(0.02)
                 if kills < KILLS:
                     try:
                         await asyncio.to_thread(process.wait, chosen.uniform(0.0, 0.15))

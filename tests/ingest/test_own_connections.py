@@ -9,6 +9,7 @@ from dataclasses import replace
 from myria.memory import Memory
 from myria.settings import PostgresSettings, Settings
 from tests.support.events import TENANT, event
+from tests.support.patience import until
 from tests.support.postgres import Database
 
 
@@ -23,8 +24,7 @@ async def test_questions_cannot_make_appends_wait(database: Database) -> None:
 
         (result,) = await memory.append_events(TENANT, [event(1, "goes through")])
         await memory.ready()
-        while not memory.database.figures()["waits"]:
-            await asyncio.sleep(0.01)
+        await until(lambda: memory.database.figures()["waits"], "the wait of the question")
 
         assert result.event_seq > 0
         assert not waiting.done()

@@ -20,6 +20,7 @@ from tests.kubernetes.node import Pod
 from tests.kubernetes.place import Place
 from tests.server.wire import call, headers
 from tests.support.certificates import self_signed
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database, Databases
 from tests.support.processes import wait_until
 
@@ -41,7 +42,7 @@ def append(port: int, key: str | None, scheme: str = "http") -> httpx.Response:
         f"{scheme}://127.0.0.1:{port}/mcp",
         json=call("myria_append_event", EVENT),
         headers={**headers("myria_append_event"), **credential},
-        timeout=30.0,
+        timeout=PATIENCE_S,
         trust_env=False,
         verify=False,
     )
@@ -162,7 +163,10 @@ def test_a_key_of_ones_own_is_made_known_and_everything_speaks_https(
     wait_until(lambda: not is_refused(port, given, "https"), 60, "the key to be known")
     assert is_refused(port, None, "https")
     described = httpx.get(
-        f"https://127.0.0.1:{port}/.well-known/oauth-authorization-server", verify=False, trust_env=False
+        f"https://127.0.0.1:{port}/.well-known/oauth-authorization-server",
+        timeout=PATIENCE_S,
+        trust_env=False,
+        verify=False,
     )
     assert described.json()["token_endpoint"] == "https://memory.example.org/oauth/token"
     assert place.admin.find("Secret", f"{release.fullname}-admin-key", place.name) is None

@@ -76,7 +76,7 @@ def test_bad_input_is_refused_or_ends_with_a_reason(installation: Installation) 
     assert reason(place.wait_terminal("approved-rollback")) == ("False", "InvalidSpec")
     assert reason(place.wait_terminal(long)) == ("True", "BuildPublished")
     assert len(place.get(long)["status"]["jobName"]) <= 52
-    place.kubectl("wait", "mrb/unknown-tenant", "--for=condition=Succeeded=False", "--timeout=60s")
+    place.kubectl("wait", "mrb/unknown-tenant", "--for=condition=Succeeded=False", "--timeout=240s")
     assert "UnknownTenant" in event_reasons(installation, "unknown-tenant")
     table = place.kubectl("get", "mrb", "-o", "wide", who="vera").stdout
     assert "UnknownTenant" in table

@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from tests.support.patience import PATIENCE_S
+
 Json = dict[str, Any]
 
 
@@ -91,9 +93,9 @@ class Provider:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

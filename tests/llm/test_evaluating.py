@@ -27,6 +27,7 @@ from tests.llm.oracle import shown
 from tests.llm.provider import Answer, Asked, Script, calling
 from tests.support import builds
 from tests.support.events import TENANT
+from tests.support.patience import until
 from tests.support.postgres import Database
 
 US = ("ana", "bot")
@@ -257,8 +258,7 @@ async def test_remembering_and_recalling_wait_for_no_rating(
         await keeper.keep("the kiln is hot")
         await keeper.loop.consolidate()
         run = asyncio.create_task(keeper.loop.evaluate())
-        while not provider.asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: provider.asked, "the provider being asked")
         await keeper.keep("the kiln is cold")
         query = RecallQuery(masks=Masks.containing(US), now=now(), text="kiln")
         assert len(await keeper.memory.recall.find(TENANT, query)) == 2

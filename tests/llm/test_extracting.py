@@ -33,6 +33,7 @@ from tests.erasure.test_erasure import erase
 from tests.llm.conftest import KEY, Starting
 from tests.llm.provider import Answer, Asked, Script
 from tests.support import builds
+from tests.support.patience import until
 from tests.support.postgres import Database
 from tests.turns.hosts import DAY, TENANT, Host, rows
 
@@ -307,8 +308,7 @@ async def test_nothing_waits_for_the_model(database: Database, provider_of: Any)
         await host.after("t1", "My name is Ada")
         await place.hurry()
         run = asyncio.create_task(place.loop.extract())
-        while not provider.asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: provider.asked, "the provider being asked")
         await host.after("t2", "I like tea")
         assert await host.facts() == ["L0 name=ada", "L2 like=tea"]
         run.cancel()

@@ -23,7 +23,7 @@ from tests.llm.provider import Answer, Asked, Script, calling
 from tests.reads.asking import ids_of, walk
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.postgres import Database
 
 Json = dict[str, Any]
@@ -292,8 +292,7 @@ async def test_one_snapshot_even_when_another_is_published_meanwhile(
     async with remembering(database, configured(provider, call_timeout_s=3500, walk_deadline_s=3500)) as memory:
         plain = await ask(memory, replace(QUERY, mode="deterministic"))
         asking = asyncio.create_task(ask(memory, QUERY))
-        while not provider.asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: provider.asked, "the provider being asked")
         assert memory.database.in_use == 0
         await append(database.server_dsn, [event(2_000_000, "garden tomato seed water bridge")])
         await builds.build(database, full=True)

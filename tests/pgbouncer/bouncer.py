@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import platformdirs
 
 from myria_embedded.account import Account, server_account
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import Spawned, Spawner, free_port
 
 SERVER_CONNECTIONS = 3
@@ -56,7 +57,7 @@ class Program:
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=20,
+                timeout=PATIENCE_S,
             )
         except (OSError, subprocess.SubprocessError) as problem:
             said = getattr(problem, "stderr", "") or problem

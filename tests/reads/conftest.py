@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from myria.settings import Settings
 from myria.store.schema import migrate
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles
 from tests.embedded.conftest import data_dir, new_dir, pristine  # noqa: F401 - fixtures
+from tests.support.patience import until
 from tests.support.postgres import Database
 
 
@@ -42,8 +42,7 @@ class OwnPostgres:
         for one in [*children(pid), pid]:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
-        while self.server.is_running():
-            await asyncio.sleep(0.01)
+        await until(lambda: not self.server.is_running(), "the end of the postmaster")
 
     async def stop(self) -> None:
         """Shut it down as an administrator would."""

@@ -17,6 +17,7 @@ from myria_server import metrics as metrics_module
 from myria_server.metrics import ServerMetrics
 from tests.metrics.scraping import samples
 from tests.server.wire import Served, event, serving
+from tests.support.patience import until
 from tests.support.postgres import Database
 
 
@@ -114,8 +115,7 @@ async def test_waits_for_a_connection_are_counted(database: Database) -> None:
     async with Memory(database.server_dsn, settings) as memory:
         async with memory.database.connection():
             other = asyncio.create_task(memory.get_active_snapshot("default"))
-            while not memory.database.figures()["waits"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: memory.database.figures()["waits"], "the wait")
             assert memory.database.figures() == {"used": 1, "idle": 0, "limit": 1, "waits": 1}
         await other
         assert memory.database.figures() == {"used": 0, "idle": 1, "limit": 1, "waits": 1}

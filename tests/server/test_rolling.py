@@ -88,7 +88,7 @@ class Fleet:
             *("-m", "myria_cli.main", "serve", "--dsn", self.dsn, "--port", str(port)),
             env={"MYRIA_MCP_LINGER_S": "3600", "MYRIA_POSTGRES_POOL_SIZE": "4"},
         )
-        async with httpx.AsyncClient(verify=False) as client, asyncio.timeout(PATIENCE_S):
+        async with httpx.AsyncClient(verify=False, timeout=PATIENCE_S) as client, asyncio.timeout(PATIENCE_S):
             while not await _says(client, port, "/readyz", 200):
                 assert process.process.poll() is None, process.output()
                 await asyncio.sleep(0.1)
@@ -101,7 +101,7 @@ class Fleet:
 
     async def _remove(self, port: int, process: Spawned) -> None:
         process.signal(signal.SIGTERM)
-        async with httpx.AsyncClient(verify=False) as client, asyncio.timeout(PATIENCE_S):
+        async with httpx.AsyncClient(verify=False, timeout=PATIENCE_S) as client, asyncio.timeout(PATIENCE_S):
             while not await _says(client, port, "/readyz", 503):
                 await asyncio.sleep(0.05)
             before = self.endpoints.sent[port]

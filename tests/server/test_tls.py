@@ -38,13 +38,14 @@ async def test_https_is_spoken_and_nothing_else(memory: Memory, tmp_path: Path) 
     async with serving(memory, Settings(mcp=mcp)) as served:
         assert served.server.url == f"https://127.0.0.1:{served.port}/mcp"
         trusting = ssl.create_default_context(cafile=mcp.tls_certificate)
-        async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
+        async with httpx.AsyncClient(verify=trusting, trust_env=False, timeout=PATIENCE_S) as client:
             response = await client.post(served.server.url, json=call(NAME, {}), headers=headers(NAME))
             assert response.json()["result"]["isError"] is False
-        async with httpx.AsyncClient(verify=ssl.create_default_context(), trust_env=False) as client:
+        usual = ssl.create_default_context()
+        async with httpx.AsyncClient(verify=usual, trust_env=False, timeout=PATIENCE_S) as client:
             with pytest.raises(httpx.ConnectError, match="certificate"):
                 await client.get(served.server.url)
-        async with httpx.AsyncClient(verify=False, trust_env=False) as client:
+        async with httpx.AsyncClient(verify=False, trust_env=False, timeout=PATIENCE_S) as client:
             with pytest.raises(httpx.HTTPError):
                 await client.get(f"http://127.0.0.1:{served.port}/livez")
 
@@ -74,7 +75,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(memory: Memory, t
     async with serving(memory, Settings(mcp=mcp)) as served:
         assert await shown(served.port) == first
         trusting = ssl.create_default_context(cafile=mcp.tls_certificate)
-        async with httpx.AsyncClient(verify=trusting, trust_env=False) as client:
+        async with httpx.AsyncClient(verify=trusting, trust_env=False, timeout=PATIENCE_S) as client:
             url = f"https://127.0.0.1:{served.port}/livez"
             assert (await client.get(url)).status_code == 200
             (tmp_path / "tls.key").write_text("half of a key", encoding="utf-8")

@@ -6,16 +6,33 @@ that means "within five seconds" counts something else than seconds.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from myria._configuration import Section
-from myria.settings import McpSettings, PostgresSettings, variable_of
+from myria.ingest import Ingest
+from myria.settings import McpSettings, PostgresSettings, TurnsSettings, variable_of
 from myria.store.database import PoolOptions, TransactionBounds
 
 PATIENCE_S = 240.0
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Return once `condition()` is true; fail the test when it has not come true within PATIENCE_S seconds.
+
+    Args:
+        what: the condition in words, for the failure.
+    """
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"{what} did not come true within {PATIENCE_S} s") from None
+
 
 OF_MYRIA_S = 120.0
 """How long Myria waits in tests, by default, where a deployment gives up after 5 to 30 seconds: a machine that stands
@@ -29,7 +46,9 @@ _LONGER: dict[type, dict[str, float]] = {
         "idle_timeout_s": OF_MYRIA_S,
         "lock_timeout_s": OF_MYRIA_S,
     },
+    TurnsSettings: {"session_lock_timeout_ms": 60_000},  # the most that it takes
     TransactionBounds: {"statement": OF_MYRIA_S, "idle": OF_MYRIA_S, "lock": OF_MYRIA_S, "total": 4 * OF_MYRIA_S},
+    Ingest: {"deadline": OF_MYRIA_S},
     PoolOptions: {"connect_timeout": OF_MYRIA_S, "acquire_timeout": OF_MYRIA_S},
 }
 
@@ -51,7 +70,7 @@ def _let_default(made: type, longer: Mapping[str, Any]) -> None:
     initialize = made.__init__  # type: ignore[misc]
 
     @functools.wraps(initialize)
-    def patiently(self: object, **fields: Any) -> None:
-        initialize(self, **{**longer, **fields})
+    def patiently(self: object, *arguments: Any, **named: Any) -> None:
+        initialize(self, *arguments, **{**longer, **named})
 
     made.__init__ = patiently  # type: ignore[misc]

@@ -17,6 +17,7 @@ import asyncpg
 
 from myria_embedded import EmbeddedPostgres, RoleDsns, ensure_roles, grant_roles, role_dsns
 from myria_embedded.roles import OWNER
+from tests.support.patience import PATIENCE_S
 from tests.support.place import fast_folder
 from tests.support.processes import Guardian
 
@@ -51,7 +52,7 @@ class LoopThread:
     def close(self) -> None:
         """End the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
 
