@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
 from tests.support.counts import CHECK, SOAK, examples
-from tests.support.patience import PATIENCE_S, be_patient
+from tests.support.patience import PATIENCE_S, be_patient, end_in_time
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
 
@@ -57,6 +57,13 @@ def pytest_xdist_auto_num_workers() -> int:
     no process starts a control plane of its own, run four."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
     return 2 * cores if CHECK else cores + (cores + 1) // 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a test that waits for ever say where; those that start programs, or have a time-out of their own, may."""
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("processes", "soak", "timeout")):
+            end_in_time(item)
 
 
 def pytest_collection_finish() -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import pytest
 
 from myria._configuration import Section
 from myria.ingest import Ingest
@@ -32,6 +35,29 @@ async def until(condition: Callable[[], object], what: str) -> None:
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"{what} did not come true within {PATIENCE_S} s") from None
+
+
+ENDLESS_S = 300.0
+"""How long a test that starts no programs may take: 20 times what the slowest of them does on a machine of its own."""
+
+
+def end_in_time(item: pytest.Item) -> None:
+    """Let an asynchronous test fail after ENDLESS_S seconds, with the place in which it waits, instead of hanging."""
+    if not isinstance(item, pytest.Function) or not inspect.iscoroutinefunction(item.obj):
+        return
+    test = item.obj
+
+    @functools.wraps(test)
+    async def ending(*arguments: Any, **named: Any) -> None:
+        try:
+            async with asyncio.timeout(ENDLESS_S) as limit:
+                await test(*arguments, **named)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise AssertionError(f"what it waits for above has not come within {ENDLESS_S:g} s") from error
+
+    item.obj = ending
 
 
 OF_MYRIA_S = 120.0
@@ -56,7 +82,7 @@ _LONGER: dict[type, dict[str, float]] = {
 def be_patient() -> None:
     """Give this process, and the programs that it starts, those longer bounds; a test that sets one itself has its own.
 
-    What the defaults are is tested in tests/settings, in a process without this.
+    tests/settings compares the defaults with docs/settings.md, in a process without this.
     """
     for made, longer in _LONGER.items():
         _let_default(made, longer)

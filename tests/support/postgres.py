@@ -151,6 +151,8 @@ class Databases:
         await self._execute(f"CREATE DATABASE {TEMPLATE} OWNER {OWNER} TEMPLATE template0")
         await migrate(role_dsns(self.server, TEMPLATE).owner)
         await grant_roles(self.server, TEMPLATE)
+        # The first connection to a database writes what each further one reads instead of its catalogs; copies have it.
+        await (await asyncpg.connect(role_dsns(self.server, TEMPLATE).superuser)).close()
         await self._execute(f"ALTER DATABASE {TEMPLATE} ALLOW_CONNECTIONS false")
 
     def _named(self, name: str) -> Database:
