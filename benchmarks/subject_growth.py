@@ -36,13 +36,13 @@ class StoredSubjects(MemoryTree):
 
     def __init__(self) -> None:
         super().__init__()
-        self.records: dict[str, bytes] = {}
+        self.records: dict[str, tuple[bytes, bytes | None]] = {}
         self.looked_up = 0
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return the records of keys."""
         self.looked_up += len(keys)
-        return {key: Holders.from_bytes(self.records[key]) for key in keys if key in self.records}
+        return {key: Holders.from_bytes(*self.records[key]) for key in keys if key in self.records}
 
     async def update(
         self, root: bytes | None, removed: Sequence[PlacedLeaf], added: Sequence[PlacedLeaf], scope: tuple[str, ...]
@@ -51,7 +51,7 @@ class StoredSubjects(MemoryTree):
         self.add(placed.leaf for placed in added)
         update = await update_subjects(root, removed, added, self, participants=scope, settings=SETTINGS)
         self.add(update.nodes)
-        self.records.update((key, holders.bounded().to_bytes()) for key, holders in update.holders.items())
+        self.records.update((key, (of.bounded().to_bytes(), of.subject)) for key, of in update.holders.items())
         return update
 
 
@@ -116,7 +116,7 @@ async def _measure(scope: tuple[str, ...], events: Sequence[PlanEvent], step: in
     if update.root is None:
         raise SystemExit("there is no subject")
     nodes = [node for node in subjects.under(update.root.rendering_id) if node.node_type == SUBJECT]
-    records = sum(ROW_BYTES // 4 + len(record) for record in subjects.records.values())
+    records = sum(ROW_BYTES // 4 + len(record) + len(subject or b"") for record, subject in subjects.records.values())
     time_bytes = sum(map(_size, [*groups, *(node for unit in planned for node in unit)])) + BLOCK_BYTES * len(events)
     subject_bytes = sum(_size(node) - ROW_BYTES // 2 for node in nodes)
     print(

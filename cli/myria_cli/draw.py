@@ -161,7 +161,7 @@ def _node_lines(
     if kind == "root":
         text = Text("answer", style="bold")
         text.append("  for " + shown(", ".join(who)), style="not bold dim")
-    elif kind in ("internal_topic", "leaf_topic"):
+    elif kind in ("internal_topic", "subject", "leaf_topic"):
         text = Text(one_line(node["label"], LABEL_CHARACTERS), style="bold cyan")
         text.append("  " + shown(_topic_note(node, who, scores=scores)), style="not bold default dim")
     else:
@@ -170,7 +170,7 @@ def _node_lines(
         text.append(one_line(_event_text(node), SNIPPET_CHARACTERS), style="not bold default")
         text.append("  " + _event_note(node, who, scores=scores), style="not bold default dim")
     yield branches.line(text, has_children=has_children)
-    if summaries and kind in ("internal_topic", "leaf_topic") and node.get("summary"):
+    if summaries and kind in ("internal_topic", "subject", "leaf_topic") and node.get("summary"):
         summary = one_line(node["summary"], SUMMARY_CHARACTERS)
         yield branches.further(Text(summary, style="dim italic"), has_children=has_children)
 

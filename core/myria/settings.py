@@ -605,8 +605,8 @@ class PlannerSection(Section):
     """Most children of an internal topic; beyond it a level is added, so there is no giant root. Not below 16,
     the widest digit of the calendar trie."""
     subjects: bool = False
-    """Whether builds also gather what is about one thing from different conversations. Experimental: it is stored, and
-    nothing reads it yet."""
+    """Whether builds also gather what is about one thing from different conversations, and answers place matches there
+    that share it. Experimental: a build costs up to three times as much."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""

@@ -37,13 +37,13 @@ class MemorySubjects(MemoryTree):
     def __init__(self) -> None:
         super().__init__()
         self.root: bytes | None = None
-        self.records: dict[str, bytes] = {}
+        self.records: dict[str, tuple[bytes, bytes | None]] = {}
         self.looked_up = 0
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return the stored records of keys."""
         self.looked_up += len(keys)
-        return {key: Holders.from_bytes(self.records[key]) for key in keys if key in self.records}
+        return {key: Holders.from_bytes(*self.records[key]) for key in keys if key in self.records}
 
     async def plan_anew(self, leaves: Sequence[PlacedLeaf]) -> None:
         """Forget what was there and plan from all leaves."""
@@ -56,7 +56,7 @@ class MemorySubjects(MemoryTree):
         update = await update_subjects(self.root, removed, added, self, participants=SCOPE, settings=SETTINGS)
         self.add(update.nodes)
         self.root = update.root.rendering_id if update.root else None
-        self.records.update((key, holders.bounded().to_bytes()) for key, holders in update.holders.items())
+        self.records.update((key, (of.bounded().to_bytes(), of.subject)) for key, of in update.holders.items())
         return update
 
 
@@ -121,7 +121,10 @@ async def test_any_order_of_units_that_come_and_go_ends_with_the_root_of_a_full_
             await tree.update(gone, come)
         except IncompleteHolders:
             await tree.plan_anew([placed for at in sorted(present) for placed in units[at]])
-        assert tree.root == root_of(await full(units[at] for at in sorted(present)))
+        anew = await full(units[at] for at in sorted(present))
+        assert tree.root == root_of(anew)
+        for key, record in (await tree.holders([*tree.records, *anew.holders])).items():
+            assert record.is_part_of(anew.holders.get(key, Holders()))
 
 
 async def built(

@@ -707,6 +707,8 @@ async def test_withdrawn_is_in_no_byte(
     how = HOWS[batch % len(HOWS)]
     caplog.set_level(logging.INFO)
     settings = replace(SETTINGS, auth=AuthSettings(mode="keys", failures_per_minute=None))
+    if how != "alone":
+        settings = replace(settings, planner=replace(settings.planner, subjects=True))
     if how == "packed":
         monkeypatch.setattr(gathering, "SHARED_FROM", 1)
         monkeypatch.setattr(lanes, "FEW_SCOPES", 0)

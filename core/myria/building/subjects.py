@@ -111,7 +111,7 @@ class ScopeSubjects:
                 list(named),
                 self._since,
             )
-        return {named[row["key"]]: Holders.from_bytes(row["holders"]) for row in rows}
+        return {named[row["key"]]: Holders.from_bytes(row["holders"], row["subject"]) for row in rows}
 
     async def _old(self) -> asyncpg.Record | None:
         if self._build.parent is None:
@@ -135,7 +135,9 @@ class ScopeSubjects:
         nodes = sorted(update.nodes, key=lambda node: node.rendering_id)
         for at in range(0, len(nodes), BATCH_NODES):
             await self._write_nodes(nodes[at : at + BATCH_NODES])
-        records = sorted((stored_key(key), holders.bounded().to_bytes()) for key, holders in update.holders.items())
+        records = sorted(
+            ((stored_key(key), holders.bounded()) for key, holders in update.holders.items()), key=lambda pair: pair[0]
+        )
         if self._attempt > 1:
             async with self._database.write(tenant) as connection:
                 await hold_build(connection, tenant, self._build.build_id)
@@ -150,7 +152,8 @@ class ScopeSubjects:
                     self._scope_id,
                     self._build.number,
                     [key for key, _ in part],
-                    [record for _, record in part],
+                    [record.to_bytes() for _, record in part],
+                    [record.subject for _, record in part],
                 )
         self.rows += len(records)
 

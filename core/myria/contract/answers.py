@@ -149,6 +149,14 @@ class LeafTopicNode(TopicBody):
     children: list[Node]
 
 
+class SubjectNode(TopicBody):
+    """What matches from several conversations are about; its children are leaf topics in the order of time."""
+
+    kind: Literal["subject"]
+    score: int | None = None
+    children: list[Node]
+
+
 class RootNode(Answer):
     """The synthetic root of an answer; its participants are the union of what it holds."""
 
@@ -159,7 +167,7 @@ class RootNode(Answer):
 
 
 Node = Annotated[
-    RootNode | InternalTopicNode | LeafTopicNode | EventRefNode | EventNode,
+    RootNode | InternalTopicNode | SubjectNode | LeafTopicNode | EventRefNode | EventNode,
     Discriminator("kind"),
 ]
 
@@ -210,7 +218,7 @@ class Tree(Answer):
 class LeanNode(Answer):
     """A node of the lean view: a root, a topic, an event or a reference to one."""
 
-    kind: Literal["root", "internal_topic", "leaf_topic", "event_ref", "event"]
+    kind: Literal["root", "internal_topic", "subject", "leaf_topic", "event_ref", "event"]
     event_id: str | None = None
     timestamp: str | None = None
     speaker: str | None = None
@@ -251,9 +259,9 @@ class EventAnswer(Answer):
 class TopicRecord(TopicBody):
     """get_topic: a topic with its place in the tree."""
 
-    node_type: Literal["internal_topic", "leaf_topic"]
+    node_type: Literal["internal_topic", "subject", "leaf_topic"]
     parent_topic_id: str | None = None
-    children: list[str] = []
+    children: list[str] = Field(default=[], description="By topic_id; of a subject the last 100 of its leaf topics")
     merged_into: str | None = None
 
 

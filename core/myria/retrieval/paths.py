@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import orjson
 
 from myria.index.block import View
 from myria.retrieval.cache import ByteCache
@@ -24,12 +25,40 @@ Path = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Topic:
-    """A topic's JSON as its rendering has it, and its span in microseconds since 1970."""
+class Topic:
+    """A topic's JSON as its rendering has it, its scope, its span in microseconds since 1970, and its metadata."""
 
     body: Json
+    scope_id: int
     first_at: int
     last_at: int
+    words: str
+
+    @classmethod
+    def of(cls, row: asyncpg.Record, participants: Sequence[str]) -> Topic:
+        """Return the topic of a row of a rendering or a subject."""
+        return cls(
+            body=topic_node(row, participants),
+            scope_id=row["scope_id"],
+            first_at=to_microseconds(row["first_at"]),
+            last_at=to_microseconds(row["last_at"]),
+            words=row["metadata"],
+        )
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the rendering says, beside label and summary."""
+        metadata: Mapping[str, Any] = orjson.loads(self.words)
+        return metadata
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it holds."""
+        return 1200 + 2 * (len(self.body["summary"]) + len(self.body["label"])) + len(self.words)
+
+    def shown(self, hidden: Hidden) -> Json:
+        """Return its JSON as it may be shown: without words of its own where it may hold what is hidden."""
+        return hidden.topic(self.body, self.scope_id, self.first_at, self.last_at)
 
 
 class Paths:
@@ -76,27 +105,28 @@ class Paths:
 
         One that may hold an event that is hidden has no words of its own.
         """
-        topics: dict[bytes, Json] = {}
+        found = await self.found(connection, tenant, paths)
+        return {rendering_id: topic.shown(hidden) for rendering_id, topic in found.items()}
+
+    async def found(
+        self, connection: Connection, tenant: str, paths: Sequence[tuple[VisibleScope, Path]]
+    ) -> dict[bytes, Topic]:
+        """Return every topic on these paths, by rendering, whatever may be shown of it."""
+        topics: dict[bytes, Topic] = {}
         missing: dict[bytes, VisibleScope] = {}
         for scope, path in paths:
             for rendering_id in path:
                 if rendering_id in topics or rendering_id in missing:
                     continue
-                known: _Topic | None = self._cache.get((tenant, "topic", rendering_id))
+                known: Topic | None = self._cache.get((tenant, "topic", rendering_id))
                 if known is None:
                     missing[rendering_id] = scope
                 else:
-                    topics[rendering_id] = hidden.topic(known.body, scope.scope_id, known.first_at, known.last_at)
+                    topics[rendering_id] = known
         for row in await renderings(connection, tenant, list(missing)):
-            scope = missing[row["rendering_id"]]
-            topic = _Topic(
-                body=topic_node(row, scope.participants),
-                first_at=to_microseconds(row["first_at"]),
-                last_at=to_microseconds(row["last_at"]),
-            )
-            topics[row["rendering_id"]] = hidden.topic(topic.body, scope.scope_id, topic.first_at, topic.last_at)
-            size = 1200 + 2 * (len(topic.body["summary"]) + len(topic.body["label"]))
-            self._cache.put((tenant, "topic", row["rendering_id"]), topic, size)
+            topic = Topic.of(row, missing[row["rendering_id"]].participants)
+            topics[row["rendering_id"]] = topic
+            self._cache.put((tenant, "topic", row["rendering_id"]), topic, topic.size)
         return topics
 
     async def locate(self, connection: Connection, tenant: str, scope: VisibleScope, event_seq: int) -> Path | None:

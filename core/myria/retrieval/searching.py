@@ -29,6 +29,7 @@ from myria.retrieval.question import Question
 from myria.retrieval.ranking import Hit, Key, Ranking, rank
 from myria.retrieval.replaced import replaced_events
 from myria.retrieval.scopes import VisibleScope
+from myria.retrieval.subjects import NamedSubject, SubjectFinder
 from myria.retrieval.successors import Succession
 from myria.retrieval.turns import Turn
 from myria.retrieval.withdrawn import masked
@@ -59,6 +60,8 @@ class SearchResult:
     more: bool
     newest: int | None = None
     changed: Succession | None = None
+    under: NamedSubject | None = None
+    """The subject below which was looked, where one was asked for."""
 
     def scope(self, hit: Hit) -> VisibleScope:
         """Return the scope of a hit."""
@@ -103,12 +106,20 @@ class Search:
     """Runs queries up to their ranked hits."""
 
     def __init__(
-        self, cache: ByteCache, gatherer: Gatherer, lanes: Lanes, paths: Paths, threads: ThreadPoolExecutor
+        self,
+        cache: ByteCache,
+        gatherer: Gatherer,
+        lanes: Lanes,
+        paths: Paths,
+        subjects: SubjectFinder,
+        *,
+        threads: ThreadPoolExecutor,
     ) -> None:
         self._cache = cache
         self._gatherer = gatherer
         self._lanes = lanes
         self._paths = paths
+        self._subjects = subjects
         self._threads = threads
 
     async def find(
@@ -143,11 +154,12 @@ class Search:
             include_superseded=query.include_superseded,
             at=at,
         )
+        under = None
         if root is None:
             scopes = pinned.scopes
             owners, corpora, trees = await self._corpora(connection, pinned, query)
         else:
-            scope, corpus = await self._subtree(connection, pinned, root)
+            scope, corpus, under = await self._subtree(connection, pinned, root)
             scopes, owners, corpora, trees = (scope,), (scope,), (corpus,), ()
         events = sum([len(view) for corpus in corpora for view, _ in corpus.parts()])
         turn.weigh(events=events)
@@ -185,6 +197,7 @@ class Search:
             more=len(ranking.hits) > limit,
             newest=ranking.newest if cursor is None else cursor.newest,
             changed=ranking.changed,
+            under=under,
         )
 
     async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
@@ -259,13 +272,17 @@ class Search:
                 made = _LaidOut(trees=of.identity, tail=corpus.tail, tail_mask=mask, timeline=corpus.laid_out)
                 self._cache.put(of.key, made, made.timeline.nbytes + (0 if mask is None else len(mask)))
 
-    async def _subtree(self, connection: Connection, pinned: Pinned, root: str) -> tuple[VisibleScope, Corpus]:
-        """Return the scope of a topic or node, and a corpus of the events below it alone.
+    async def _subtree(
+        self, connection: Connection, pinned: Pinned, root: str
+    ) -> tuple[VisibleScope, Corpus, NamedSubject | None]:
+        """Return the scope of a topic or node, a corpus of the events below it alone, and the subject that it is.
 
         Raises:
             TopicNotFound: no such topic or node is visible in this snapshot.
         """
         row = await _root_row(connection, pinned.tenant, root)
+        if row is None and (subject := await self._subjects.named(connection, pinned, root)) is not None:
+            return subject.scope, await self._beneath(connection, pinned, subject), subject
         scope = None if row is None else pinned.scope(row["scope_id"])
         path = None
         if row is not None and scope is not None:
@@ -293,7 +310,20 @@ class Search:
                 views.append(view)
                 masks.append(mask)
         corpus = Corpus(participants=scope.participants, blocks=tuple(views), block_masks=tuple(masks))
-        return scope, corpus
+        return scope, corpus, None
+
+    async def _beneath(self, connection: Connection, pinned: Pinned, subject: NamedSubject) -> Corpus:
+        """Return a corpus of the events of a subject's leaves."""
+        leaves = {leaf for leaf, _ in await self._subjects.leaves(connection, pinned, subject.rendering_id)}
+        views: list[View] = []
+        masks: list[npt.NDArray[np.bool_] | None] = []
+        for view in await self._gatherer.views(connection, pinned.tenant, subject.scope):
+            inside = np.array([view.rendering(node) in leaves for node in range(len(view.node_parent))] + [False])
+            mask = masked(self._cache, pinned.hidden, view, inside[view.leaf])
+            if mask is None or bool(mask.any()):
+                views.append(view)
+                masks.append(mask)
+        return Corpus(participants=subject.scope.participants, blocks=tuple(views), block_masks=tuple(masks))
 
     async def _off_loop(self, ranked: Callable[[], Ranking]) -> Ranking:
         return await asyncio.get_running_loop().run_in_executor(self._threads, ranked)

@@ -28,14 +28,15 @@ from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes
 from myria.retrieval.nodes import event_body, event_node, shortened_event_node, topic_node
 from myria.retrieval.paths import Path, Paths, renderings
-from myria.retrieval.pinned import pin
+from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.ranking import Hit
 from myria.retrieval.searching import Query, Search, SearchResult, no_topic
+from myria.retrieval.subjects import NO_SUBJECTS, NamedSubject, SubjectFinder
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.turns import Turn, Turns
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
 from myria.settings import Settings
-from myria.store.clock import to_microseconds, to_rfc3339
+from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
 from myria.store.queries import sql
 from myria.vault import opened_secrets
@@ -59,6 +60,9 @@ _ROWS_AT_ONCE = 64
 _NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
 """Fields that are no arguments to show: a cursor is valid in every mode and form, and the masks show themselves."""
 
+_SUBJECT_LEAVES = 100
+"""Leaves that a subject names as its children, the last ones."""
+
 _ANSWER_TOKENS = 190
 """Tokens for the rest of an answer: field names, ids, counts, the walk, and a cursor without its transactions."""
 
@@ -74,7 +78,10 @@ class Retrieval:
         self._threads = ThreadPoolExecutor(settings.retrieval.ranking_threads, thread_name_prefix="rank")
         gatherer = Gatherer(self.cache, self._threads)
         self._paths = Paths(self.cache, gatherer)
-        self._search = Search(self.cache, gatherer, Lanes(self.cache), self._paths, self._threads)
+        self._subjects = SubjectFinder(self.cache)
+        self._search = Search(
+            self.cache, gatherer, Lanes(self.cache), self._paths, self._subjects, threads=self._threads
+        )
         self.turns = Turns(database, at_once=settings.retrieval.heavy_reads)
         self._secret: bytes | None = None
 
@@ -203,8 +210,15 @@ class Retrieval:
         paths = [await self._search.path(connection, result, hit) for hit in result.hits]
         scopes = [result.scope(hit) for hit in result.hits]
         hidden = result.pinned.hidden
-        topics = await self._paths.topics(connection, tenant, list(zip(scopes, paths, strict=True)), hidden=hidden)
-        if query.root is not None:
+        found = list(zip(scopes, paths, strict=True))
+        known = await self._paths.found(connection, tenant, found)
+        topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in known.items()}
+        subjects, under = NO_SUBJECTS, result.under
+        if query.root is None:
+            subjects = await self._subjects.of_hits(connection, result.pinned, found, known)
+        elif under is not None:
+            topics[under.rendering_id] = under.topic.shown(hidden)
+        else:
             paths = [_downward(path, topics, query.root) for path in paths]
         events = _Events(result, query, with_payload=query.include_payload, keeps=whole)
         room = self._room(result, query)
@@ -217,13 +231,22 @@ class Retrieval:
                 is_open = is_open and assembly.take(hits[-1])
             if not is_open and not whole:
                 break
+        answer = assembly.finish()
+        if under is None:
+            places = subjects.places([path[-1] for path in paths[: answer.taken] if path])
+            topics.update((subject, subjects.topics[subject].shown(hidden)) for subject in places.values())
+        else:
+            places = {path[-1]: under.rendering_id for path in paths}
+        if places:
+            hits = [_under_subject(hit, places) for hit in hits]
+            answer = assembly.again(hits)
         return Page(
             result=result,
             hits=hits,
             rows=events.rows,
             paths=paths,
             topics=topics,
-            answer=assembly.finish(),
+            answer=answer,
             room=room,
         )
 
@@ -353,6 +376,8 @@ class Retrieval:
     async def _topic(self, tenant: str, topic_id: str, masks: Masks, connection: Connection, turn: Turn) -> Json:
         pinned = await pin(connection, self.cache, tenant, masks, None, turn=turn)
         row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
+        if row is None and (subject := await self._subjects.named(connection, pinned, topic_id)) is not None:
+            return await self._subject(connection, pinned, subject)
         if row is None or not masks.sees(row["participants"]):
             raise no_topic(topic_id)
         scope = pinned.scope(row["scope_id"])
@@ -380,6 +405,18 @@ class Retrieval:
         topic["parent_topic_id"] = on_path[path[place - 1]]["topic_id"] if place else None
         topic["children"] = [child["topic_id"] for child in children]
         topic["merged_into"] = merged_into
+        return {"snapshot_id": pinned.snapshot_id, "topic": topic}
+
+    async def _subject(self, connection: Connection, pinned: Pinned, subject: NamedSubject) -> Json:
+        """Return a subject as a topic: its children are the last of its leaves, in the order of time."""
+        newest = await connection.fetchval(sql("retrieval.newest_moment"), pinned.tenant, pinned.visible.ids.tolist())
+        leaves = await self._subjects.leaves(connection, pinned, subject.rendering_id, most=_SUBJECT_LEAVES)
+        topic = {**subject.topic.shown(pinned.hidden)}
+        topic["node_type"] = topic.pop("kind")
+        topic["state"] = self._state(to_datetime(subject.topic.last_at), newest)
+        topic["parent_topic_id"] = None
+        topic["children"] = [topic_id for _, topic_id in leaves]
+        topic["merged_into"] = None
         return {"snapshot_id": pinned.snapshot_id, "topic": topic}
 
     async def _cursor(self, connection: Connection, tenant: str, query: Query) -> Cursor | None:
@@ -621,6 +658,12 @@ def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
         if root in (topics[rendering_id]["topic_id"], topics[rendering_id]["node_id"])
     )
     return path[at:]
+
+
+def _under_subject(hit: Leafward, places: Mapping[bytes, bytes]) -> Leafward:
+    """Return a hit as it is placed under the subject of its leaf, where it has one in this answer."""
+    subject = places.get(hit.path[-1]) if hit.path else None
+    return hit if subject is None else replace(hit, path=(subject, hit.path[-1]))
 
 
 def _looked_for(query: Query) -> frozenset[str]:

@@ -3,7 +3,8 @@
 Hits arrive best first and are taken in that order, so a bounded answer is always a prefix of the ranking and a cursor
 can continue it. A hit that fits on no page is shortened; one that still does not fit is skipped, and the answer names
 its id. So every page takes at least one hit, and every hit can be reached. A topic with a single child in the answer
-is left out, unless it is a scope's root or a leaf: the topics that remain are those where hits branch.
+is left out, unless it is a scope's root or a leaf: the topics that remain are those where hits branch. What stands
+under a subject is its history, in the order of time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from myria.planning.model import SUBJECT
 from myria.retrieval.lean import lean_node
 
 CHARACTERS_PER_TOKEN = 4
@@ -265,6 +267,8 @@ def _render(branch: _Branch, depth: int, max_depth: int | None, cut: list[bool])
             shown += count
         else:
             below, count = _render(child, depth + 1, max_depth, cut)
+            if child.topic["kind"] == SUBJECT:
+                below.sort(key=lambda leaf: (leaf["first_at"], leaf["topic_id"]))
             rendered.append({**child.topic, "children": below})
             shown += count + 1
     return rendered, shown

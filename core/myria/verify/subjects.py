@@ -195,7 +195,7 @@ async def _records(exam: Examination, subjects: ExaminedSubjects) -> AsyncIterat
     )
     async for row in cursor:
         try:
-            yield row["key"], Holders.from_bytes(row["holders"])
+            yield row["key"], Holders.from_bytes(row["holders"], row["subject"])
         except errors.InternalError as error:
             exam.checks["subject_trees"].fail(f"{subjects.name}: key {row['key'].hex()}: {error.message}")
 

@@ -22,6 +22,7 @@ _KEY_BYTES = 16
 _UNIT_BYTES = 16
 _RENDERING_BYTES = 32
 _FILED = 1
+_RECORD_BYTES = _UNIT_BYTES + _RENDERING_BYTES + 1
 
 
 class IncompleteHolders(Exception):
@@ -43,6 +44,8 @@ class Holders:
     kept: tuple[Holder, ...] = ()
     has_more: bool = False
     has_more_filed: bool = False
+    subject: bytes | None = None
+    """The rendering of the key's subject; None where the key is none."""
     _units: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -84,7 +87,7 @@ class Holders:
             left.pop(rendering_id, None)
         for rendering_id, (unit, is_filed) in added.items():
             left[rendering_id] = Holder(unit, rendering_id, is_filed)
-        return Holders(tuple(sorted(left.values())), self.has_more, self.has_more_filed)
+        return Holders(tuple(sorted(left.values())), self.has_more, self.has_more_filed, self.subject)
 
     def bounded(self) -> Holders:
         """Return the record with as many leaves as are kept."""
@@ -99,14 +102,16 @@ class Holders:
             if len(kept) >= KEPT_MOST:
                 break
             kept.add(holder)
-        return Holders(tuple(sorted(kept)), True, self.has_more_filed or any(holder not in kept for holder in filed))
+        lost_filed = self.has_more_filed or any(holder not in kept for holder in filed)
+        return Holders(tuple(sorted(kept)), True, lost_filed, self.subject)
 
     def is_part_of(self, whole: Holders) -> bool:
         """Tell whether this may be what is kept of a record of all leaves."""
         kept = set(self.kept)
         left_out = set(whole.kept) - kept
         return (
-            kept <= set(whole.kept)
+            self.subject == whole.subject
+            and kept <= set(whole.kept)
             and (self.has_more or not left_out)
             and (self.has_more_filed or not any(holder.is_filed for holder in left_out))
         )
@@ -121,15 +126,15 @@ class Holders:
         )
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> Holders:
-        """Return the record that `to_bytes` wrote.
+    def from_bytes(cls, stored: bytes, subject: bytes | None = None) -> Holders:
+        """Return the record that `to_bytes` wrote, with what stands beside it.
 
         Raises:
             InternalError: it did not write this.
         """
         if not stored:
-            return cls()
-        size = _UNIT_BYTES + _RENDERING_BYTES + 1
+            return cls(subject=subject)
+        size = _RECORD_BYTES
         if len(stored) % size != 1:
             raise InternalError("a record of who holds a key is torn", bytes=len(stored))
         kept = tuple(
@@ -140,7 +145,12 @@ class Holders:
             )
             for at in range(1, len(stored), size)
         )
-        return cls(kept, bool(stored[0] & 1), bool(stored[0] & 2))
+        return cls(kept, bool(stored[0] & 1), bool(stored[0] & 2), subject)
+
+
+def units_held(stored: bytes) -> int:
+    """Return how many units hold a key, by the record that `to_bytes` wrote; what is not kept does not count."""
+    return len({stored[at : at + _UNIT_BYTES] for at in range(1, len(stored), _RECORD_BYTES)})
 
 
 def stored_key(key: str) -> bytes:

@@ -8,9 +8,9 @@ to four and no further: a key that many hold weighs the same whatever is appende
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from myria.analysis.kinds import kinds_of
-from myria.planning.model import Node
 from myria.planning.phrases import key_of
 
 SUBJECTS_MOST = 3
@@ -36,11 +36,21 @@ _FULL_CONFIDENCE = 1000
 _VAGUE_KINDS = frozenset(("activ", "place", "item", "event"))
 """Kinds (as terms) that so much is of that they say nothing."""
 
+
+class Worded(Protocol):
+    """A leaf, as far as its subjects depend on it: what its rendering says."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the rendering."""
+        ...
+
+
 Candidates = Mapping[str, int]
 """Weights of what a leaf may be about, by key."""
 
 
-def candidates(leaf: Node) -> dict[str, int]:
+def candidates(leaf: Worded) -> dict[str, int]:
     """Return the keys that a leaf may be filed under, with their weights, from what its rendering says."""
     weights: dict[str, int] = {}
     named: set[str] = set()
@@ -72,7 +82,7 @@ def candidates(leaf: Node) -> dict[str, int]:
     return dict(best[:_CANDIDATES_MOST])
 
 
-def filed_under(leaf: Node, weights: Candidates, units_of: Callable[[str], int]) -> tuple[str, ...]:
+def filed_under(leaf: Worded, weights: Candidates, units_of: Callable[[str], int]) -> tuple[str, ...]:
     """Return the keys that a leaf is filed under, best first, at most `SUBJECTS_MOST`.
 
     Args:

@@ -8,7 +8,7 @@ so nothing goes on from there. A full plan is the same step from no leaves at al
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from myria.errors import InternalError
@@ -16,7 +16,7 @@ from myria.planning.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, IncompleteHolders
 from myria.planning.subjects.keys import candidates, filed_under
-from myria.planning.subjects.trie import Filing, NodeReader, assemble_subjects
+from myria.planning.subjects.trie import Filing, NodeReader, assemble_subjects, keys_of
 
 __all__ = [
     "IncompleteHolders",
@@ -162,7 +162,9 @@ async def update_subjects(
         participants=participants,
         settings=settings,
     )
-    return SubjectUpdate(root=root, nodes=nodes, holders=step.changed_holders(), leaves_filed_anew=len(step.leaves))
+    return SubjectUpdate(
+        root=root, nodes=nodes, holders=step.changed_holders(nodes), leaves_filed_anew=len(step.leaves)
+    )
 
 
 class _Step:
@@ -222,7 +224,13 @@ class _Step:
                 begun.append(key)
         await self._begin(begun)
 
-    def changed_holders(self) -> dict[str, Holders]:
+    def changed_holders(self, nodes: Iterable[Node]) -> dict[str, Holders]:
+        """Return the records that change, each with its key's subject; `nodes` are the new ones of the tree."""
+        made = {keys_of(node.metadata["prefix"])[0]: node.rendering_id for node in nodes if node.is_unit}
+        for key, holders in self._new.items():
+            subject = None if key in self.ended else made.get(key, holders.subject)
+            if subject != holders.subject:
+                self._new[key] = replace(holders, subject=subject)
         return {key: holders for key, holders in self._new.items() if holders != self._old[key]}
 
     def _leaf(self, node: Node) -> _Leaf:

@@ -280,3 +280,57 @@ WHERE EXISTS (
         WHERE NOT EXISTS (
             SELECT FROM myria.scope_members x
             WHERE x.tenant_id = $1 AND x.participant = other.name AND x.scope_id = first.scope_id)));
+
+-- name: subjects_since
+-- Those of some scopes that have subjects in a snapshot, and since which number the records of their keys count.
+SELECT wanted.scope_id, r.since
+FROM (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2) s
+CROSS JOIN unnest($3::bigint[]) AS wanted (scope_id)
+CROSS JOIN LATERAL (
+    SELECT x.number, x.since, x.root_rendering_id FROM myria.subject_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = wanted.scope_id AND x.number::bigint <@ s.lineage
+    ORDER BY x.number DESC LIMIT 1) r
+WHERE r.root_rendering_id IS NOT NULL
+  AND NOT EXISTS (SELECT FROM myria.scope_roots t
+                  WHERE t.tenant_id = $1 AND t.scope_id = wanted.scope_id AND t.number > r.number
+                    AND t.number::bigint <@ s.lineage);
+
+-- name: subjects_of_keys
+-- Of keys of scopes the newest record in a snapshot, not older than a number, with the subject that the key has.
+SELECT wanted.scope_id, wanted.key, h.holders, n.rendering_id, n.node_id, 'subject' AS node_type, n.level, n.topic_id, n.label,
+       n.summary, n.metadata, n.children, n.events, n.leaves, n.first_at, n.last_at
+FROM (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $2) s
+CROSS JOIN unnest($3::bigint[], $4::bytea[], $5::integer[]) AS wanted (scope_id, key, since)
+CROSS JOIN LATERAL (
+    SELECT x.holders, x.subject FROM myria.subject_holders x
+    WHERE x.tenant_id = $1 AND x.scope_id = wanted.scope_id AND x.key = wanted.key AND x.number >= wanted.since
+      AND x.number::bigint <@ s.lineage
+    ORDER BY x.number DESC LIMIT 1) h
+LEFT JOIN myria.subject_nodes n
+    ON n.tenant_id = $1 AND n.rendering_id = h.subject AND n.scope_id = wanted.scope_id;
+
+-- name: subject_topic
+-- Whose a subject is, and the prefix of its paths, which is the same in every snapshot.
+SELECT n.scope_id, n.metadata->>'prefix' AS prefix
+FROM myria.subject_nodes n
+WHERE n.tenant_id = $1 AND n.topic_id = $2 AND n.is_subject
+LIMIT 1;
+
+-- name: leaves_of_subject
+-- The last $3 leaves beneath a node of subjects in the order of time; all for NULL.
+WITH RECURSIVE reached AS (
+    SELECT $2::bytea AS rendering_id
+    UNION
+    SELECT child
+    FROM reached u
+    CROSS JOIN LATERAL (
+        SELECT n.children FROM myria.subject_nodes n
+        WHERE n.tenant_id = $1 AND n.rendering_id = u.rendering_id OFFSET 0) n
+    CROSS JOIN LATERAL unnest(n.children) AS child
+)
+SELECT last.rendering_id, last.topic_id
+FROM (SELECT r.rendering_id, r.topic_id, r.first_at
+      FROM reached u
+      JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = u.rendering_id
+      ORDER BY r.first_at DESC, r.topic_id DESC LIMIT $3) last
+ORDER BY last.first_at, last.topic_id;

@@ -11,11 +11,11 @@ LIMIT 1;
 
 -- name: holders
 -- The newest record of each key within a snapshot's lineage, not older than the number $5.
-SELECT wanted.key, h.holders
+SELECT wanted.key, h.holders, h.subject
 FROM (SELECT s.lineage FROM myria.snapshots s WHERE s.tenant_id = $1 AND s.snapshot_id = $3) s
 CROSS JOIN unnest($4::bytea[]) AS wanted (key)
 CROSS JOIN LATERAL (
-    SELECT x.holders FROM myria.subject_holders x
+    SELECT x.holders, x.subject FROM myria.subject_holders x
     WHERE x.tenant_id = $1 AND x.scope_id = $2 AND x.key = wanted.key AND x.number >= $5 AND x.number::bigint <@ s.lineage
     ORDER BY x.number DESC LIMIT 1) h;
 
@@ -45,9 +45,9 @@ ON CONFLICT DO NOTHING;
 DELETE FROM myria.subject_holders WHERE tenant_id = $1 AND scope_id = $2 AND number = $3;
 
 -- name: write_holders
-INSERT INTO myria.subject_holders (tenant_id, scope_id, number, key, holders)
-SELECT $1, $2, $3, x.key, x.holders FROM unnest($4::bytea[], $5::bytea[]) AS x (key, holders)
-ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders;
+INSERT INTO myria.subject_holders (tenant_id, scope_id, number, key, holders, subject)
+SELECT $1, $2, $3, x.key, x.holders, x.subject FROM unnest($4::bytea[], $5::bytea[], $6::bytea[]) AS x (key, holders, subject)
+ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders, subject = excluded.subject;
 
 -- name: write_root
 INSERT INTO myria.subject_roots (tenant_id, scope_id, number, root_rendering_id, since) VALUES ($1, $2, $3, $4, $5)

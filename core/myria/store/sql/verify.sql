@@ -379,7 +379,7 @@ LEFT JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.scope_id = $2 AND n.re
 
 -- name: holders_within
 -- Of each key of a scope the newest record in a lineage, not older than the number $4.
-SELECT DISTINCT ON (h.key) h.key, h.holders
+SELECT DISTINCT ON (h.key) h.key, h.holders, h.subject
 FROM myria.subject_holders h
 WHERE h.tenant_id = $1 AND h.scope_id = $2 AND h.number::bigint <@ $3::int8multirange AND h.number >= $4
 ORDER BY h.key, h.number DESC;
