@@ -343,7 +343,8 @@ class Gate:
             self._metrics.refused(error.code)
             allow = error.details.get("allow") if isinstance(error, MethodNotAllowed) else None
             extra = () if allow is None else ((b"allow", allow.encode()),)
-            await _respond(send, error.http_status, toolbox.refusal(error).body, extra=extra)
+            refusal = toolbox.refusal(error)
+            await _respond(send, refusal.status, refusal.body, extra=extra)
             return
 
         async def work() -> dict[str, Any]:
@@ -440,12 +441,15 @@ class Gate:
         self._metrics.refused(error.code)
         await self._door.linger(error, usage)
         body = _error_body(face, request_id, mcp_types.INVALID_REQUEST, error)
-        extra = self._authentication.challenge(error, face.toolbox.face) if isinstance(error, AccessError) else ()
+        status = error.http_status if face.rest is None else face.toolbox.refusal(error).status
+        extra: tuple[tuple[bytes, bytes], ...] = ()
+        if isinstance(error, AccessError) and status == error.http_status:
+            extra = self._authentication.challenge(error, face.toolbox.face)
         if isinstance(error, RateLimited):
             extra += retry_headers(error)
         if usage is not None:
             extra += usage.headers()
-        await _respond(send, error.http_status, body, extra=extra)
+        await _respond(send, status, body, extra=extra)
 
     async def _refuse_text(self, send: Send, request: _Request, refused: Refused) -> None:
         """Refuse JSON that is not strict: as the tool's own refusal where it lies in a call's arguments."""

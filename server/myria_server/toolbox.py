@@ -152,14 +152,15 @@ class Toolbox:
     def refusal(self, error: MyriaError) -> CallResult:
         """Return the outcome of a refused call, in the form of this face's contract."""
         content: Json = {"error": error.to_json()}
+        status = error.http_status
         if self.face == "agent":
             content = agent.refused(error)
         elif self.face == "turns":
             content = turns.refused(error)
         elif self.face == "rest":
-            content = rest.refused(error)
+            content, status = rest.refused(error), rest.status_of(error)
         body = orjson.dumps(content, default=str)
-        return CallResult(body, is_error=True, code=error.code, status=error.http_status)
+        return CallResult(body, is_error=True, code=error.code, status=status)
 
     def knows(self, name: str) -> bool:
         """Tell whether a tool has this name, in any of its styles, offered here or not."""

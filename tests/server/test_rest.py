@@ -172,6 +172,46 @@ async def test_an_idempotency_key_answers_the_first(served: Served) -> None:
     await ask(served, "POST", "/agents", {"name": "cat"}, status=409, idempotency_key="k3")
 
 
+async def test_a_change_with_an_idempotency_key_is_made_once(served: Served) -> None:
+    """A repeated PATCH answers its own version, whatever came after; a repeated DELETE is no error; 32 are one."""
+    kept = await ask(served, "POST", "/memories", SAID, status=201)
+    path, change = f"/memories/{kept['id']}", {"content": "Crawled it twice", "tags": ["web"]}
+    answers = await asyncio.gather(
+        *(served.client.patch(PREFIX + path, json=change, headers={"idempotency-key": "k1"}) for _ in range(32))
+    )
+    assert {answer.status_code for answer in answers} == {200}
+    first = answers[0].json()
+    assert (first["version"], [answer.json() for answer in answers]) == (2, [first] * 32)
+    later = await ask(served, "PATCH", path, {"content": "Crawled it a third time"}, idempotency_key="k2")
+    assert await ask(served, "PATCH", path, change, idempotency_key="k1") == first
+    assert await ask(served, "GET", path) == later
+    refused = await ask(served, "PATCH", path, {"content": "else"}, status=409, idempotency_key="k1")
+    assert refused["code"] == "idempotency_key_reused"
+    gone = await asyncio.gather(
+        *(served.client.delete(PREFIX + path, headers={"idempotency-key": "k1"}) for _ in range(8))
+    )
+    assert {answer.status_code for answer in gone} == {204}
+    await ask(served, "DELETE", path, status=204, idempotency_key="k1")
+    await ask(served, "DELETE", path, status=404, idempotency_key="k3")
+    await ask(served, "DELETE", path, status=404)
+    await ask(served, "PATCH", path, change, status=404, idempotency_key="k1")
+    agent = await ask(served, "POST", "/agents", {"name": "bot"}, status=201)
+    for _ in range(2):
+        await ask(served, "DELETE", f"/agents/{agent['id']}", status=204, idempotency_key="k1")
+    await ask(served, "DELETE", f"/agents/{agent['id']}", status=404)
+
+
+async def test_a_note_of_another_face_is_changed_once_with_a_key(served: Served) -> None:
+    """Its topic and kind stay, and a repeat answers the first."""
+    note = {"content": "The kiln holds 900 degrees", "topic": "kiln", "type": "fact", "keywords": ["Heat"]}
+    await served.post(call("remember", note), headers("remember"), path="/mcp/agent")
+    (kept,) = (await ask(served, "GET", "/memories"))["memories"]
+    path, change = f"/memories/{kept['id']}", {"content": "It holds 950 degrees", "tags": ["Heat", "kiln"]}
+    first = await ask(served, "PATCH", path, change, idempotency_key="k")
+    assert await ask(served, "PATCH", path, change, idempotency_key="k") == first
+    assert (await ask(served, "GET", path))["version"] == 2
+
+
 async def test_pages_by_offset_and_by_cursor(served: Served) -> None:
     """Both give each memory once, in either order; a cursor goes on behind it while more is kept."""
     for number in range(7):

@@ -766,7 +766,10 @@ export interface operations {
     withdraw_memory: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Your own name of this call: a repeat answers what the first one did */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -858,7 +861,10 @@ export interface operations {
     amend_memory: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Your own name of this call: a repeat answers what the first one did */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };
@@ -1385,7 +1391,10 @@ export interface operations {
     delete_agent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Your own name of this call: a repeat answers what the first one did */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 id: string;
             };

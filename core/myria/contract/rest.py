@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
@@ -20,10 +21,13 @@ from myria.errors import (
     AgentExists,
     CredentialInvalid,
     CredentialMissing,
+    DatabaseUnavailable,
     DuplicateMemory,
     InvalidArgument,
     InvalidTimestamp,
     MyriaError,
+    StorageQuotaExceeded,
+    TenantSuspended,
     UnavailableError,
 )
 from myria.jsontext import check_storable
@@ -588,12 +592,29 @@ _SAID = {
 """What the contract says, where its clients or their users may look for it."""
 
 
+_NEXT_STEP: Mapping[type[MyriaError], str] = {
+    TenantSuspended: "an administrator ends it by `myria tenant resume`; until then nothing is read or kept",
+    StorageQuotaExceeded: "erase what is no longer needed, or let an administrator give the tenant more room by "
+    "`myria tenant set <tenant> bytes_stored=...`; reading goes on meanwhile",
+    DatabaseUnavailable: f"retry after a moment, with an Idempotency-Key where something is kept; {PREFIX}/ready says "
+    "when the database is there again",
+}
+"""What to do about an organisation that cannot be served."""
+
+
+def status_of(error: MyriaError) -> int:
+    """Return the status of an error: a tenant that cannot be served is one thing to the contract's clients, 503."""
+    return UnavailableError.http_status if type(error) in _NEXT_STEP else error.http_status
+
+
 def refused(error: MyriaError) -> Json:
     """Return an error in the contract's form."""
     said = _SAID.get(type(error))
     body: Json = {"error": said or error.message, "code": error.code, "retryable": error.retryable}
     if said is not None and said != error.message:
         body["hint"] = error.message
+    elif (step := _NEXT_STEP.get(type(error))) is not None:
+        body["hint"] = step
     elif isinstance(error, UnavailableError):
         body["hint"] = "retry after a moment"
     for name, kind in (("field", str), ("index", int)):

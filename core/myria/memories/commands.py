@@ -24,11 +24,12 @@ from myria.errors import (
     Overloaded,
     PayloadTooLarge,
 )
+from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_event, memory_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import FACT_KINDS
-from myria.notes.model import note_event, note_of
+from myria.notes.model import NOTE_CHANNEL, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
 from myria.store.clock import to_datetime
@@ -182,6 +183,7 @@ class Memories:
         *,
         may_see: MaySee,
         version: int | None = None,
+        key: str | None = None,
         now: int | None = None,
     ) -> StoredMemory:
         """Make a version of a memory that takes the place of the one before; its id and its time stay.
@@ -189,8 +191,10 @@ class Memories:
         Args:
             may_see: whether the caller may see what these participants may.
             version: the version that the caller saw; None for whichever is the newest.
+            key: the caller's own name for this call: a repeat answers the version that the first made.
 
         Raises:
+            IdempotencyKeyReused: this memory was changed otherwise with this key.
             NoteNotFound: absent, of others, or withdrawn.
             AlreadySuperseded: another changed it meanwhile.
             DuplicateMemory: it was kept at another face, where no two notes say the same, and another says this.
@@ -199,27 +203,62 @@ class Memories:
         """
         row = await self._row(tenant, memory_id, may_see)
         memory = memory_of(row)
+        source = None if key is None else f"amend:{digest([memory_id, key]).hex()}"
+        if source is not None and (first := await self._amended(tenant, row, changes, source)) is not None:
+            return first
         if version is not None and memory.version != version:
             raise AlreadySuperseded(
                 f"this memory is at version {memory.version} by now; read it again", version=memory.version
             )
         (draft,), redacted = await self._clean(tenant, [changes.of(memory.draft)])
-        if draft == memory.draft:
+        if draft == memory.draft and source is None:
             return memory
         if memory.kind is not None:
             _check_changes(memory, changes)
         at = time.time_ns() // 1000 if now is None else now
         event = self._version(row, memory, draft, at=at) if memory.kind is None else _note_version(row, draft, at=at)
+        event = replace(event, source_event_key=source)
         self._check_size(event)
         try:
-            await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
+            appended, *_ = await self._withdrawals.append(tenant, event, supersedes=[row["event_id"]], may_see=may_see)
+            is_repeat = appended.deduplicated
+        except AlreadySuperseded:
+            if source is None or (first := await self._amended(tenant, row, changes, source)) is None:
+                raise
+            return first
         except EventNotFound as error:
             raise _absent() from error
         except NoteExists as error:
             raise DuplicateMemory("another note of the same kind says this already") from error
+        if (
+            is_repeat
+            and source is not None
+            and (first := await self._amended(tenant, row, changes, source)) is not None
+        ):
+            return first
         for kind, count in redacted.items():
             self._on_redacted(kind, count)
         return replace(memory, draft=draft, updated_at=at, version=memory.version + 1)
+
+    async def _amended(
+        self, tenant: str, row: asyncpg.Record, changes: MemoryChanges, source: str
+    ) -> StoredMemory | None:
+        """Return the version that a call with this source key made before, or None."""
+        async with self._database.read(tenant) as connection:
+            found = await connection.fetchrow(sql("events.of_key"), tenant, dedupe_key(NOTE_CHANNEL, source))
+        if found is None:
+            return None
+        number = orjson.loads(found["payload"])["note"]["version"]
+        version = memory_of(
+            dict(row) | {"payload": found["payload"], "changed_at": found["occurred_at"], "version": number}
+        )
+        (draft,), _ = await self._clean(tenant, [changes.of(version.draft)])
+        if draft != version.draft:
+            raise IdempotencyKeyReused(
+                "this Idempotency-Key was used before, for another change of this memory; nothing was changed: "
+                "use a new one"
+            )
+        return version
 
     def _version(self, row: asyncpg.Record, memory: StoredMemory, draft: MemoryDraft, *, at: int) -> NewEvent:
         about = orjson.loads(row["payload"])["note"]["memory"]
@@ -235,12 +274,18 @@ class Memories:
             dedup=None if memory.dedup_key is None else draft.key,
         )
 
-    async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee) -> None:
+    async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee, key: str | None = None) -> None:
         """Take a memory with all its versions out of every answer.
 
+        Args:
+            key: the caller's own name for this call: a repeat changes nothing.
+
         Raises:
-            NoteNotFound: absent, of others, or withdrawn.
+            NoteNotFound: absent, of others, or withdrawn by another call.
         """
+        source = None if key is None else f"withdraw:{digest([memory_id, key]).hex()}"
+        if source is not None and await self._withdrawals.was_made(tenant, source):
+            return
         for _ in range(_ATTEMPTS):
             await self._row(tenant, memory_id, may_see)
             async with self._database.read(tenant) as connection:
@@ -248,7 +293,8 @@ class Memories:
             ids = [row["event_id"] for row in rows]
             for start in range(0, len(ids), MAX_WITHDRAWN):
                 some = ids[start : start + MAX_WITHDRAWN]
-                await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see)
+                await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see, key=source)
+                source = None
             async with self._database.read(tenant) as connection:
                 if await connection.fetchrow(sql("memories.by_id"), tenant, memory_id) is None:
                     return

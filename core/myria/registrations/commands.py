@@ -21,8 +21,18 @@ from myria.errors import (
     SessionMoved,
     SessionNotFound,
 )
+from myria.events import dedupe_key
 from myria.redaction.redactor import PayloadRedactor
-from myria.registrations.model import CLOSED, DELETED, Entry, EntryKind, entry_of, new_entry_id, registration_event
+from myria.registrations.model import (
+    CLOSED,
+    DELETED,
+    REGISTRY_CHANNEL,
+    Entry,
+    EntryKind,
+    entry_of,
+    new_entry_id,
+    registration_event,
+)
 from myria.scopes import scope_key
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -135,13 +145,27 @@ class Registrations:
 
         return await self._change(tenant, shared, "session", session_id, changed, now=now)
 
-    async def delete_agent(self, tenant: str, shared: str, agent_id: str, *, now: int | None = None) -> None:
+    async def delete_agent(
+        self, tenant: str, shared: str, agent_id: str, *, key: str | None = None, now: int | None = None
+    ) -> None:
         """Take an agent out of the registry; what it kept stays.
 
+        Args:
+            key: the caller's own name for this call: a repeat changes nothing.
+
         Raises:
-            AgentNotFound: absent, or of others.
+            AgentNotFound: absent, of others, or deleted by another call.
         """
-        await self._change(tenant, shared, "agent", agent_id, lambda entry, _: replace(entry, status=DELETED), now=now)
+
+        def deleted(entry: Entry, _at: int) -> Entry:
+            return replace(entry, status=DELETED)
+
+        source = None if key is None else f"registration:{digest([DELETED, shared, agent_id, key]).hex()}"
+        try:
+            await self._change(tenant, shared, "agent", agent_id, deleted, now=now, key=source)
+        except AgentNotFound:
+            if source is None or not await self._is_stored(tenant, source):
+                raise
 
     async def find_agent(self, tenant: str, shared: str, named: str) -> Entry | None:
         """Return the agent with an id, else the one with a name, or None."""
@@ -239,6 +263,7 @@ class Registrations:
         changed: Callable[[Entry, int], Entry],
         *,
         now: int | None,
+        key: str | None = None,
     ) -> Entry:
         for _ in range(_ATTEMPTS):
             entry = await self._find(tenant, shared, kind, entry_id)
@@ -250,7 +275,7 @@ class Registrations:
                 return entry
             after = replace(after, version=entry.version + 1, updated_at=at)
             try:
-                await self._store(tenant, shared, after, at)
+                await self._store(tenant, shared, after, at, key=key)
             except SessionMoved:
                 await asyncio.sleep(_PAUSE_S * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
                 continue
@@ -265,6 +290,11 @@ class Registrations:
                 limit=self._payload_bytes,
             )
         await self._append(tenant, [event])
+
+    async def _is_stored(self, tenant: str, source_key: str) -> bool:
+        async with self._database.read(tenant) as connection:
+            key = dedupe_key(REGISTRY_CHANNEL, source_key)
+            return await connection.fetchrow(sql("events.of_key"), tenant, key) is not None
 
     async def _clean(self, tenant: str, said: Json) -> Json:
         """Return what is said of an entry without what must not be kept."""

@@ -18,7 +18,7 @@ from myria.ids import new_id
 from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.queries import sql
-from myria.withdrawal.model import WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
+from myria.withdrawal.model import WITHDRAWAL_CHANNEL, WITHDRAWAL_TYPE, Reason, Withdrawal, withdrawal_event
 from myria.withdrawal.projection import already_superseded, is_stored, refuses
 
 Append = Callable[[str, Sequence[NewEvent]], Awaitable[list[AppendResult]]]
@@ -68,21 +68,31 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
+        key: str | None = None,
     ) -> WithdrawalResult:
         """Take events out of every answer, all or none, one withdrawal per scope. A repeat changes nothing.
 
         Args:
             may_append: raises where the caller may not append to a channel: nor may it withdraw that channel's events.
             dry_run: only say what would happen.
+            key: source key of the withdrawal: with it a repeat is no error, also where they are withdrawn for good.
 
         Raises:
             EventNotFound: one is absent, of others, or withdrawn for good already.
             InvalidArgument: no event, or more than `MAX_WITHDRAWN`.
         """
+        if key is not None and await self.was_made(tenant, key):
+            return WithdrawalResult(reason=reason, changed=(), unchanged=tuple(event_ids), dry_run=dry_run)
         rows = await self._named(tenant, event_ids, may_see, may_append)
         # A superseded event can still be found on request, so it can be forgotten; not the other way round.
         changed = [row for row in rows if row["reason"] != reason and _rank(row["reason"]) <= _rank(reason)]
-        return await self._append(tenant, rows, changed, Withdrawal(reason=reason, events=()), dry_run=dry_run)
+        return await self._append(tenant, rows, changed, Withdrawal(reason=reason, events=()), dry_run=dry_run, key=key)
+
+    async def was_made(self, tenant: str, key: str) -> bool:
+        """Tell whether a withdrawal with a source key is in the log."""
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("withdrawal.stored_keys"), tenant, [dedupe_key(WITHDRAWAL_CHANNEL, key)])
+        return bool(rows)
 
     async def forget(self, tenant: str, rows: Sequence[asyncpg.Record]) -> None:
         """Take events out of every answer for good, all of them at once, however many; one may be so already.
@@ -219,9 +229,11 @@ class Withdrawals:
         withdrawal: Withdrawal,
         *,
         dry_run: bool,
+        key: str | None = None,
     ) -> WithdrawalResult:
         if changed and not dry_run:
-            await self._append_events(tenant, _by_scope(changed, withdrawal, key=None))
+            first, *others = _by_scope(changed, withdrawal, key=None)
+            await self._append_events(tenant, [replace(first, source_event_key=key), *others])
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(
             reason=withdrawal.reason,

@@ -13,7 +13,7 @@ from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.canonical import digest
 from myria.contract import inputs, rest
-from myria.contract.rest import refused
+from myria.contract.rest import refused, status_of
 from myria.contract.routes import Matched
 from myria.errors import BatchTooLarge, EventNotFound, InvalidArgument, InvalidText, MyriaError, NoteNotFound
 from myria.memories.commands import Kept
@@ -28,7 +28,7 @@ from myria.settings import Settings
 from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
 
-__all__ = ["Asked", "RestFace", "handlers", "refused"]
+__all__ = ["Asked", "RestFace", "handlers", "refused", "status_of"]
 
 EVENT_ID_PREFIX = "evt_"
 
@@ -219,6 +219,7 @@ class RestFace:
             changes,
             may_see=self._viewer(principal).sees,
             version=request.version,
+            key=self._own_key(principal, asked.key),
         )
         return memory.to_json(principal.tenant)
 
@@ -237,7 +238,8 @@ class RestFace:
                 raise NoteNotFound("memory not found") from error
             return {}
         principal.need_channel(NOTE_CHANNEL)
-        await self._memory.memories.withdraw(principal.tenant, asked.entry_id, may_see=self._viewer(principal).sees)
+        may_see, key = self._viewer(principal).sees, self._own_key(principal, asked.key)
+        await self._memory.memories.withdraw(principal.tenant, asked.entry_id, may_see=may_see, key=key)
         return {}
 
     async def search_memories(self, principal: Principal, asked: Asked) -> Json:
@@ -352,9 +354,9 @@ class RestFace:
 
     async def delete_agent(self, principal: Principal, asked: Asked) -> Json:
         """Take an agent out of the registry."""
-        own_of(principal, self._shared)
+        key = self._own_key(principal, asked.key)
         principal.need_channel(REGISTRY_CHANNEL)
-        await self._memory.registrations.delete_agent(principal.tenant, self._shared, asked.entry_id)
+        await self._memory.registrations.delete_agent(principal.tenant, self._shared, asked.entry_id, key=key)
         return {}
 
     async def get_agent_statistics(self, principal: Principal, asked: Asked) -> Json:

@@ -147,3 +147,7 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) e
 WHERE (e.type IN ('myria.withdrawal', 'myria.link')) IS NOT TRUE;
+
+-- name: of_key
+-- The event with a dedupe key.
+SELECT e.event_id, e.occurred_at, e.payload FROM myria.events e WHERE e.tenant_id = $1 AND e.dedupe_key = $2;
