@@ -201,6 +201,40 @@ async def test_a_change_with_an_idempotency_key_is_made_once(served: Served) -> 
     await ask(served, "DELETE", f"/agents/{agent['id']}", status=404)
 
 
+async def test_a_memory_is_part_of_what_it_goes_on_from(memory: Memory, database: Database) -> None:
+    """The link is told where either is read, and followed by an agent; what its writer does not see is not linked."""
+    guarded = Settings(auth=AuthSettings(mode="keys"))
+    async with access_store(database) as store, serving(memory, guarded) as served:
+        ana, ben = [await make_key(store, who, name=who, faces=("rest", "agent")) for who in ("ana", "ben")]
+
+        async def at_agent(tool: str, key: str, **arguments: Any) -> Any:
+            sent = headers(tool) | {"authorization": f"Bearer {key}"}
+            response = await served.post(call(tool, arguments), sent, path="/mcp/agent")
+            return response.json()["result"]["structuredContent"]
+
+        parent = await ask(served, "POST", "/memories", SAID, status=201, x_api_key=ana)
+        part = {**SAID, "content": "It has two pages", "parent_id": parent["id"]}
+        for _ in range(2):
+            child = await ask(served, "POST", "/memories", part, status=201, x_api_key=ben, idempotency_key="k")
+        link = {"from": child["id"], "to": parent["id"], "relation_type": "part_of"}
+        for note_id in (child["id"], parent["id"]):
+            assert (await ask(served, "GET", f"/memories/{note_id}", x_api_key=ana))["links"] == [link]
+        around = await at_agent("graph_explore", ana, startId=parent["id"])
+        edges = [{name: edge[name] for name in link} for edge in around["edges"]]
+        assert (edges, around["nodes"][1]["content"]) == ([link], "It has two pages")
+        own = (await at_agent("remember", ana, content="Ana alone crawled it", topic="web", type="fact"))["id"]
+        hidden = [
+            {**SAID, "content": f"After {name}", "parent_id": name} for name in (own, "note_" + "0" * 32, "any text")
+        ]
+        kept = await ask(served, "POST", "/memories", {"memories": hidden}, status=201, x_api_key=ben)
+        for memory_kept in kept["memories"]:
+            shown = await ask(served, "GET", f"/memories/{memory_kept['id']}", x_api_key=ben)
+            assert shown == memory_kept
+        assert "links" not in await ask(served, "GET", f"/memories/{own}", x_api_key=ana)
+        await ask(served, "DELETE", f"/memories/{parent['id']}", status=204, x_api_key=ana)
+        assert "links" not in await ask(served, "GET", f"/memories/{child['id']}", x_api_key=ana)
+
+
 async def test_a_note_of_another_face_is_changed_once_with_a_key(served: Served) -> None:
     """Its topic and kind stay, and a repeat answers the first."""
     note = {"content": "The kiln holds 900 degrees", "topic": "kiln", "type": "fact", "keywords": ["Heat"]}

@@ -265,6 +265,8 @@ export interface components {
             /** @description Of one that was amended */
             version?: number | null;
             updated_at?: string | null;
+            /** @description With others; told where it is read by its id */
+            links?: components["schemas"]["MemoryLink"][] | null;
         };
         /** @description Changes of a memory; what is left out stays, an empty object or list takes it away. */
         MemoryChangeInput: {
@@ -302,6 +304,12 @@ export interface components {
             importance?: number;
             /** @description The memory that this one goes on from */
             parent_id?: string;
+        };
+        /** @description A link between two memories; what goes on from another is `part_of` it. */
+        MemoryLink: {
+            from: string;
+            to: string;
+            relation_type: string;
         };
         /** @description Memories in order. */
         MemoryListBody: {

@@ -453,6 +453,14 @@ class RegisterToolInput(Input):
     description: Annotated[str | None, _text(MAX_DESCRIPTION), _schema("string", maxLength=MAX_DESCRIPTION)] = None
 
 
+class MemoryLink(Answer):
+    """A link between two memories; what goes on from another is `part_of` it."""
+
+    from_: str = Field(alias="from")
+    to: str
+    relation_type: str
+
+
 class MemoryBody(Answer):
     """A memory."""
 
@@ -471,6 +479,7 @@ class MemoryBody(Answer):
     parent_id: str | None = None
     version: int | None = Field(default=None, description="Of one that was amended")
     updated_at: str | None = None
+    links: list[MemoryLink] | None = Field(default=None, description="With others; told where it is read by its id")
 
 
 class KeptBody(Answer):

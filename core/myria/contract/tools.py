@@ -295,7 +295,7 @@ TOOLS: tuple[Tool, ...] = (
     _agent_tool(
         name="graph_explore",
         title="Explore causes",
-        description="Follow caused_by and resolved_by links from a note.",
+        description="Follow caused_by, resolved_by and part_of links from a note.",
         arguments=agent_links.GraphExploreInput,
         answer=agent_links.GraphExploreAnswer,
     ),

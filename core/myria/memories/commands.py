@@ -29,6 +29,7 @@ from myria.ids import new_id
 from myria.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_event, memory_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import FACT_KINDS
+from myria.notes.links import link_event
 from myria.notes.model import NOTE_CHANNEL, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
@@ -55,6 +56,10 @@ class Keeping:
     def participants(self) -> tuple[str, ...]:
         """Who may see them, canonical."""
         return tuple(sorted({*self.own, self.shared}))
+
+    def sees(self, participants: Sequence[str]) -> bool:
+        """Tell whether who keeps them sees what these participants may."""
+        return self.shared in participants or set(self.own) <= set(participants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +153,7 @@ class Memories:
         ]
         for event in events:
             self._check_size(event)
+        parts = await self._parts(tenant, keeping, clean, events, ids)
         if len(drafts) > 1 and not whole:
             duplicates = await self._duplicates(tenant, keeping, clean, events, at)
         else:
@@ -157,7 +163,8 @@ class Memories:
             if not chosen:
                 return [Kept(memory=None, is_new=False) for _ in events]
             try:
-                results = await self._append(tenant, [events[index] for index in chosen])
+                links = [parts[index] for index in chosen if index in parts]
+                results = (await self._append(tenant, [*(events[index] for index in chosen), *links]))[: len(chosen)]
             except DuplicateMemory:
                 found = await self._duplicates(tenant, keeping, clean, events, at)
                 if whole:
@@ -174,6 +181,43 @@ class Memories:
             answered = await self._answered(tenant, made, dict(zip(chosen, results, strict=True)), events)
             return [answered.get(index, Kept(memory=None, is_new=False)) for index in range(len(events))]
         raise Overloaded("the same memories are being kept and withdrawn again and again; retry")
+
+    async def _parts(
+        self,
+        tenant: str,
+        keeping: Keeping,
+        drafts: Sequence[MemoryDraft],
+        events: Sequence[NewEvent],
+        ids: Sequence[str],
+    ) -> dict[int, NewEvent]:
+        """Return the links of memories to those that they go on from, by their places.
+
+        What its writer does not see is no such thing, whether it is there or not; nor has a repeat anything to link.
+        """
+        parents = {index: draft.parent_id for index, draft in enumerate(drafts) if draft.parent_id is not None}
+        if not parents:
+            return {}
+        keys = [
+            dedupe_key(NOTE_CHANNEL, events[index].source_event_key or "")
+            for index in parents
+            if events[index].source_event_key is not None
+        ]
+        async with self._database.read(tenant) as connection:
+            rows = await connection.fetch(sql("memories.by_ids"), tenant, sorted(set(parents.values())))
+            if keys and await connection.fetch(sql("withdrawal.stored_keys"), tenant, keys):
+                return {}
+        seen = {row["note_id"] for row in rows if not row["session"] and keeping.sees(row["participants"])}
+        return {
+            index: link_event(
+                keeping.participants,
+                ids[index],
+                parent,
+                "part_of",
+                key=None if (key := events[index].source_event_key) is None else f"{key}:part_of",
+            )
+            for index, parent in parents.items()
+            if parent in seen
+        }
 
     async def amend(
         self,

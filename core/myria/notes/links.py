@@ -31,8 +31,8 @@ LINK_TYPE = "myria.link"
 Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
-CAUSES: tuple[Relation, ...] = ("caused_by", "resolved_by")
-"""The relations that explain something."""
+EXPLAINS: tuple[Relation, ...] = ("caused_by", "resolved_by", "part_of")
+"""The relations that explain something: causes, and what a memory goes on from."""
 
 MAX_LINKS = 200
 """Links of which a look at a note makes use."""
@@ -90,13 +90,20 @@ class Neighbourhood:
 
 
 def link_event(
-    participants: tuple[str, ...], from_id: str, to_id: str, relation: Relation, *, weight: float = 1.0
+    participants: tuple[str, ...],
+    from_id: str,
+    to_id: str,
+    relation: Relation,
+    *,
+    weight: float = 1.0,
+    key: str | None = None,
 ) -> NewEvent:
     """Return the event that links two notes.
 
     Args:
         participants: canonical; those of the note that it leads from.
         weight: within 0 and 1.
+        key: its source key.
     """
     link: dict[str, Any] = {"from": from_id, "to": to_id, "relation": relation}
     if weight != 1.0:
@@ -106,6 +113,7 @@ def link_event(
         channel=NOTE_CHANNEL,
         participants=participants,
         payload_json=orjson.dumps({"link": link}, option=orjson.OPT_SORT_KEYS),
+        source_event_key=key,
         type=LINK_TYPE,
         internal=True,
     )
@@ -218,6 +226,15 @@ class NoteLinks:
                 Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"], weight=row["weight"])
                 for row in ends
             ),
+        )
+
+    async def lasting(self, tenant: str, note_id: str, *, may_see: MaySee) -> tuple[Link, ...]:
+        """Return the links between a note and others that last longer than a session, newest first."""
+        rows = await self._ends(tenant, [note_id], RELATIONS, may_see)
+        return tuple(
+            Link(from_id=row["from_id"], to_id=row["to_id"], relation=row["relation"], weight=row["weight"])
+            for row in rows
+            if not row["session"]
         )
 
     async def beside(

@@ -199,8 +199,15 @@ class RestFace:
             event = await self._memory.memory_search.event(principal.tenant, self._viewer(principal), asked.entry_id)
             return event.to_json(principal.tenant)
         reader = self._memory.memory_reader
-        memory = await reader.get(principal.tenant, self._viewer(principal), asked.entry_id)
-        return memory.to_json(principal.tenant)
+        viewer = self._viewer(principal)
+        memory = await reader.get(principal.tenant, viewer, asked.entry_id)
+        links = await self._memory.links.lasting(principal.tenant, memory.memory_id, may_see=viewer.sees)
+        answer = memory.to_json(principal.tenant)
+        if links:
+            answer["links"] = [
+                {"from": link.from_id, "to": link.to_id, "relation_type": link.relation} for link in links
+            ]
+        return answer
 
     async def amend_memory(self, principal: Principal, asked: Asked) -> Json:
         """Change a memory."""

@@ -10,7 +10,7 @@ from myria.answertext import ShownAnswer
 from myria.contract import inputs
 from myria.contract.agent_links import GraphExploreInput, LinkInput
 from myria.notes.lines import MemoryLine, memory_text
-from myria.notes.links import CAUSES, LinkedNote
+from myria.notes.links import EXPLAINS, LinkedNote
 from myria.tokens import token_counter
 from myria_server.faces.agent.answering import AgentTools, Handler, Json
 
@@ -52,7 +52,9 @@ class LinkTools(AgentTools):
         who = self.acting(principal, request)
         note_id = await self.note_id(principal, request.startId)
         with self.as_named({request.startId: note_id}):
-            around = await self.memory.links.around(principal.tenant, note_id, may_see=who.masks.sees, relations=CAUSES)
+            around = await self.memory.links.around(
+                principal.tenant, note_id, may_see=who.masks.sees, relations=EXPLAINS
+            )
         relation_of = {end: link.relation for link in around.links for end in (link.from_id, link.to_id)}
         nodes = [_node(around.start, None)] + [_node(note, relation_of[note.note_id]) for note in around.neighbours]
         edges = [
