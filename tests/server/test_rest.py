@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import jsonschema
+import pytest
 
 from myria.contract.rest import PREFIX
 from myria.contract.routes import ROUTES
@@ -18,7 +19,9 @@ from myria.memory import Memory
 from myria.settings import AuthSettings, RestSettings, Settings
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
+from myria.tokens import token_counter
 from tests.server.wire import Served, call, event, headers, listed, serving
+from tests.support.building import build_now
 from tests.support.keys import access_store, make_key
 from tests.support.postgres import Database
 
@@ -313,6 +316,35 @@ async def test_agents_and_sessions(served: Served) -> None:
     assert await ask(served, "DELETE", f"/agents/{agent['id']}", status=204) is None
     await ask(served, "GET", "/agents/bot", status=404)
     await ask(served, "POST", "/agents", {"name": "bot"}, status=201)
+
+
+async def test_the_context_of_a_long_session(
+    served: Served, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics say what is not shown; a query chooses what is, also among the oldest; no bound is ever exceeded."""
+    monkeypatch.setattr("myria_server.faces.rest.MOST_SHOWN", 3)
+    texts = [f"The kiln was heated to {number}00 degrees for the glaze" for number in range(1, 12)]
+    batch = [{**SAID, "content": text, "session_id": "s"} for text in ("Ada drinks green tea", *texts)]
+    await ask(served, "POST", "/memories", {"memories": batch}, status=201)
+    await ask(served, "POST", "/memories", {**SAID, "content": "Nothing of the kind", "session_id": "t"}, status=201)
+    path = "/sessions/s/context"
+    assert "### Topics" not in (await ask(served, "POST", path))["context"]
+    await build_now(database.builder_dsn)
+    context = await ask(served, "POST", path)
+    assert context["memory_count"] == 3
+    recent, topics = context["context"].split("\n### Topics (")
+    assert [line.rsplit(" ", 5)[1] for line in recent.splitlines()[-3:]] == ["1100", "1000", "900"]
+    assert "kiln" in topics.lower()
+    assert "Nothing of the kind" not in context["context"]
+    asked = await ask(served, "POST", path, {"query": "who drinks tea?", "max_tokens": 70})
+    assert "Ada drinks green tea" in asked["context"]
+    counter = token_counter()
+    for most in range(1, 200, 7):
+        bounded = await ask(served, "POST", path, {"query": "tea", "max_tokens": most})
+        assert counter.count(bounded["context"]) <= most
+    assert (bounded["memory_count"], "### Topics" in bounded["context"]) == (3, True)
+    decided = await ask(served, "POST", path, {"include_types": ["decision"]})
+    assert decided["context"] == "## Session Context (s)\n\n"
 
 
 REFUSED: dict[str, tuple[str, str, Any, int]] = {

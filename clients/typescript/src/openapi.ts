@@ -422,7 +422,7 @@ export interface components {
              * @example 2026-03-19T20:00:00Z
              */
             since?: string;
-            /** @description Where not all fit, what has its words is shown */
+            /** @description What it is needed for: where not all fit, what is most about it is shown */
             query?: string;
         };
         /** @description Sessions, newest first. */

@@ -402,7 +402,7 @@ class SessionContextInput(Input):
     include_types: OptionalTypes = None
     since: Annotated[str | None, _since(DEFAULT_SINCE), _TIME_SCHEMA] = DEFAULT_SINCE
     query: Annotated[str | None, _text(10_000), _schema("string", maxLength=10_000)] = Field(
-        default=None, description="Where not all fit, what has its words is shown"
+        default=None, description="What it is needed for: where not all fit, what is most about it is shown"
     )
 
 

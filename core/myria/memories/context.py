@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from myria.analysis.tokens import counted_surfaces
 from myria.memories.model import StoredMemory
 from myria.store.clock import to_rfc3339
 
 MOST_SHOWN = 100
-"""Memories that a context is made of, the newest ones."""
+"""Memories that a context is made of: the newest ones, or those that are most about a question."""
+
+MOST_TOPICS = 20
+"""Topics that say what further memories are about."""
 
 ERROR = "error"
 _SHOWN_BYTES = 80
+_TOPIC_BYTES = 240
+_TOPICS_SHARE = 3
+"""Where there is a bound, topics take a third of it at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,50 +36,51 @@ def session_context(
     session_id: str,
     memories: Sequence[StoredMemory],
     *,
-    query: str | None = None,
+    topics: Sequence[str] = (),
     max_tokens: int | None = None,
     count: Callable[[str], int] | None = None,
 ) -> SessionContext:
-    """Return memories as markdown, newest first, in sections by what they are.
+    """Return memories as markdown, newest first, in sections by what they are, and then topics of what is not shown.
 
     Args:
-        memories: newest first.
-        query: where not all fit, those with the most of its words are shown, of equal ones the newer.
+        memories: those that matter most first: where not all fit, the last are left out.
+        topics: what further memories are about, what matters most first.
         max_tokens: bound of the text; not even its heading is shown where that costs more.
         count: counts the tokens of a text; needed for the bound.
     """
     chosen = list(memories)
+    by_time = sorted(range(len(chosen)), key=lambda place: (chosen[place].at, chosen[place].number), reverse=True)
+
+    def rendered(shown: int, about: int) -> str:
+        return _markdown(session_id, [chosen[place] for place in by_time if place < shown], topics[:about])
+
     if max_tokens is None or count is None:
-        return SessionContext(text=_markdown(session_id, chosen), memories=len(chosen))
-    ranked = list(range(len(chosen)))
-    if query:
-        wanted = _words(query)
-        ranked.sort(key=lambda place: -len(wanted & _words(chosen[place].draft.content)))
+        return SessionContext(text=rendered(len(chosen), len(topics)), memories=len(chosen))
+    about = max(0, _most(len(topics), lambda most: count(rendered(0, most)) <= max_tokens // _TOPICS_SHARE))
+    shown = _most(len(chosen), lambda most: count(rendered(most, about)) <= max_tokens)
+    return SessionContext(text="" if shown < 0 else rendered(shown, about), memories=max(0, shown))
 
-    def rendered(most: int) -> str:
-        return _markdown(session_id, [chosen[place] for place in sorted(ranked[:most])])
 
-    fits, beyond = -1, len(chosen) + 1
-    while fits + 1 < beyond:
-        tried = (fits + beyond) // 2
-        if count(rendered(tried)) <= max_tokens:
-            fits = tried
+def _most(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to `most` that fits, where every smaller one fits, too; -1 where none does."""
+    good, beyond = -1, most + 1
+    while good + 1 < beyond:
+        tried = (good + beyond) // 2
+        if fits(tried):
+            good = tried
         else:
             beyond = tried
-    return SessionContext(text="" if fits < 0 else rendered(fits), memories=max(0, fits))
+    return good
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(term for _, term, _ in counted_surfaces(text))
-
-
-def _markdown(session_id: str, memories: Sequence[StoredMemory]) -> str:
+def _markdown(session_id: str, memories: Sequence[StoredMemory], topics: Sequence[str]) -> str:
     sections: dict[str, list[str]] = {"Recent Actions": [], "Decisions Made": [], "Errors": [], "Other": []}
     for memory in memories:
         draft = memory.draft
         line = f"- [{to_rfc3339(memory.at)}] {draft.event_type}: {_shortened(draft.content)}"
         section = {"episodic": "Recent Actions", "decision": "Decisions Made"}.get(draft.memory_type, "Other")
         sections["Errors" if draft.event_type == ERROR else section].append(line)
+    sections["Topics"] = [f"- {_shortened(topic, _TOPIC_BYTES)}" for topic in topics]
     parts = [
         f"### {name} ({len(lines)})\n" + "".join(line + "\n" for line in lines)
         for name, lines in sections.items()
@@ -83,8 +89,8 @@ def _markdown(session_id: str, memories: Sequence[StoredMemory]) -> str:
     return f"## Session Context ({session_id})\n\n" + "\n".join(parts)
 
 
-def _shortened(content: str) -> str:
-    """Return a text on one line, cut where it is longer than 80 bytes, never within a character."""
+def _shortened(content: str, most: int = _SHOWN_BYTES) -> str:
+    """Return a text on one line, cut where it is longer than so many bytes, never within a character."""
     line = " ".join(content.split())
     raw = line.encode()
-    return line if len(raw) <= _SHOWN_BYTES else raw[:_SHOWN_BYTES].decode(errors="ignore") + "..."
+    return line if len(raw) <= most else raw[:most].decode(errors="ignore") + "..."

@@ -16,6 +16,7 @@ from myria.contract.queries import EventNodesQuery
 from myria.errors import NoteNotFound
 from myria.events import searchable_text
 from myria.masks import Mask, Masks
+from myria.memories.context import MOST_TOPICS
 from myria.memories.model import StoredMemory, memory_of, memory_of_event
 from myria.memories.reading import MemoryFilters, MemoryPage, Order, Viewer, cursor_of, place_after
 from myria.notes.model import NOTE_TYPE
@@ -117,6 +118,49 @@ class MemorySearch:
             cursor=cursor_of(shown[-1], filters, order) if has_more and shown else None,
             scanned=None if has_more else scanned,
         )
+
+    async def topics(
+        self, tenant: str, viewer: Viewer, filters: MemoryFilters, *, without: Sequence[str], query: str | None = None
+    ) -> tuple[str, ...]:
+        """Return what the memories of a session are about that are not shown, as the active snapshot has it.
+
+        Those of the best hits come first, without a query of the newest. A topic that may hold words of what was
+        withdrawn is none of them.
+
+        Args:
+            filters: of which the session and the time count.
+            without: the ids of the memories that are shown.
+
+        Raises:
+            UnavailableError: retry.
+        """
+        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
+        question = EventNodesQuery(
+            masks=masks,
+            query=query,
+            types=(NOTE_TYPE,),
+            context_id=filters.session_id,
+            since=filters.since,
+            order="newest" if query is None else "relevance",
+            limit=_BATCH,
+        )
+        shown = frozenset(without)
+
+        async def read(reader: EventFinder) -> tuple[str, ...]:
+            told: dict[str, str] = {}
+            cursor: Cursor | None = None
+            for _ in range(_MOST_BATCHES):
+                found = await reader.find(question, cursor=cursor)
+                hidden = {event.event_seq for event in found.events if _note_id(event) not in shown}
+                for topic in await reader.topics(found, among=_BATCH, at_least=1, without=None):
+                    if not hidden.isdisjoint(topic.event_seqs):
+                        told.setdefault(topic.topic_id, f"{topic.label}: {topic.summary}")
+                cursor = found.following
+                if cursor is None or len(told) >= MOST_TOPICS:
+                    break
+            return tuple(told.values())[:MOST_TOPICS]
+
+        return await self._read(tenant, masks, read)
 
     async def event(self, tenant: str, viewer: Viewer, event_id: str) -> StoredMemory:
         """Return a raw event as it is found here.

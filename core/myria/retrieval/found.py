@@ -160,13 +160,13 @@ class EventFinder:
             for row in await self.connection.fetch(sql("retrieval.successors"), self.tenant, wanted)
         }
 
-    async def topics(self, found: Found, *, among: int, at_least: int, without: str) -> tuple[FoundTopic, ...]:
+    async def topics(self, found: Found, *, among: int, at_least: int, without: str | None) -> tuple[FoundTopic, ...]:
         """Return the leaf topics above hits, in the order of their best hits.
 
         Args:
             among: how many of the first hits are looked at.
             at_least: how many of them a topic must hold.
-            without: a type of which it must hold no event.
+            without: a type of which it must hold no event; None: it may hold any.
         """
         result = found.result
         below: dict[bytes, list[Hit]] = {}
@@ -175,7 +175,9 @@ class EventFinder:
                 block = result.corpora[hit.corpus].blocks[hit.view]
                 below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
         chosen = {
-            leaf: hits for leaf, hits in below.items() if len(hits) >= at_least and not _holds(result, hits[0], without)
+            leaf: hits
+            for leaf, hits in below.items()
+            if len(hits) >= at_least and (without is None or not _holds(result, hits[0], without))
         }
         placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in chosen.items()]
         topics = await self._paths.topics(self.connection, self.tenant, placed, hidden=result.pinned.hidden)

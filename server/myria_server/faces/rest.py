@@ -433,14 +433,20 @@ class RestFace:
             memory_types=request.include_types,
             since=_moment(request.since, "since", rest.now_us()),
         )
-        page = await self._memory.memory_reader.page(
-            principal.tenant, self._viewer(principal), filters, limit=MOST_SHOWN
-        )
+        viewer, search = self._viewer(principal), self._memory.memory_search
+        if request.query is None:
+            page = await self._memory.memory_reader.page(principal.tenant, viewer, filters, limit=MOST_SHOWN)
+        else:
+            page = await search.best(principal.tenant, viewer, request.query, filters, limit=MOST_SHOWN)
+        topics: Sequence[str] = ()
+        if page.has_more and filters.memory_types is None:
+            shown = [memory.memory_id for memory in page.memories]
+            topics = await search.topics(principal.tenant, viewer, filters, without=shown, query=request.query)
         counter = None if request.max_tokens is None else await asyncio.to_thread(token_counter)
         context = session_context(
             asked.entry_id,
             page.memories,
-            query=request.query,
+            topics=topics,
             max_tokens=request.max_tokens,
             count=None if counter is None else counter.count,
         )
