@@ -28,6 +28,9 @@ TURNS = PATH_OF["turns"]
 ADMIN = PATH_OF["admin"]
 _SESSIONS = ("s1", "s2")
 
+MOST_OF_PEOPLE = 40
+"""Most that an erasure by people or context takes of the world: others want something to see, too."""
+
 REACHED = (
     "turns kept",
     "words before turns",
@@ -39,6 +42,8 @@ REACHED = (
     "faces refused",
     "erasures refused",
     "erasures previewed",
+    "erasures begun",
+    "erasures carried out",
 )
 """What these operations must reach."""
 
@@ -208,17 +213,19 @@ async def _one_memory(world: World, credential: Credential) -> None:
 
 
 async def erase_something(world: World, credential: Credential, form: str) -> None:
-    """Look at what an erasure would take, or try to begin one: only who may erase can, and within the tenant alone."""
+    """Look at what an erasure would take, or begin one: only who may erase can, and within the tenant alone."""
     rng = world.rng
     if not world.events:
         return
-    name = rng.choice(list(world.events))
-    told = world.events[name]
-    arguments: Json = {"event_ids": [name]}
-    is_begun = rng.random() < 0.2 and "erase" not in credential.roles
-    tool = "erase" if is_begun else "preview_erasure"
-    if is_begun:
-        arguments |= {"reason": "asked for", "expected_events": 1}
+    if rng.random() < 0.5:
+        credential = rng.choice([other for other in world.credentials if "erase" in other.roles])
+    tenant = credential.tenant if rng.random() < 0.6 else rng.choice(world.credentials).tenant
+    chosen, taken = _selection(world, tenant)
+    if not chosen:
+        return
+    is_tried = rng.random() < 0.2 and "erase" not in credential.roles
+    tool = "erase" if is_tried else "preview_erasure"
+    arguments = chosen | ({"reason": "asked for", "expected_events": 1} if is_tried else {"limit": 1_000})
     response = await world.send(credential, tool, arguments, form=form, path=ADMIN)
     said = json.dumps(arguments)
     if "admin" not in credential.faces:
@@ -234,9 +241,82 @@ async def erase_something(world: World, credential: Credential, form: str) -> No
         return
     everything = Asking.as_all(())
     world.scan(response, credential, everything, said=said, internal=True)
-    if told.tenant != credential.tenant:
-        absent = arguments | {"event_ids": [absent_like(name, rng)]}
+    if tenant != credential.tenant and ("event_ids" in chosen or "note_ids" in chosen):
+        (field_name,) = chosen
+        absent = arguments | {field_name: [absent_like(name, rng) for name in chosen[field_name]]}
         await alike(world, credential, form, (tool, arguments, ADMIN), (tool, absent, ADMIN))
         world.done["erasures refused"] += 1
-    else:
+    elif tenant == credential.tenant:
         world.done["erasures previewed"] += 1
+        if taken and rng.random() < 0.6:
+            await _begin_erasure(world, credential, form, (chosen, taken, answer["counts"]["events"]))
+
+
+def _selection(world: World, tenant: str) -> tuple[Json, list[Told]]:
+    """Choose something of a tenant to erase; return the selection, and what must be gone then: at least these."""
+    rng = world.rng
+    of_tenant = [told for told in world.numbered.values() if told.tenant == tenant and told.number not in world.gone]
+    events = [told for told in of_tenant if told.event_id in world.events]
+    kept = [told for told in of_tenant if told.event_id in world.notes or told.event_id in world.memories]
+    notes = [
+        told for told in kept if told.context != told.word
+    ]  # a note's erasure leaves its session, and that one's name
+    contexts = sorted({told.context for told in of_tenant if told.context is not None})
+    match rng.choice(("event_ids", "event_ids", "note_ids", "note_ids", "query", "query", "people", "context")):
+        case "event_ids" if events:
+            some = rng.sample(events, min(len(events), rng.choice((1, 1, 3))))
+            return {"event_ids": [told.event_id for told in some]}, some
+        case "note_ids" if notes:
+            some = rng.sample(notes, min(len(notes), rng.choice((1, 1, 3))))
+            return {"note_ids": [told.event_id for told in some]}, some
+        case "query" if of_tenant:
+            one = rng.choice(of_tenant)
+            return {"query": one.word}, [one]
+        case "people" if of_tenant:
+            people = rng.choice(of_tenant).participants
+            alone = [told for told in of_tenant if told.participants <= people]
+            return {"of_participants": sorted(people)}, alone if len(alone) <= MOST_OF_PEOPLE else []
+        case "context" if contexts:
+            context = rng.choice(contexts)
+            within = [told for told in of_tenant if told.context == context]
+            return {"context_ids": [context]}, within if len(within) <= MOST_OF_PEOPLE else []
+    return {}, []
+
+
+async def _begin_erasure(
+    world: World, credential: Credential, form: str, previewed: tuple[Json, list[Told], int]
+) -> None:
+    """Erase what a preview showed; with another number than it gave, nothing happens.
+
+    Args:
+        previewed: the selection, what it takes at least, and of how many events the preview spoke.
+    """
+    chosen, taken, count = previewed
+    assert count == len(taken) if "event_ids" in chosen else count >= len(taken), (chosen, count)
+    is_changed = world.rng.random() < 0.15
+    arguments = chosen | {"reason": "asked for", "expected_events": count + is_changed}
+    response = await world.send(credential, "erase", arguments, form=form, path=ADMIN)
+    answer = content(response)
+    if is_changed:
+        assert answer["error"]["code"] == "erasure_changed", answer
+        return
+    assert (answer["events"], answer["withdrawn"]) == (count, count), answer
+    world.gone |= {told.number for told in taken}
+    await world.forget()
+    world.scan(response, credential, None, said=json.dumps(arguments))
+    world.done["erasures begun"] += 1
+    again = arguments | {"expected_events": 1}
+    repeated = content(await world.send(credential, "erase", again, form=form, path=ADMIN))
+    assert repeated["error"]["code"] == "event_not_found", repeated
+
+
+async def look_at_erasures(world: World, credential: Credential, form: str) -> None:
+    """Ask how far erasures are: only who may erase is told, of its tenant's, and never a word that was erased."""
+    response = await world.send(credential, "get_erasures", {"limit": 200}, form=form, path=ADMIN)
+    world.scan(response, credential, None)
+    if "admin" in credential.faces and "erase" in credential.roles:
+        states = content(response)["erasures"]
+        assert all(erasure["withdrawn"] == erasure["events"] for erasure in states), states
+        world.done["erasures carried out"] += any(erasure["state"] == "done" for erasure in states)
+    else:
+        assert response.status_code == 403 or "error" in content(response), response.text

@@ -20,7 +20,10 @@ import httpx
 from myria.access.principal import Role
 from myria.access.store import AccessStore, NewKey
 from myria.contract.tools import PATH_OF, TOOLS
-from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria.erasure.carrying import ErasureCarrier
+from myria.ingest import Ingest
+from myria.registry import Registry
+from myria.settings import AuthSettings, ErasureSettings, McpSettings, Settings, TurnsSettings
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
 from tests.server.wire import META, MODERN, Served, call, headers
@@ -34,7 +37,10 @@ OTHERS = ("user:1", "user:2", "carl", "dora")
 WORDS = ("garden", "tomato", "bridge", "river", "piano", "ticket", "doctor", "harbour")
 FORMS = ("modern", "modern through the SDK", "legacy", "2025-06-18", "legacy through the SDK", "batch")
 SETTINGS = Settings(
-    auth=AuthSettings(mode="keys", append_others="anyone", failures_per_minute=None), turns=TurnsSettings(enabled=True)
+    auth=AuthSettings(mode="keys", append_others="anyone", failures_per_minute=None),
+    turns=TurnsSettings(enabled=True),
+    erasure=ErasureSettings(max_open=10_000),
+    mcp=McpSettings(request_deadline_s=3600, append_deadline_s=3600),
 )
 
 NAMES = {tool.name: tool.plain() for tool in TOOLS}
@@ -125,6 +131,7 @@ class Told:
     tenant: str
     participants: frozenset[str]
     internal: bool
+    context: str | None = None
 
     @property
     def word(self) -> str:
@@ -156,14 +163,19 @@ class Statements:
 class World:
     """Credentials, a server, and everything that was told to it.
 
-    `memories` were kept over REST; `others` counts, by tenant, what turns and REST keep that may be notes, too.
+    `memories` were kept over REST; `others` counts, by tenant, what turns and REST keep that may be notes, too; `gone`
+    are the numbers of what an erasure took, from the answer on that says it has begun. `forget` lets the server look
+    whether something was erased, as it else does by itself.
     """
 
     served: Served
     statements: Statements
     database: Database
+    control: Pool
+    forget: Callable[[], Awaitable[None]]
     rng: random.Random
     credentials: list[Credential]
+    gone: set[int] = field(default_factory=set)
     events: dict[str, Told] = field(default_factory=dict)
     notes: dict[str, Told] = field(default_factory=dict)
     numbered: dict[int, Told] = field(default_factory=dict)
@@ -192,7 +204,16 @@ class World:
             self.snapshots[row["snapshot_id"]] = tenant
 
     async def build(self, tenant: str) -> None:
-        """Compile a tenant's events, and learn what came of it."""
+        """Carry out the erasures that have begun, compile a tenant's events, and learn what came of it."""
+        carrier = ErasureCarrier(
+            self.control, Registry(self.control, SETTINGS), Ingest(self.control).append_events, SETTINGS.erasure,
+            unproved=False,
+        )  # fmt: skip
+        unfinished = "SELECT FROM myria.erasures WHERE state <> 'done'"
+        for _ in [row for name in TENANTS for row in await rows(self.database, unfinished, tenant=name)]:
+            await carrier.look()
+            await carrier.settle()
+        await self.forget()
         await build(self.database, tenant=tenant)
         await self.learn_index(tenant)
         self.done["builds"] += 1
@@ -253,7 +274,7 @@ class World:
         return words
 
     def _may_see(self, told: Told, credential: Credential | None, asking: Asking | None, internal: bool) -> bool:
-        if credential is None or asking is None or told.tenant != credential.tenant:
+        if credential is None or asking is None or told.tenant != credential.tenant or told.number in self.gone:
             return False
         return asking.sees(told.participants) and (internal or not told.internal)
 
@@ -291,6 +312,7 @@ class World:
             tenant=credential.tenant,
             participants=credential.own | named,
             internal=arguments["internal"],
+            context=arguments["context_id"],
         )
         asking = Asking.as_all(credential.own | named)
         self.scan(response, credential, asking, said=json.dumps(arguments), internal=True)
@@ -501,7 +523,9 @@ async def _withdraw(world: World, credential: Credential, form: str) -> None:
     names = [
         name
         for name, told in world.events.items()
-        if told.tenant != credential.tenant or (asking is not None and not asking.sees(told.participants))
+        if told.tenant != credential.tenant
+        or told.number in world.gone
+        or (asking is not None and not asking.sees(told.participants))
     ]
     if not names:
         return
@@ -559,7 +583,14 @@ async def _remember(world: World, credential: Credential, form: str, arguments: 
         return
     assert answer["created"], answer
     who, asking = acting
-    told = Told(number=number, event_id=answer["id"], tenant=credential.tenant, participants=who, internal=False)
+    told = Told(
+        number=number,
+        event_id=answer["id"],
+        tenant=credential.tenant,
+        participants=who,
+        internal=False,
+        context=arguments.get("sessionId"),
+    )
     world.notes[answer["id"]] = world.numbered[number] = told
     world.scan(response, credential, asking, said=json.dumps(arguments))
     world.done["notes"] += 1
@@ -733,7 +764,14 @@ async def _end_a_session(world: World, credential: Credential, form: str, argume
         return
     who, asking = acting
     (note,) = answer["fragments"]
-    told = Told(number=number, event_id=note["id"], tenant=credential.tenant, participants=who, internal=False)
+    told = Told(
+        number=number,
+        event_id=note["id"],
+        tenant=credential.tenant,
+        participants=who,
+        internal=False,
+        context=arguments["sessionId"],
+    )
     world.notes[note["id"]] = world.numbered[number] = told
     world.scan(response, credential, asking, said=json.dumps(arguments))
     world.done["reflections"] += 1

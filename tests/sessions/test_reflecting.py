@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from myria import errors
+from myria.erasure.model import Selection
 from myria.memory import Memory
 from myria.planning.settings import PlannerSettings
 from myria.sessions.reflecting import Part, Reflection, reflect
 from myria.settings import Settings
 from myria.verify.run import verify
+from tests.erasure.test_erasure import erase
 from tests.support.postgres import Database
 
 TENANT = "default"
@@ -65,6 +67,18 @@ async def test_a_repeat_stores_nothing(memory: Memory) -> None:
     await reflected(memory, session_id="s1", decisions=["two"])
     assert (await stored(memory))[3:] == ["myria.note", "myria.session"]
     assert (await verify(memory.database, TENANT, PlannerSettings())).failed == 0
+
+
+async def test_a_session_of_an_erased_name_ends_again(memory: Memory, database: Database) -> None:
+    """Also once more: the end that was erased is not in the way, and the same reflection at once is kept once."""
+    for words in ("one", "two"):
+        made = await asyncio.gather(*[reflected(memory, session_id="s1", decisions=[words]) for _ in range(2)])
+        assert made[0] == made[1]
+        await erase(database.dsn, Selection(contexts=("s1",)))
+    await reflected(memory, session_id="s1", decisions=["three"])
+    assert (await stored(memory))[-3:] == ["myria.note", "myria.note", "myria.session"]
+    async with memory.database.read(TENANT) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM myria.sessions WHERE ended_seq IS NOT NULL") == 1
 
 
 async def test_the_same_reflection_at_once_is_kept_once(memory: Memory) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from myria.canonical import digest
 from myria.contract.event import NewEvent
+from myria.errors import EventErased
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
 from myria.notes.links import Relation, link_event
@@ -30,6 +31,9 @@ OPEN = "[미해결] "
 
 _RESOLVED_IMPORTANCE = 0.5
 _OPEN_IMPORTANCE = 0.4
+
+_ERASED_ENDS = 100
+"""Sessions of one name and the same people that may have been erased one after the other."""
 
 _LINKED = 10
 """Of errors, decisions and procedures each, how many are linked with each other."""
@@ -111,6 +115,8 @@ async def reflect(
     about = _without_secrets(dict(reflection.effectiveness), notes)
     drafts = reflection.drafts()
 
+    salt: list[str] = []
+
     async def beside(ids: Sequence[str], is_new: bool) -> Sequence[NewEvent]:
         parts: dict[Part, list[str]] = {}
         for (part, _), note_id in zip(drafts, ids, strict=True):
@@ -124,7 +130,7 @@ async def reflect(
         if session_id is not None and ended and not is_new:
             return ()  # a repeat: it is over, and nothing came since
         # Of no words: the key stays when the notes are erased.
-        run = [str(begun), str(ended)] if session_id is not None else ids
+        run = [str(begun), str(ended), *salt] if session_id is not None else ids
         key = digest([*participants, session_id or "", *run]).hex()
         return [
             session_end(
@@ -132,15 +138,26 @@ async def reflect(
             )
         ]
 
-    kept = await notes.remember_all(
-        tenant,
-        participants,
-        [draft for _, draft in drafts],
-        contract="004",
-        beside=beside,
-        speaker=speaker,
-        now=moment,
-    )
+    async def keep() -> list[Remembered]:
+        return await notes.remember_all(
+            tenant,
+            participants,
+            [draft for _, draft in drafts],
+            contract="004",
+            beside=beside,
+            speaker=speaker,
+            now=moment,
+        )
+
+    for again in range(1, _ERASED_ENDS + 1):
+        try:
+            kept = await keep()
+            break
+        except EventErased:
+            # An earlier session of this name was erased with its end, and nothing tells this one's key from that one's.
+            salt[:] = [str(again)]
+    else:
+        kept = await keep()
     return [(part, note) for (part, _), note in zip(drafts, kept, strict=True)]
 
 
