@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from tests.clients.conftest import Outside
 from tests.server import agent_rows
 from tests.server.wire import Served
+from tests.support.builds import rows
 from tests.support.postgres import Database
 
 HERE = Path(__file__).parent
@@ -36,9 +37,10 @@ async def test_the_python_client_over_http(served: Served, mode: Literal["auto",
 
 
 async def test_the_python_client_over_stdio(database: Database) -> None:
-    """Every row of the table through `myria serve --stdio --face agent`, which also tells how far a batch is."""
+    """Every row of the table through `myria serve --stdio --face agent`, which also tells how far a batch is; what was
+    kept is whose the command says."""
     command = Path(sys.executable).with_name("myria")
-    arguments = ["serve", "--stdio", "--face", "agent", "--dsn", database.server_dsn]
+    arguments = ["serve", "--stdio", "--face", "agent", "--as", "ana", "--as", "bot", "--dsn", database.server_dsn]
     told: list[tuple[float, float | None]] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -49,6 +51,8 @@ async def test_the_python_client_over_stdio(database: Database) -> None:
         items = [{"content": f"note {number}"} for number in range(3)]
         await client.call_tool("batch_remember", {"items": items}, progress_callback=tell)
     assert told[-1] == (3, 3)
+    scopes = await rows(database, "SELECT participants FROM myria.scopes")
+    assert all({"ana", "bot"} <= set(scope["participants"]) for scope in scopes)
 
 
 async def test_the_typescript_client(served: Served, outside: Outside) -> None:

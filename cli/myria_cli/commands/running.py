@@ -56,6 +56,14 @@ Auth = Annotated[
         "--auth", help="Ask for keys (auth.mode keys), and make a tenant and a first key where there are none."
     ),
 ]
+As = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="As whom callers ask and keep who name nobody. Repeatable. Default: auth.local_participants.",
+    ),
+]
 WithParent = Annotated[bool, typer.Option("--with-parent", hidden=True)]
 
 
@@ -85,14 +93,7 @@ myria up --dsn postgresql://myria@localhost/myria
         port: Port = None,
         insecure: Insecure = False,
         auth: Auth = False,
-        as_: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--as",
-                metavar="NAME",
-                help="As whom callers ask and keep who name nobody. Repeatable. Default: auth.local_participants.",
-            ),
-        ] = None,
+        as_: As = None,
     ) -> None:
         """Run the whole memory on this machine until Ctrl-C: PostgreSQL, MCP server, triggers and builder.
 
@@ -178,7 +179,7 @@ myria demo --once --data-dir ./try --port 9000
         examples="""
 myria serve --dsn postgresql://myria_server@db/myria --port 8321
 
-myria serve --stdio --face agent
+myria serve --stdio --face agent --as ana --as assistant
 """,
     )
     async def serve(
@@ -191,6 +192,7 @@ myria serve --stdio --face agent
         host: Host = None,
         port: Port = None,
         insecure: Insecure = False,
+        as_: As = None,
         descriptor: Annotated[int | None, typer.Option(hidden=True)] = None,
         beside: Annotated[str | None, typer.Option(hidden=True)] = None,
         with_parent: WithParent = False,
@@ -209,7 +211,9 @@ myria serve --stdio --face agent
             from myria_server.metrics import ServerMetrics  # noqa: PLC0415
             from myria_server.stdio import serve_stdio  # noqa: PLC0415
 
-        settings = options.settings(mcp__host=host, mcp__port=port)
+        settings = options.settings(
+            mcp__host=host, mcp__port=port, auth__local_participants=tuple(as_) if as_ else None
+        )
         logs.configure(settings.service, "server", settings.log)
         if stdio and (host is not None or port is not None or descriptor is not None):
             raise InvalidArgument("--stdio listens on no port; leave --host and --port out", field="stdio")
