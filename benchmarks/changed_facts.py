@@ -4,7 +4,7 @@ Each pair of people of data/changed_facts.toml has a conversation of sixteen ses
 one of the first eight and what replaced it eight sessions later, among small talk and what the other person says about
 the same kind of thing. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline.
 
-    python -m benchmarks.changed_facts [--half dev|"held out"] [--misses]
+    python -m benchmarks.changed_facts [--half dev|"held out"|"second dev"|blind] [--misses]
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from myria.retrieval.ranking import rank
 Asks = Literal["now", "before", "change"]
 
 DATA = Path(__file__).parent / "data"
+HALVES = ("dev", "held out", "second dev", "blind")
 FIRST = 5
 _LATER = 8
 _BEGIN = datetime(2025, 2, 3, 18, 0, tzinfo=UTC)
@@ -84,10 +85,10 @@ def figures(found: Sequence[tuple[Fact, int | None, int | None]]) -> dict[str, f
 def main() -> None:
     """Print the figures of each half."""
     parser = argparse.ArgumentParser(description="Which statement is found when a fact changed.")
-    parser.add_argument("--half", choices=("dev", "held out"), help="only these conversations")
+    parser.add_argument("--half", choices=HALVES, help="only these conversations")
     parser.add_argument("--misses", action="store_true", help="list what was not found as it should")
     options = parser.parse_args()
-    for half in ("dev", "held out") if options.half is None else (options.half,):
+    for half in HALVES if options.half is None else (options.half,):
         chosen = [conversation for conversation in conversations() if conversation.half == half]
         found = [(fact, *places(conversation, fact)) for conversation in chosen for fact in conversation.facts]
         print(f"{half}: {len(found)} questions")

@@ -10,5 +10,5 @@ def test_most_questions_find_the_statement_that_they_ask_for() -> None:
     found = [(fact, *places(talk, fact)) for talk in conversations() if talk.half == "dev" for fact in talk.facts]
     shares = figures(found)
     assert shares["now: newer in the first five"] >= 0.8
-    assert shares["now: newer above the older"] >= 0.7
+    assert shares["now: newer above the older"] >= 0.75
     assert shares["before: older in the first five"] >= 0.85

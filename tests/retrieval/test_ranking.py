@@ -99,6 +99,36 @@ def test_a_question_about_before_finds_the_older_statement_first() -> None:
     assert _ask("Which car did Anna drive before?", _said(*CHANGED))[0] == 1
 
 
+SHORT = (
+    "The standup is at nine thirty.",
+    "The bread was dear today.",
+    "We do the standup at a quarter past ten so that Lisbon can join.",
+    "My neighbour plays the trumpet.",
+)
+
+
+def test_a_short_later_statement_about_the_same_stands_first() -> None:
+    """It has no word of change; what it is about, hardly anything else is."""
+    assert _ask("At what time is the standup?", _said(*SHORT))[:2] == [3, 1]
+
+
+def test_a_long_later_statement_that_touches_the_same_leaves_the_order() -> None:
+    """A long text is about many things, of which the standup is but one."""
+    long = " ".join([SHORT[2], *(f"Then I baked loaf number {word}." for word in ("one", "two", "three", "four"))])
+    assert _ask("At what time is the standup?", _said(SHORT[0], SHORT[1], long, SHORT[3]))[0] == 1
+
+
+@pytest.mark.parametrize("question", ["Why is the standup at nine?", "What time might the standup have been?"])
+def test_a_question_that_asks_for_no_state_leaves_the_order(question: str) -> None:
+    """Asked why, or what may be, a later statement is newer only where it tells of a change."""
+    assert _ask(question, _said(*SHORT))[0] == 1
+
+
+def test_a_question_about_now_may_speak_of_the_past_too() -> None:
+    """A word such as "now" asks for the present, whatever tense stands beside it."""
+    assert _ask("Which car did Anna get to drive now?", _said(*CHANGED))[0] == 3
+
+
 def test_a_question_about_a_change_finds_both_in_order() -> None:
     """The older statement, then what replaced it."""
     assert _ask("How did the car that Anna drives change?", _said(*CHANGED))[:2] == [1, 3]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.analysis import terms
-from myria.planning.common_words import plain_terms, weak_terms
+from myria.analysis.common_words import plain_terms, weak_terms
 
 _WORD = re.compile(r"\w+")
 _PHRASE = 3

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from myria.analysis import tokens
+from myria.analysis.common_words import plain_terms, weak_terms
 from myria.notes.wordcounts import WordCounts
-from myria.planning.common_words import plain_terms, weak_terms
 from myria.planning.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
 from myria.planning.wording import ENGLISH, Language, is_function_word, language_of, words_of
 

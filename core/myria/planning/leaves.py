@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from myria.analysis import is_stopword
-from myria.planning.common_words import weak_terms
+from myria.analysis.common_words import weak_terms
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import stretch_starts

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from myria.analysis import Token, is_stopword, terms
-from myria.planning.common_words import plain_terms, weak_terms
+from myria.analysis.common_words import plain_terms, weak_terms
 from myria.planning.courtesies import courtesies
 from myria.planning.english import (
     BEING,

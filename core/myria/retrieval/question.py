@@ -57,6 +57,10 @@ _CHANGE: Final = re.compile(
     r"|no longer|still)\b",
     re.IGNORECASE,
 )
+_NOW: Final = re.compile(r"\b(?:now|nowadays|current(?:ly)?|today|at the moment|these days|latest)\b", re.IGNORECASE)
+_NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
+_HAS: Final = re.compile(r"\b(?:has|have)\b", re.IGNORECASE)
+_DOES: Final = re.compile(r"\b(?:do|does|must|should)\b", re.IGNORECASE)
 _PAST: Final = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
 
 
@@ -93,8 +97,8 @@ class Reading:
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
     tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name;
-    `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them). `asked`
-    is False when there is no text: the most recent events.
+    `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
+    `of_state` that it asks so of one person at most. `asked` is False when there is no text: the most recent events.
     """
 
     asked: bool
@@ -109,6 +113,7 @@ class Reading:
     asks_when: bool = False
     asks_name: bool = False
     asks_for: State | None = None
+    of_state: bool = False
 
 
 class Names(Protocol):
@@ -156,6 +161,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
     asked = frozenset(content)
+    asks_for = _asks_for(text)
     return Reading(
         asked=True,
         words=tuple(
@@ -177,7 +183,11 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
         asks_name=_ASKS_NAME.search(text) is not None,
-        asks_for=_asks_for(text),
+        asks_for=asks_for,
+        of_state=asks_for is not None
+        and not any(window.exact for window in meant)
+        and len(heard) < 2
+        and not _asks_for_no_state(text),
     )
 
 
@@ -186,7 +196,15 @@ def _asks_for(text: str) -> State | None:
         return "before"
     if _CHANGE.search(text):
         return "change"
-    return None if _PAST.search(text) else "present"
+    return None if _PAST.search(text) and not _NOW.search(text) else "present"
+
+
+def _asks_for_no_state(text: str) -> bool:
+    """Tell whether a question asks why, what may be, or what has been done ("has sold", but not "does he have")."""
+    if _NO_STATE.search(text):
+        return True
+    has = _HAS.search(text)
+    return has is not None and _DOES.search(text, 0, has.start()) is None
 
 
 def _cut(text: str) -> str:

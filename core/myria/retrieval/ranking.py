@@ -26,11 +26,11 @@ from myria.index.loose import LooseBlock
 from myria.retrieval.filters import Filters, between
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.question import Question, Reading, Word, read
-from myria.retrieval.successors import Leader, Succession, succession
+from myria.retrieval.successors import AskedAbout, Leader, Succession, succession
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 3
+RANKING_VERSION: Final = 4
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -202,7 +202,7 @@ def rank(
             if follows:
                 leader = Leader.of(leader, at, corpus, score, allowed)
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
-    changed = None if leader is None else succession(leader, corpora, census.docs)
+    changed = None if leader is None else succession(leader, corpora, census.docs, plan.asked)
     if leader is not None and changed is not None:
         worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
         best.put(leader, changed, worth, late)
@@ -330,6 +330,22 @@ class _Plan:
     def scores_without_words(self) -> bool:
         """Tell whether documents can match without holding a word of the question."""
         return not self.reading.asked or self.reading.by_speaker or self.reading.only_when
+
+    @property
+    def asked(self) -> AskedAbout:
+        """Return what the question asks about, as far as something visible may be about it."""
+        return AskedAbout(
+            ids=frozenset(identity for concept in self.concepts for identity, _ in concept.alternatives),
+            covered=self._covered,
+            of_state=self.reading.of_state,
+        )
+
+    def _covered(self, words: frozenset[int]) -> int:
+        held = sum(
+            concept.idf * max((percent for identity, percent in concept.alternatives if identity in words), default=0)
+            for concept in self.concepts
+        )
+        return held // max(1, sum(concept.idf for concept in self.concepts))
 
     @classmethod
     def of(cls, reading: Reading, corpora: Sequence[Corpus], census: _Census, former: Corpus | None) -> _Plan:

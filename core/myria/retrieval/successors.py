@@ -1,26 +1,38 @@
 """What was said later that changes what was found: facts that are no longer as they were.
 
 The older statement mostly holds the question's words; the newer one often tells of the change alone ("the Golf is
-sold"). It is found by the rare words of the older one, among the documents of which the index says that they tell of
-a change of just these (`myria.analysis.changes`): by the same speaker, in the same scope, later. Soft evidence:
-nothing is hidden, and of every question one document at most is moved.
+sold"). It is looked for among what the same speaker said later in the same scope, by three kinds of evidence: it tells
+of a change (`myria.analysis.changes`) of something that the older statement is about; it tells of a change of what the
+question asks about; or it is short and about a thing that hardly anything else is about. A short statement is about
+each of its words, a long one touches many. Soft evidence: nothing is hidden, and of every question one document at
+most is moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from myria.analysis import stop_ids, term_id
+from myria.analysis.common_words import everyday_ids, weak_ids
 from myria.index.block import ASKS, Ints, View, changed_id, name_terms
 from myria.index.corpus import Corpus, Mask, Timeline
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 
 _RARE: Final = 65
 """Percent of the rarity of a word that one document holds, above which a word names what a statement is about."""
+_MARKED: Final = 2
+"""How often a word counts of whose thing a document tells that it changed."""
+_ASKED: Final = 40
+"""Percent of the best hit's score from which a document that tells of a change of the question's thing counts."""
+_ASKED_OF: Final = 50
+"""Percent of the question's words, by rarity, that the best hit must hold where a later one tells of no change."""
+_BREVITY: Final = 65
+"""Terms of a statement that tells of no change, times one more than the documents that hold its word: at most so many,
+or it is not about that word alone."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
@@ -64,41 +76,50 @@ class Leader:
         return cls(corpus=corpus, at=at, timeline=timeline, score=score, allowed=allowed)
 
 
-def succession(leader: Leader, corpora: Sequence[Corpus], docs: int) -> Succession | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAbout:
+    """What a question asks about: the ids of its words and of those that stand in for them.
+
+    `covered` is the percent of its words, by rarity, that a document with certain words holds. `of_state` tells that it
+    asks how something is, of one person at most: a statement without a word of change may then be newer.
+    """
+
+    ids: frozenset[int]
+    covered: Callable[[frozenset[int]], int]
+    of_state: bool
+
+
+def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: AskedAbout) -> Succession | None:
     """Return what was said later that changes what the best hit says, or None.
 
     Args:
         docs: how many documents are visible in all corpora.
+        asked: what the question asks about.
     """
     corpus, timeline = corpora[leader.corpus], leader.timeline
-    parts = corpus.parts()
-    view = parts[int(timeline.view[leader.at])][0]
-    speaker = view.speakers[int(view.speaker[int(timeline.doc[leader.at])])]
-    ids = _about(view, int(timeline.doc[leader.at]), _names(corpus, leader, speaker))
+    view, _ = corpus.parts()[int(timeline.view[leader.at])]
+    doc = int(timeline.doc[leader.at])
+    speaker = view.speakers[int(view.speaker[doc])]
+    names = _names(corpus, leader, speaker)
+    said = _words(view, doc)
+    about = said - names - stop_ids()
+    ids = np.array(sorted(about | (asked.ids - names)), dtype=np.int64)
     if not len(ids):
         return None
+    counts = frequencies(ids, corpora)[0]
+    worth = np.array([rarity(docs, count) for count in counts.tolist()], dtype=np.int64)
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
-    worth = np.array([rarity(docs, count) for count in frequencies(ids, corpora)[0].tolist()], dtype=np.int64)
-    ids, worth = ids[worth >= least], worth[worth >= least]
-    evidence = np.zeros(len(timeline), dtype=np.int64)
-    changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
-    order = np.argsort(changed)
-    changed, worth = changed[order], worth[order]
-    for (other, mask), places in zip(parts, timeline.places, strict=True):
-        told = [at for at, name in enumerate(other.speakers) if name == speaker]
-        for at, start, end in spans_of(changed, other.hint_terms, other.hint_offsets).T.tolist():
-            rows = other.hint_doc[start:end]
-            rows = rows[np.isin(other.speaker[rows], told)]
-            where = places[rows]
-            if mask is not None:
-                where = where[where >= 0]
-            evidence[where] += worth[at]
-    evidence[timeline.timestamp <= timeline.timestamp[leader.at] + _LATER_US] = 0
-    if timeline.scope is not None:
-        evidence[timeline.scope != timeline.scope[leader.at]] = 0
-    if leader.allowed is not None:
-        evidence[~leader.allowed] = 0
-    evidence[timeline.flags & ASKS != 0] = 0
+    later = _Later.than(leader, corpus, speaker)
+    of_older = np.isin(ids, list(about))
+    rare = of_older & (worth >= least)
+    evidence = later.telling_of_change(ids[rare], worth[rare] * _MARKED)
+    of_question = np.isin(ids, list(asked.ids - weak_ids())) & (worth >= least)
+    found = leader.score * 100 >= leader.worth * _ASKED
+    evidence += later.telling_of_change(ids[of_question], worth[of_question]) * found
+    if asked.of_state and asked.covered(said) >= _ASKED_OF:
+        telling = of_older & ~np.isin(ids, list(everyday_ids() - (asked.ids - weak_ids()))) & (counts * 2 < _BREVITY)
+        evidence += later.short_about(ids[telling], worth[telling], counts[telling])
+    evidence[~later.mask] = 0
     most = int(evidence.max(initial=0))
     if most < least:
         return None
@@ -107,12 +128,58 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int) -> Successi
     return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
 
 
-def _about(view: View, doc: int, names: frozenset[int]) -> Ints:
-    """Return the ids of the words that a document is about, ascending: neither stop words nor names."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Later:
+    """What the speaker of the best hit said after it in its scope, that may be shown and asks nothing: `mask`."""
+
+    timeline: Timeline
+    parts: Sequence[tuple[View, Mask | None]]
+    speaker: str
+    mask: Mask
+
+    @classmethod
+    def than(cls, leader: Leader, corpus: Corpus, speaker: str) -> _Later:
+        timeline = leader.timeline
+        mask = (timeline.timestamp > timeline.timestamp[leader.at] + _LATER_US) & (timeline.flags & ASKS == 0)
+        if timeline.scope is not None:
+            mask &= timeline.scope == timeline.scope[leader.at]
+        if leader.allowed is not None:
+            mask &= leader.allowed
+        return cls(timeline, corpus.parts(), speaker, mask)
+
+    def telling_of_change(self, ids: Ints, worth: Ints) -> Ints:
+        """Return by document what the words are worth of whose things it tells that they changed."""
+        changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
+        order = np.argsort(changed)
+        evidence = np.zeros(len(self.timeline), dtype=np.int64)
+        for at, where in self._spoken(changed[order], hints=True):
+            evidence[where] += worth[order[at]]
+        return evidence
+
+    def short_about(self, ids: Ints, worth: Ints, counts: Ints) -> Ints:
+        """Return by document what the words are worth that it holds, where it is short enough to be about them."""
+        evidence = np.zeros(len(self.timeline), dtype=np.int64)
+        for at, where in self._spoken(ids, hints=False):
+            short = where[self.timeline.length[where] * (counts[at] + 1) <= _BREVITY]
+            evidence[short] += worth[at]
+        return evidence
+
+    def _spoken(self, ids: Ints, *, hints: bool) -> Iterator[tuple[int, Ints]]:
+        """Yield the position of each id, and the places where the speaker's documents hold it."""
+        for (view, mask), places in zip(self.parts, self.timeline.places, strict=True):
+            told = [at for at, name in enumerate(view.speakers) if name == self.speaker]
+            known, offsets = (view.hint_terms, view.hint_offsets) if hints else (view.terms, view.offsets)
+            docs = view.hint_doc if hints else view.posting_doc
+            for at, start, end in spans_of(ids, known, offsets).T.tolist():
+                rows = docs[start:end]
+                where = places[rows[np.isin(view.speaker[rows], told)]]
+                yield at, where if mask is None else where[where >= 0]
+
+
+def _words(view: View, doc: int) -> frozenset[int]:
+    """Return the ids of the words that a document holds."""
     rows = np.flatnonzero(view.posting_doc == doc)
-    ids = view.terms[np.searchsorted(view.offsets, rows, side="right") - 1]
-    held = [identity for identity in ids.tolist() if identity not in names and identity not in stop_ids()]
-    return np.array(held, dtype=np.int64)
+    return frozenset(view.terms[np.searchsorted(view.offsets, rows, side="right") - 1].tolist())
 
 
 def _names(corpus: Corpus, leader: Leader, speaker: str) -> frozenset[int]:

@@ -1,6 +1,6 @@
 """English words that people use about everything: they rarely say what a talk is about. A fixed list, never learnt.
 
-The planner has no corpus statistics, so this list stands for them. WEAK words (verbs, judgements, fillers)
+Who has no corpus statistics takes this list instead of them. WEAK words (verbs, judgements, fillers)
 never make a label; PLAIN words (everyday nouns) count little alone and help in phrases ("support group").
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from myria.analysis import terms
+from myria.analysis.tokens import term_id, terms
 
 _WEAK = """
 able absolutely accept accepting achieve across act actual add added admire adorable adore advise affect
@@ -131,6 +131,18 @@ def weak_terms() -> frozenset[str]:
 def plain_terms() -> frozenset[str]:
     """Return the terms of everyday nouns: little weight alone."""
     return _stems(_PLAIN) - weak_terms()
+
+
+@cache
+def weak_ids() -> frozenset[int]:
+    """Return the identities of the weak terms."""
+    return frozenset(map(term_id, weak_terms()))
+
+
+@cache
+def everyday_ids() -> frozenset[int]:
+    """Return the identities of the weak terms and of everyday nouns."""
+    return weak_ids() | frozenset(map(term_id, plain_terms()))
 
 
 def _stems(words: str) -> frozenset[str]:
