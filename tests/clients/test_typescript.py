@@ -17,6 +17,7 @@ import pytest
 
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings, TurnsSettings
+from myria_client import Client as PythonClient
 from scripts import typescript_client
 from tests.clients import toolchain
 from tests.server.wire import serving
@@ -129,7 +130,17 @@ async def test_the_programs_of_its_pages(fresh: Fresh) -> None:
 def test_messages_of_the_providers_sdks_fit(installed: Path) -> None:
     """The declarations that are installed take and give what the SDKs of OpenAI and Anthropic take."""
     compiler = toolchain.node_folder(SOURCE) / "node_modules" / "typescript" / "bin" / "tsc"
-    options = ["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom"]
+    options = [
+        "--noEmit",
+        "--strict",
+        "--skipDefaultLibCheck",
+        "--module",
+        "nodenext",
+        "--target",
+        "es2022",
+        "--lib",
+        "es2022,dom",
+    ]
     done = subprocess.run(
         [*map(str, (toolchain.node(), compiler)), *options, "test/types.ts"],
         cwd=installed,
@@ -139,6 +150,36 @@ def test_messages_of_the_providers_sdks_fit(installed: Path) -> None:
         timeout=300,
     )
     assert (done.returncode, done.stdout) == (0, "")
+
+
+PYTHONS_ALONE = {"Client.close", "Client.run", "Client.send", "Client.draft"}
+"""There is no connection in TypeScript, so nothing is closed; the rest is what modules share in Python."""
+
+METHODS = """
+import { Client } from "@myria/client";
+const client = new Client();
+const kinds = { Client: client, Memories: client.memories, Agents: client.agents, Sessions: client.sessions };
+kinds.Turns = client.turns;
+kinds.Session = client.turns.session("s");
+for (const [kind, one] of Object.entries(kinds)) {
+  for (const name of Object.getOwnPropertyNames(Object.getPrototypeOf(one))) {
+    if (name !== "constructor") console.log(`${kind}.${name}`);
+  }
+}
+"""
+
+
+async def test_it_offers_what_python_offers(fresh: Fresh) -> None:
+    """Method by method, in camel case; what either has alone is named here."""
+    with PythonClient() as client:
+        kinds = (client, client.memories, client.agents, client.sessions, client.turns, client.turns.session("s"))
+        names = {
+            f"{type(one).__name__}.{re.sub('_([a-z])', lambda found: found[1].upper(), name)}"
+            for one in kinds
+            for name in dir(one)
+            if not name.startswith("_") and callable(getattr(one, name))
+        }
+    assert set((await fresh.run(METHODS)).split()) == names - PYTHONS_ALONE
 
 
 def test_its_types_are_those_of_the_document() -> None:

@@ -2,6 +2,7 @@
 
 export { Client, type ClientOptions, type RecallFilters } from "./client.js";
 export * from "./errors.js";
+export type { ImportOptions, Outcome } from "./importing.js";
 export { Agents, type KeyedOptions, Memories, Sessions } from "./memories.js";
 export type { components, operations, paths } from "./openapi.js";
 export type { AddedClaudeMessage, AddedMessage, Json, Message } from "./styles.js";

@@ -1,6 +1,7 @@
 /** What a client offers for each kind of thing of `/api/v1`. */
 
 import { Invalid } from "./errors.js";
+import { type ImportOptions, imported, type Outcome } from "./importing.js";
 import { type CallOptions, newKey, type Transport } from "./transport.js";
 import type {
   Agent,
@@ -60,6 +61,19 @@ export class Memories {
     options: KeyedOptions & { atomic?: boolean } = {},
   ): Promise<KeptMemories> {
     return this.#transport.send(keyed("/memories", { memories, atomic: options.atomic }, options), options);
+  }
+
+  /**
+   * Keeps a stream of any length, and yields what became of each memory, by its place in the stream.
+   *
+   * One batch is held at a time. Each memory is kept by itself: duplicates and what is refused stop nothing. After an
+   * error run it again, under the same name; `done` leaves out those whose outcomes you have.
+   */
+  keepEach(
+    memories: Iterable<NewMemory> | AsyncIterable<NewMemory>,
+    options: ImportOptions,
+  ): AsyncGenerator<Outcome, void, void> {
+    return imported((batch, asked) => this.keepMany(batch, asked), memories, options);
   }
 
   /**

@@ -52,6 +52,27 @@ test("several are kept at once, and say what became of each", async () => {
   assert.deepEqual((await client.memories.search({ agent_id: client.agent, content_contains: "three" })).results, []);
 });
 
+test("a stream is kept batch by batch, and again nothing comes twice", async () => {
+  const sizes = [];
+  const send = (address, init) => (sizes.push(JSON.parse(init.body).memories.length), fetch(address, init));
+  const client = clientOf({ fetch: send });
+  const name = unique("stream");
+  async function* lines() {
+    for (const content of ["one", "two", "", "four", "one"]) {
+      yield { agent_id: client.agent, content };
+    }
+  }
+  const first = await all(client.memories.keepEach(lines(), { name, batch: 2 }));
+  assert.deepEqual(first.map(({ index }) => index), [0, 1, 2, 3, 4]);
+  assert.deepEqual(first.map(({ status }) => status), ["stored", "stored", "refused", "stored", "duplicate"]);
+  assert.match(first[2].error, /content/);
+  assert.deepEqual(sizes, [2, 2, 1]);
+  assert.deepEqual(await all(client.memories.keepEach(lines(), { name, batch: 2 })), first);
+  sizes.length = 0;
+  assert.deepEqual(await all(client.memories.keepEach(lines(), { name, batch: 2, done: 4 })), first.slice(4));
+  assert.deepEqual(sizes, [1]);
+});
+
 test("pages follow each other until all was seen, each when it is needed", async () => {
   const asked = [];
   const client = clientOf({ fetch: (address, init) => (asked.push(address), fetch(address, init)) });
