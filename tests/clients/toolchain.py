@@ -40,8 +40,16 @@ def node_folder(wanted: Path = HERE / "node") -> Path:
 
     Without an argument: the TypeScript client, the inspector and the conformance suite.
     """
-    spec = (wanted / "package.json").read_text() + (wanted / "package-lock.json").read_text()
-    return _made("packages", spec, lambda place: _install_packages(place, wanted))
+    return _made("packages", _packages_of(wanted), lambda place: _install_packages(place, wanted))
+
+
+def node_folder_place(wanted: Path) -> Path:
+    """Return where `node_folder` has its folder, made or not."""
+    return _place("packages", _packages_of(wanted))
+
+
+def _packages_of(wanted: Path) -> str:
+    return (wanted / "package.json").read_text() + (wanted / "package-lock.json").read_text()
 
 
 def mcp1() -> Path:
