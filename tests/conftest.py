@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 # Tests import `tests.support`; with import mode importlib nobody else puts the root on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -60,8 +60,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a test that waits for ever say where; those that start programs, or have a time-out of their own, may."""
+    """Let a test that waits for ever say where; those that start programs, or have a time-out of their own, may.
+
+    Properties belong to a soak run: only there are all of their examples tried, and others each time.
+    """
     for item in items:
+        if SOAK and is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("soak")
         if not any(item.get_closest_marker(name) for name in ("processes", "soak", "timeout")):
             end_in_time(item)
 

@@ -45,7 +45,7 @@ async def started(database: Database) -> AsyncIterator[tuple[Pool, RunningBuild]
         yield pool, build
 
 
-async def claimed(pool: Pool, build: RunningBuild, worker: str, lease_s: float = 30.0) -> Task:
+async def claimed(pool: Pool, build: RunningBuild, worker: str, lease_s: float = 3600.0) -> Task:
     """Claim the only task."""
     task = await tasks.claim(pool, build, worker, lease_s)
     assert task is not None
@@ -55,7 +55,7 @@ async def claimed(pool: Pool, build: RunningBuild, worker: str, lease_s: float =
 async def test_a_leased_task_is_not_given_twice(database: Database) -> None:
     """While a lease runs nobody else gets the task; once it has ended the next attempt does."""
     async with started(database) as (pool, build):
-        first = await claimed(pool, build, "one", lease_s=30.0)
+        first = await claimed(pool, build, "one")
         assert await tasks.claim(pool, build, "two", 30.0) is None
         async with pool.write(TENANT) as connection:
             await connection.execute("UPDATE myria.build_tasks SET lease_until = clock_timestamp() - interval '1 s'")

@@ -33,7 +33,7 @@ def test_migrating_with_grant_lets_every_plane_in(databases: Databases) -> None:
 def test_waiting_ends_when_the_schema_is_there(databases: Databases, spawn: Spawner) -> None:
     """`migrate --check --wait` says what it waits for, once, and ends well as soon as somebody has migrated."""
     database = databases.create_empty()
-    waiting = spawn.python("-m", "myria_cli.main", "migrate", "--check", "--wait", "60", "--dsn", database.server_dsn)
+    waiting = spawn.python("-m", "myria_cli.main", "migrate", "--check", "--wait", "3600", "--dsn", database.server_dsn)
     waiting.wait_for("waiting: the schema lacks")
     assert call("migrate", "--grant", "--dsn", database.dsn).status == 0
     assert waiting.wait() == 0
@@ -153,7 +153,7 @@ def url(database: Database, spawn: Spawner) -> str:
 
 def test_the_smoke_test_appends_builds_and_finds(url: str, myria: Call) -> None:
     """It ends with the snapshot that holds its event, again on the next run, and leaves others' memory alone."""
-    runs = [call("smoke", "--url", url, "--timeout", "60", "--json") for _ in range(2)]
+    runs = [call("smoke", "--url", url, "--timeout", "240", "--json") for _ in range(2)]
     assert [one.status for one in runs] == [0, 0], runs
     first, second = (one.json for one in runs)
     assert first["snapshot_id"] != second["snapshot_id"]
@@ -172,7 +172,7 @@ def test_a_held_snapshot_passes_too(database: Database, spawn: Spawner) -> None:
         env={"MYRIA_BUILDER_AUTO_PUBLISH": "false"},
     )
     told = json.loads(program.wait_for(r'^\{"url".*\}$', 60.0)[0])
-    passed = call("smoke", "--url", told["url"], "--timeout", "60", "--json")
+    passed = call("smoke", "--url", told["url"], "--timeout", "240", "--json")
     assert passed.status == 0, passed.err
     assert (passed.json["held"], passed.json["snapshot_id"]) == (True, None)
 

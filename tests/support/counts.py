@@ -18,8 +18,9 @@ def share(full: int, *, least: int = 1) -> int:
 
 
 def examples(count: int) -> int:
-    """Return how many examples Hypothesis tries of a property: `count`, in `make check` a third and at least two."""
-    return max(2, count // 3) if CHECK else count
+    """Return how many examples of a property are tried: `count` in a soak run, else half, in `make check` a third; at
+    least two."""
+    return count if SOAK else max(2, count // (3 if CHECK else 2))
 
 
 def some(items: Iterable[Item], number: int = 0) -> list[Item]:
