@@ -56,6 +56,7 @@ EXPECTED = {
         ],
         ["AuthenticationError", 401, "invalid API key"],
     ],
+    "not called": [],
 }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any
+from urllib.parse import quote
 
 import jsonschema
 import pytest
@@ -249,6 +251,20 @@ async def test_a_note_of_another_face_is_changed_once_with_a_key(served: Served)
     assert (await ask(served, "GET", path))["version"] == 2
 
 
+async def test_times_are_iso_or_so_long_ago(served: Served) -> None:
+    """Wherever a time is taken, whole or in part; nothing is later than now."""
+    await ask(served, "POST", "/memories", {**SAID, "session_id": "s"}, status=201)
+    early = ("1h", "365d", "30m", "2026-03-19", "2026-03-19T20:00", "2026-03-19T20:00:00.123456789Z")
+    for time, count in (*((time, 1) for time in early), ("now", 0), ("9000-01-01T00:00:00+02:00", 0)):
+        lists = ("/memories", "/agents/bot/memories", "/sessions/s/memories")
+        counts = [(await ask(served, "GET", f"{path}?since={quote(time)}"))["count"] for path in lists]
+        counts.append((await ask(served, "POST", "/search", {"since": time}))["count"])
+        counts.append((await ask(served, "POST", "/sessions/s/context", {"since": time}))["memory_count"])
+        assert counts == [count] * 5, time
+    for time, count in (("now", 1), ("1h", 0), ("2026-03-19", 0)):
+        assert (await ask(served, "POST", "/search", {"until": time}))["count"] == count
+
+
 async def test_pages_by_offset_and_by_cursor(served: Served) -> None:
     """Both give each memory once, in either order; a cursor goes on behind it while more is kept."""
     for number in range(7):
@@ -489,6 +505,49 @@ async def test_the_window_ends_and_holds_between_processes(database: Database) -
         assert await keep(other, at + 3600 * 10**6)
     async with Memory(database.server_dsn, Settings(rest=RestSettings(dedup_window_s=0))) as every:
         assert [await keep(every, at) for _ in range(2)] == [True, True]
+
+
+KEEPING = """
+import asyncio, json, sys
+from myria.errors import DuplicateMemory
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryDraft
+from myria.memory import Memory
+from myria.settings import Settings
+
+async def main(dsn, now):
+    keeping = Keeping(own=("ada",), shared="org")
+    async with Memory(dsn, Settings()) as memory:
+        async def keep(text, key):
+            try:
+                draft = MemoryDraft(agent_id="bot", content=text)
+                kept = await memory.memories.keep("default", keeping, draft, key=key, now=now)
+            except DuplicateMemory:
+                return "duplicate"
+            return [kept.memory.memory_id, kept.is_new]
+        print(json.dumps([await asyncio.gather(*(keep(text, key) for _ in range(16)))
+                          for text, key in (("Crawled it", None), ("Retried it", "k"))]))
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@pytest.mark.processes
+async def test_between_programs_one_of_32_is_kept(database: Database) -> None:
+    """By two programs at one moment of a clock that stands still: one new and 31 duplicates; with a key, 31 repeats."""
+
+    async def run() -> Any:
+        command = (sys.executable, "-c", KEEPING, database.server_dsn, str(10**15))
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        out, _ = await process.communicate()
+        return json.loads(out)
+
+    plain, keyed = zip(*await asyncio.gather(run(), run()), strict=True)
+    once = [outcome for program in plain for outcome in program]
+    assert (once.count("duplicate"), [outcome[1] for outcome in once if outcome != "duplicate"]) == (31, [True])
+    repeats = [outcome for program in keyed for outcome in program]
+    assert len({memory_id for memory_id, _ in repeats}) == 1
+    assert sorted(is_new for _, is_new in repeats) == [False] * 31 + [True]
 
 
 async def test_a_search_says_where_it_stopped_to_look(memory: Memory, database: Database) -> None:

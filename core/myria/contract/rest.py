@@ -197,7 +197,7 @@ def moment(value: str, *, field: str, now: int) -> int | None:
 
     Args:
         value: so many hours, days or minutes before `now` (`24h`, `7d`, `30m`), or an ISO 8601 time; without a zone,
-            UTC, and without a clock, the beginning of the day.
+            UTC, without seconds, the beginning of the minute, and without a clock, that of the day.
         now: in microseconds since 1970 UTC.
 
     Raises:
@@ -210,7 +210,7 @@ def moment(value: str, *, field: str, now: int) -> int | None:
         if 0 < number <= _MOST[unit]:
             return now - number * _SECONDS[unit] * 1_000_000
     if isinstance(value, str):
-        for ending in ("", "Z", "T00:00:00Z"):
+        for ending in ("", "Z", ":00Z", "T00:00:00Z"):
             try:
                 return parse_timestamp(value + ending, field)
             except InvalidTimestamp:

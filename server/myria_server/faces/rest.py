@@ -530,7 +530,11 @@ def _object(body: Any) -> Json:
 
 
 def _moment(value: str | None, name: str, now: int) -> int | None:
-    return None if value is None else rest.moment(value, field=name, now=now)
+    """Return the moment of a filter, None where it leaves nothing out: nothing is kept later than now."""
+    if value is None:
+        return None
+    at = rest.moment(value, field=name, now=now)
+    return now if at is None and name == "since" else at
 
 
 def _further(page: MemoryPage) -> Json:

@@ -92,11 +92,29 @@ async def calls(client: Any, stranger: Any) -> dict[str, Any]:
     }
 
 
+class Noting:
+    """A client that notes which of its calls were made."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.made: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.made.add(name)
+        return getattr(self._client, name)
+
+
 async def main() -> None:
-    """Talk as one client or the other."""
+    """Talk as one client or the other, and say which of its calls were not made."""
     which, url, key = sys.argv[1:]
     kind = {"sync": Memtrace, "async": AsyncMemtrace}[which]
-    print(json.dumps(await calls(kind(url, key), kind(url, "mtk_unknown"))))
+    client = Noting(kind(url, key))
+    answers = await calls(client, kind(url, "mtk_unknown"))
+    closing = client.close()
+    if inspect.isawaitable(closing):
+        await closing
+    public = {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+    print(json.dumps({**answers, "not called": sorted(public - client.made)}))
 
 
 asyncio.run(main())
