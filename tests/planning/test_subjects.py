@@ -288,3 +288,23 @@ async def test_the_latest_state_stands_first() -> None:
     assert subject.summary.startswith("Latest, on ")
     assert subject.last_at == newest.last_at
     assert " Before: " in subject.summary
+
+
+async def test_a_state_says_what_names_its_subject() -> None:
+    """Of what was said last, a subject by kind quotes what names one of the kind; else it says what that was about."""
+    said = {0: ("We rest.", "The violin is at home."), 1: ("So embarrassing!", "The piano was sold yesterday.")}
+    events = [
+        PlanEvent(
+            event_seq=talk * 10 + place,
+            event_id=f"evt_{talk}_{place}",
+            key=key_of(f"evt_{talk}_{place}"),
+            timestamp=talk * 5000 * MINUTE + place * MINUTE,
+            text=text,
+        )
+        for talk, texts in said.items()
+        for place, text in enumerate((*texts, texts[1]))
+    ]
+    update = await full(units_of(events))
+    subject = next(node for node in update.nodes if node.metadata["names"] == ["instrument"])
+    assert "piano" in subject.summary.partition(" Before: ")[0]
+    assert "embarrassing" not in subject.summary

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from myria.analysis import terms
-from myria.analysis.kinds import kind_name
+from myria.analysis.kinds import kind_name, kinds_of
 from myria.planning.calendar import date_text, period_text
 from myria.planning.describe import LABEL_CHARACTERS, Description, Merged
 from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, distinct, fitting, listed, shortened
@@ -117,11 +117,12 @@ def _history(key: str, children: Sequence[Node], most: int) -> str:
 
 
 def _state(key: str, leaf: Node) -> str:
-    """Return the sentence of a leaf that says most of a key, else what the leaf is called."""
-    quotes = _QUOTE.findall(leaf.summary)
+    """Return the sentence of a leaf that says a key or names something of its kind, else what the leaf is called."""
     wanted = set(key.split(" "))
-    telling = [quote for quote in quotes if wanted.intersection(terms(quote))]
-    return clip(next(iter([*telling, *quotes]), leaf.label), _STATE_CHARACTERS)
+    for quote in _QUOTE.findall(leaf.summary):
+        if any(term in wanted or key in kinds_of(term) for term in terms(quote)):
+            return clip(quote, _STATE_CHARACTERS)
+    return clip(leaf.label, _STATE_CHARACTERS)
 
 
 def _entry(node: Node) -> str:
