@@ -292,6 +292,20 @@ async def test_a_text_forgets_what_says_it_and_nothing_beside(served: Served) ->
     assert set(await found(served, "")) == {"def ramp(t):\n    return t", "pinholes in other glazes"}
 
 
+async def test_a_type_that_there_is_none_of_is_pointed_out(served: Served) -> None:
+    """Where nothing is found, a model hears whether that is for want of memories or of such a type."""
+    await keep(served, "The glaze has pinholes", type="fact")
+    said = {}
+    for kind in ("bug", "decision", "entity"):
+        said[kind] = (await raw(served, "recall", {"type": kind}))["content"][0]["text"]
+    nothing = "Nothing is remembered of that."
+    assert said == {
+        "bug": f"No memory has this type. Types are {', '.join(KINDS)}.",
+        "decision": nothing,
+        "entity": nothing,
+    }
+
+
 async def test_the_loser_of_two_amendments_hears_of_the_note(served: Served) -> None:
     """The refusal names the note, as its caller knows it, and says what to do."""
     note_id = await keep(served, "one")

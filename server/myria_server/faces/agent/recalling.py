@@ -10,12 +10,14 @@ from myria.access.agents import Acting
 from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.contract import inputs
+from myria.contract.agent import KINDS
 from myria.contract.agent_notes import RecallInput
 from myria.errors import InvalidArgument
 from myria.handles import NOTE_PREFIX
 from myria.notes.cases import CASES, cases_of, cases_within
 from myria.notes.details import Details
 from myria.notes.fragments import Fragment, Shape, linked_fragment
+from myria.notes.kinds import policies
 from myria.notes.lines import memory_text, on_one_line
 from myria.notes.nearby import nearby
 from myria.notes.questions import PAGE, RecallQuery
@@ -32,6 +34,8 @@ _PREVIEW = 60
 _KINDS_OF_DEPTH = {"high-level": ("decision", "episode"), "tool-level": ("procedure", "error", "fact")}
 
 _NOTHING = "Nothing is remembered of that."
+_NO_TYPE = f"No memory has this type. Types are {', '.join(KINDS)}."
+_NO_TYPE_TOKENS = 40
 _TOO_LITTLE = "tokenBudget is too small to show anything."
 _NOTHING_ELSE = (
     "Nothing else is remembered of that: context showed the rest to this session (excludeSeen: false shows it)."
@@ -75,7 +79,7 @@ class RecallTools(AgentTools):
         self.memory.usage.count(
             principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
         )
-        text = recall.as_text(fragments, request.tokenBudget).text or _nothing(query, found=bool(fragments))
+        text = recall.as_text(fragments, request.tokenBudget).text or _nothing(request, query, found=bool(fragments))
         return self.answered(principal, request, content, text)
 
     async def _with_links(
@@ -205,9 +209,11 @@ def _query(request: RecallInput, who: Acting, *, now: int, goes_on: bool) -> Rec
     return query
 
 
-def _nothing(query: RecallQuery, *, found: bool) -> str:
+def _nothing(request: RecallInput, query: RecallQuery, *, found: bool) -> str:
     if found:
         return _TOO_LITTLE
+    if request.type is not None and request.type not in policies() and request.tokenBudget >= _NO_TYPE_TOKENS:
+        return _NO_TYPE
     return _NOTHING_ELSE if query.without else _NOTHING
 
 
