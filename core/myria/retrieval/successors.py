@@ -110,14 +110,15 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     worth = np.array([rarity(docs, count) for count in counts.tolist()], dtype=np.int64)
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
     later = _Later.than(leader, corpus, speaker)
-    of_older = np.isin(ids, list(about))
+    of_older = _among(ids, about)
     rare = of_older & (worth >= least)
     evidence = later.telling_of_change(ids[rare], worth[rare] * _MARKED)
-    of_question = np.isin(ids, list(asked.ids - weak_ids())) & (worth >= least)
+    things = asked.ids - weak_ids()
+    of_question = _among(ids, things) & (worth >= least)
     found = leader.score * 100 >= leader.worth * _ASKED
     evidence += later.telling_of_change(ids[of_question], worth[of_question]) * found
     if asked.of_state and asked.covered(said) >= _ASKED_OF:
-        telling = of_older & ~np.isin(ids, list(everyday_ids() - (asked.ids - weak_ids()))) & (counts * 2 < _BREVITY)
+        telling = of_older & (counts * 2 < _BREVITY) & (_among(ids, things) | ~_among(ids, everyday_ids()))
         evidence += later.short_about(ids[telling], worth[telling], counts[telling])
     evidence[~later.mask] = 0
     most = int(evidence.max(initial=0))
@@ -174,6 +175,11 @@ class _Later:
                 rows = docs[start:end]
                 where = places[rows[np.isin(view.speaker[rows], told)]]
                 yield at, where if mask is None else where[where >= 0]
+
+
+def _among(ids: Ints, some: frozenset[int]) -> Mask:
+    """Return which ids are among some: sets of words are large beside the few ids, and are not to be sorted."""
+    return np.array([identity in some for identity in ids.tolist()], dtype=np.bool_)
 
 
 def _words(view: View, doc: int) -> frozenset[int]:
