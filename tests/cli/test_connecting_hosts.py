@@ -148,6 +148,7 @@ def test_a_host_may_start_the_server_itself(host: str, home: Path) -> None:
     entry = tomllib.loads(printed)["mcp_servers"] if host == "codex" else next(iter(json.loads(printed).values()))
     assert Path(entry["myria"]["command"]).is_absolute()
     assert entry["myria"]["args"] == [*STARTS, "--data-dir", str(Path("memory").absolute())]
+    assert (host == "codex") == ("startup_timeout_sec" in entry["myria"])
     assert files(home) == {}
 
 

@@ -15,6 +15,9 @@ Form = Literal["json", "toml"]
 HOOK_TIMEOUT_S = 10
 """Seconds that a host gives a hook. One ends by itself before that."""
 
+START_TIMEOUT_S = 60
+"""Seconds that Codex gives a server that it starts. Its own ten are few for the first start of a PostgreSQL."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
@@ -120,7 +123,7 @@ def _vscode(server: Server) -> Json:
 
 def _codex_table(server: Server) -> Json:
     if server.url is None:
-        return _started(server)
+        return {**_started(server), "startup_timeout_sec": START_TIMEOUT_S}
     if server.key_env is not None:
         return {"url": server.url, "bearer_token_env_var": server.key_env}
     return {"url": server.url, **_with(_authorization(server, ""), "http_headers")}
