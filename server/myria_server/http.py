@@ -10,9 +10,11 @@ import socket
 from collections.abc import AsyncIterator, Generator
 
 import mcp_types
+import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from myria.contract.rest import PREFIX, refused
 from myria.errors import ConfigurationError, DeadlineExceeded, InvalidArgument, MyriaError
 from myria.memory import Memory
 from myria.settings import McpSettings, Settings
@@ -34,6 +36,7 @@ HEADER_BYTES = 64 * 1024
 """How many bytes of headers one request may have."""
 
 KEEP_ALIVE_S = 75
+_REST = f"{PREFIX}/".encode()
 _SWEEP_S = 1.0
 
 
@@ -297,7 +300,11 @@ class _GuardedProtocol(HttpToolsProtocol):
         What its sender still sends is dropped for a while: closed at once, the connection would be reset, and the
         answer lost before it was read.
         """
-        body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
+        url: bytes = getattr(self, "url", None) or b""
+        if url.startswith(_REST):
+            body = orjson.dumps(refused(error))
+        else:
+            body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
         fixed = b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed + length + body)

@@ -409,6 +409,11 @@ async def test_every_refusal_is_the_contract_s(served: Served) -> None:
     for name, (method, path, body, status) in REFUSED.items():
         refused = await ask(served, method, path, body, status=status)
         assert refused["error"], name
+    for line in (b"idempotency-key: a\0b", b"x y: z"):
+        sent = f"GET {PREFIX}/agents HTTP/1.1\r\nhost: localhost\r\n".encode() + line + b"\r\n\r\n"
+        head, _, body = (await served.raw(sent)).partition(b"\r\n\r\n")
+        assert (head.split()[1], json.loads(body)["code"]) == (b"400", "invalid_argument")
+        assert isinstance(json.loads(body)["error"], str)
     malformed = await served.client.post(f"{PREFIX}/memories", content=b"{")
     assert malformed.status_code == 400
     assert isinstance(malformed.json()["error"], str)
