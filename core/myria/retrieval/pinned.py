@@ -30,7 +30,7 @@ class Pinned:
     and its id is never given out again. `at_cursor` tells that the view is that of an earlier page, not the newest.
     `clock` is the database's, in microseconds since 1970. Withdrawals past `floor` are not in the snapshot's trees;
     `hidden` is what they, and notes that have ended, change for this request; `withdrawn_before` tells whether there
-    are any up to the floor.
+    are any up to the floor, `has_subjects` whether the tenant has subjects in any snapshot.
     """
 
     tenant: str
@@ -48,6 +48,7 @@ class Pinned:
     floor: int
     withdrawn_before: bool
     hidden: Hidden
+    has_subjects: bool = False
 
     @property
     def at_cursor(self) -> bool:
@@ -144,4 +145,5 @@ async def pin(
         floor=floor,
         withdrawn_before=withdrawn_before,
         hidden=hidden,
+        has_subjects=row["has_subjects"],
     )

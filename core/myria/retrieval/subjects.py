@@ -95,7 +95,7 @@ class SubjectFinder:
             words: what the leaves say.
         """
         leaves = {path[-1]: scope for scope, path in found if path}
-        if not leaves or pinned.snapshot_id is None:
+        if not leaves or pinned.snapshot_id is None or not pinned.has_subjects:
             return NO_SUBJECTS
         since = await self._since(connection, pinned, sorted({scope.scope_id for scope in leaves.values()}))
         found_now: dict[bytes, _Place] = {}
@@ -117,6 +117,8 @@ class SubjectFinder:
 
     async def named(self, connection: Connection, pinned: Pinned, topic_id: str) -> NamedSubject | None:
         """Return the subject of a topic's id; None where the request sees none such in its snapshot."""
+        if not pinned.has_subjects:
+            return None
         row = await connection.fetchrow(sql("retrieval.subject_topic"), pinned.tenant, topic_id)
         scope = None if row is None else pinned.scope(row["scope_id"])
         if row is None or scope is None or pinned.snapshot_id is None:
