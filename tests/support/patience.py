@@ -84,12 +84,18 @@ def be_patient() -> None:
 
     tests/settings compares the defaults with docs/settings.md, in a process without this.
     """
+    from myria.access import grants, ring
+    from myria_server import keysets
+
     for made, longer in _LONGER.items():
         _let_default(made, longer)
         if issubclass(made, Section):
             for name, value in longer.items():
                 os.environ.setdefault(variable_of(f"{made.section_name}.{name}"), str(value))
     _let_default(PoolOptions, {"bounds": TransactionBounds()})
+    for module, name in ((grants, "_STATEMENT_S"), (ring, "_STATEMENT_S"), (keysets, "FETCH_S")):
+        assert hasattr(module, name)
+        setattr(module, name, OF_MYRIA_S)
 
 
 def _let_default(made: type, longer: Mapping[str, Any]) -> None:
