@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import appends, auth, builds, erasing, hostile, locomo, many_scopes, noisy, reads, remembering, turns
+from benchmarks import (
+    appends,
+    auth,
+    builds,
+    erasing,
+    hostile,
+    locomo,
+    many_scopes,
+    memories,
+    noisy,
+    reads,
+    remembering,
+    turns,
+)
 from benchmarks.options import common, parser, run
 from myria_cli import console
 
@@ -22,6 +35,7 @@ PARTS = (
     auth.PART,
     noisy.PART,
     remembering.PART,
+    memories.PART,
     erasing.PART,
     turns.PART,
     locomo.PART,
@@ -62,6 +76,9 @@ def main() -> None:
         noisy.PART: lambda: noisy.measure(shared, rounds=9 if full else 3, seconds=3.0 if full else 2.0),
         remembering.PART: lambda: remembering.measure(
             shared, rounds=7 if full else 3, calls=2_000 if full else 300, questions=400 if full else 100
+        ),
+        memories.PART: lambda: memories.measure(
+            shared, rounds=7 if full else 3, batches=memories.BATCHES, questions=400 if full else 100
         ),
         erasing.PART: lambda: erasing.measure(shared, events=erasing.EVENTS, blocks=12 if full else 6),
         turns.PART: lambda: turns.measure(shared, rounds=7 if full else 3, calls=2_000 if full else 300),

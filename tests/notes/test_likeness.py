@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 
@@ -11,7 +12,7 @@ from myria.ingest import Ingest
 from myria.notes.commands import Notes, Remembered
 from myria.notes.drafting import Draft
 from myria.notes.kinds import Lifetime
-from myria.notes.likeness import LOOKED_AT, MOST, NewestNotes, said_by
+from myria.notes.likeness import ALIKE, LOOKED_AT, MOST, NewestNotes, said_by, those_alike
 from myria.notes.model import Changes
 from myria.notes.similar import Similar
 from myria.redaction.redactor import PayloadRedactor
@@ -166,3 +167,29 @@ def test_what_is_remembered_is_bounded() -> None:
     assert known == list(range(known[0], 600))
     assert 1 < known[0] < 599
     assert sum(said.size for scope in known for said in newest.of(TENANT, scope).values()) <= 200_000
+
+
+def test_no_note_that_is_like_another_is_passed_over() -> None:
+    """Whatever marks their words share: those found are those of which enough words are the same."""
+    random = Random(7)
+    vocabulary = [f"w{number}" for number in range(2_000)]
+    for words in (4, 16, 300):
+        text = random.sample(vocabulary, words)
+        others = []
+        for number in range(60):
+            kept = random.sample(text, random.randint(0, words))
+            further = random.sample(vocabulary, random.randint(0, words))
+            others.append((number, said_by(" ".join(kept + further), kept[:4])))
+        said = said_by(" ".join(text), text[:4])
+        expected = {
+            number
+            for number, other in others
+            if 2 * len(said.words & other.words) >= len(said.words | other.words)
+            or (
+                len(other.keywords) > 2
+                and 2 * len(said.keywords & other.keywords) >= len(said.keywords | other.keywords)
+            )
+        }
+        assert ALIKE == 0.5
+        assert expected
+        assert {number for number, _ in those_alike(said, others)} == expected
