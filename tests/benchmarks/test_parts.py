@@ -87,6 +87,13 @@ def test_remembering(work_dir: Path) -> None:
     assert report["recall at 400"]["p50_ms"] > 0  # type: ignore[index]
 
 
+def test_memories(work_dir: Path) -> None:
+    """Batches are kept beside events, and what they hold is searched in both ways beside recall."""
+    report = run_part("memories", work_dir, "--rounds", "1", "--batches", "1", "--questions", "4")
+    assert report["batches"]["ratio"] > 0  # type: ignore[index]
+    assert report["search by words"]["p95_ratio"] > 0  # type: ignore[index]
+
+
 def test_turns(work_dir: Path) -> None:
     """Turns of several sessions are prepared and kept, and what they cost stands beside calls of the log."""
     report = run_part("turns", work_dir, "--sizes", "400", "--rounds", "1", "--calls", "20", "--sessions", "1")

@@ -253,11 +253,14 @@ async def _best(
     for _ in range(_MOST_BATCHES):
         found = await reader.find(question, cursor=cursor)
         looked_at += len(found.events)
-        memories += [
-            memory for memory in await _standing(reader, viewer, filters, found.events) if filters.match(memory)
-        ]
+        # Nearly always the first few are enough, and what the others say need not be read.
+        for hits in (found.events[: enough + 1], found.events[enough + 1 :]):
+            standing = await _standing(reader, viewer, filters, hits)
+            memories += [memory for memory in standing if filters.match(memory)]
+            if len(memories) > enough:
+                return memories, None
         cursor = found.following
-        if cursor is None or len(memories) > enough:
+        if cursor is None:
             return memories, None
     return memories, looked_at
 
