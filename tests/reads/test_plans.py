@@ -77,6 +77,19 @@ FROM myria.events e WHERE e.event_seq % 10 = 0;
 INSERT INTO myria.sessions (tenant_id, scope_id, context_id, begun_seq, last_seq, last_at, idle_s)
 SELECT n.tenant_id, n.scope_id, n.context_id, n.event_seq, n.event_seq, n.changed_at, 3600 FROM myria.notes n;
 UPDATE myria.note_looks SET ends_at = NULL WHERE note_id <> 'note_100';
+INSERT INTO myria.subject_roots (tenant_id, scope_id, number, root_rendering_id, since)
+SELECT tenant_id, s, n * 10, sha256(('r' || s)::bytea), 1
+FROM unnest(ARRAY['default', 'other']) tenant_id, generate_series(1, {SCOPES}) s, generate_series(1, 10) n;
+INSERT INTO myria.subject_holders (tenant_id, scope_id, key, number, holders, subject)
+SELECT 'default', 1 + n % {SCOPES}, substr(sha256(('k' || n)::bytea), 1, 16), m * 10, '\\x00', sha256(('r' || n)::bytea)
+FROM generate_series(1, {NODES}) n, generate_series(1, 3) m;
+INSERT INTO myria.subject_nodes (tenant_id, rendering_id, scope_id, node_id, level, topic_id, anchor_seq,
+                                 anchor_event_id, label, summary, metadata, children, is_subject, events, leaves,
+                                 subjects, key_at, key_digest, key_event_id, first_at, last_at)
+SELECT 'default', sha256(('s' || n)::bytea), 1 + n % {SCOPES}, sha256(('n' || n)::bytea), 1, 'top_' || n, n * 2, 'evt',
+       'label', 'summary', '{{}}', ARRAY[sha256(('r' || n * 2)::bytea), sha256(('r' || n * 2 + 1)::bytea)],
+       true, 1, 1, 1, '2026-01-01', '\\x00', 'evt', '2026-01-01', '2026-01-01'
+FROM generate_series(1, {NODES}) n;
 """
 
 SMALL = frozenset({"active_snapshots", "installation", "tenants", "snapshots"})
@@ -101,6 +114,7 @@ CASES = [
     Case("events.texts", [TENANT, "{2,4,6,88}", "{1,2,3}"]),
     Case("events.by_id", [TENANT, "evt_c4ca4238a0b923820dcc509a6f75849b"]),
     Case("events.ids", [TENANT, "{2,4,6,88}"]),
+    Case("events.of_key", [TENANT, RENDERING]),
     Case("events.withdrawn", [TENANT, "{2,4,6,88}"]),
     Case("events.tail", [TENANT, "{1,2,3}", "{0,0,0}", str(EVENTS * 2 - 500)]),
     Case("events.tail_length", [TENANT, str(EVENTS * 2 - 500), "300"]),
@@ -137,6 +151,10 @@ CASES = [
     Case("retrieval.children", [TENANT, RENDERING]),
     Case("retrieval.seen", [TENANT, r'{"[\"user_10\", \"agent_3\"]","[\"nobody\"]"}']),
     Case("retrieval.cursor_secret", []),
+    Case("retrieval.subjects_since", [TENANT, "snap_200", "{1,2,3}"]),
+    Case("retrieval.subjects_of_keys", [TENANT, "snap_200", "{1,2}", rf'{{"\{RENDERING}","\{RENDERING}"}}', "{1,1}"]),
+    Case("retrieval.subject_topic", [TENANT, "top_77"]),
+    Case("retrieval.leaves_of_subject", [TENANT, RENDERING, "100"]),
 ]
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}
 """Columns that must bound an index scan: a filter on them would read a whole scope."""

@@ -72,6 +72,7 @@ class AsyncMemories:
         tags: Sequence[str] | None = None,
         importance: float | None = None,
         version: int | None = None,
+        idempotency_key: str | None = None,
     ) -> Memory:
         """Change a memory; see `Memories.amend`."""
         changes = routes.changes_of(
@@ -82,11 +83,11 @@ class AsyncMemories:
             importance=importance,
             version=version,
         )
-        return await self._send(routes.amend_memory(memory_id, changes))
+        return await self._send(routes.amend_memory(memory_id, changes, key=idempotency_key))
 
-    async def withdraw(self, memory_id: str) -> None:
+    async def withdraw(self, memory_id: str, *, idempotency_key: str | None = None) -> None:
         """Take a memory out of every answer; see `Memories.withdraw`."""
-        await self._send(routes.withdraw_memory(memory_id))
+        await self._send(routes.withdraw_memory(memory_id, key=idempotency_key))
 
     async def page(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[ListFilters]
@@ -167,9 +168,9 @@ class AsyncAgents:
         """Yield all agents, newest first; see `Agents.each`."""
         return _counted(lambda limit, offset: self._send(routes.list_agents(limit=limit, offset=offset)))
 
-    async def delete(self, agent_id: str) -> None:
+    async def delete(self, agent_id: str, *, idempotency_key: str | None = None) -> None:
         """Take an agent out of the registry; what it kept stays; see `Agents.delete`."""
-        await self._send(routes.delete_agent(agent_id))
+        await self._send(routes.delete_agent(agent_id, key=idempotency_key))
 
     async def statistics(self, agent: str) -> AgentStatistics:
         """Return what an agent kept, counted; see `Agents.statistics`."""

@@ -94,12 +94,13 @@ class Memories:
         tags: Sequence[str] | None = None,
         importance: float | None = None,
         version: int | None = None,
+        idempotency_key: str | None = None,
     ) -> Memory:
         """Change a memory: its id and its time stay. What is left out stays, an empty object or list takes it away.
 
         Args:
-            version: the version that you saw: where there is a newer one, nothing is changed. Where a first try was
-                lost on its way back, its own change may be that newer one.
+            version: the version that you saw: where there is a newer one, nothing is changed.
+            idempotency_key: your own name for this call: a repeat with it, also by another program, answers the first.
 
         Raises:
             NotFound: it is not there, or not for this key.
@@ -113,15 +114,15 @@ class Memories:
             importance=importance,
             version=version,
         )
-        return self._send(routes.amend_memory(memory_id, changes))
+        return self._send(routes.amend_memory(memory_id, changes, key=idempotency_key))
 
-    def withdraw(self, memory_id: str) -> None:
+    def withdraw(self, memory_id: str, *, idempotency_key: str | None = None) -> None:
         """Take a memory out of every answer.
 
         Raises:
             NotFound: it is not there, or not for this key.
         """
-        self._send(routes.withdraw_memory(memory_id))
+        self._send(routes.withdraw_memory(memory_id, key=idempotency_key))
 
     def page(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[ListFilters]
@@ -219,13 +220,13 @@ class Agents:
         """Yield all agents, newest first."""
         return _counted(lambda limit, offset: self._send(routes.list_agents(limit=limit, offset=offset)))
 
-    def delete(self, agent_id: str) -> None:
+    def delete(self, agent_id: str, *, idempotency_key: str | None = None) -> None:
         """Take an agent out of the registry; what it kept stays.
 
         Raises:
             NotFound: it is not registered.
         """
-        self._send(routes.delete_agent(agent_id))
+        self._send(routes.delete_agent(agent_id, key=idempotency_key))
 
     def statistics(self, agent: str) -> AgentStatistics:
         """Return what an agent kept, counted."""

@@ -102,9 +102,10 @@ def get_memory(memory_id: str) -> Call[Memory]:
     return Call(method="GET", path=_named("memories", memory_id), read=Memory.from_json)
 
 
-def amend_memory(memory_id: str, changes: Json) -> Call[Memory]:
+def amend_memory(memory_id: str, changes: Json, *, key: str | None = None) -> Call[Memory]:
     """Change a memory."""
-    return Call(method="PATCH", path=_named("memories", memory_id), body=changes, read=Memory.from_json)
+    path = _named("memories", memory_id)
+    return Call(method="PATCH", path=path, body=changes, key=key or new_key(), read=Memory.from_json)
 
 
 def changes_of(
@@ -127,9 +128,13 @@ def changes_of(
     )
 
 
-def withdraw_memory(memory_id: str) -> Call[None]:
+def withdraw_memory(memory_id: str, *, key: str | None = None) -> Call[None]:
     """Take a memory out of every answer."""
-    return Call(method="DELETE", path=_named("memories", memory_id), read=nothing, absent_is_done=True)
+    return _removed(_named("memories", memory_id), key)
+
+
+def _removed(path: str, key: str | None) -> Call[None]:
+    return Call(method="DELETE", path=path, key=key or new_key(), read=nothing, absent_is_done=True)
 
 
 def list_memories(filters: ListFilters, *, limit: int | None, cursor: str | None) -> Call[MemoryPage]:
@@ -199,9 +204,9 @@ def get_agent(agent: str) -> Call[Agent]:
     return Call(method="GET", path=_named("agents", agent), read=Agent.from_json)
 
 
-def delete_agent(agent: str) -> Call[None]:
+def delete_agent(agent: str, *, key: str | None = None) -> Call[None]:
     """Take an agent out of the registry."""
-    return Call(method="DELETE", path=_named("agents", agent), read=nothing, absent_is_done=True)
+    return _removed(_named("agents", agent), key)
 
 
 def agent_statistics(agent: str) -> Call[AgentStatistics]:

@@ -88,14 +88,14 @@ export class Memories {
   /**
    * Changes a memory: its id and its time stay.
    *
-   * With `version` nothing is changed where there is a newer one. Where a first try was lost on its way back, its own
-   * change may be that newer one.
+   * With `version` nothing is changed where there is a newer one.
    *
    * @throws NotFound: it is not there, or not for this key.
    * @throws Conflict: there is a newer version.
    */
-  async amend(id: string, changes: MemoryChanges, options: CallOptions = {}): Promise<Memory> {
-    return this.#transport.send({ method: "PATCH", path: named("memories", id), body: changes }, options);
+  async amend(id: string, changes: MemoryChanges, options: KeyedOptions = {}): Promise<Memory> {
+    const path = named("memories", id);
+    return this.#transport.send({ method: "PATCH", path, body: changes, idempotencyKey: keyOf(options) }, options);
   }
 
   /**
@@ -103,8 +103,8 @@ export class Memories {
    *
    * @throws NotFound: it is not there, or not for this key.
    */
-  async withdraw(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#transport.send({ method: "DELETE", path: named("memories", id), absentIsDone: true }, options);
+  async withdraw(id: string, options: KeyedOptions = {}): Promise<void> {
+    await this.#transport.send(removed(named("memories", id), options), options);
   }
 
   /** Returns some memories, newest first: 100 where `limit` says nothing. */
@@ -176,8 +176,8 @@ export class Agents {
    *
    * @throws NotFound: it is not registered.
    */
-  async delete(id: string, options: CallOptions = {}): Promise<void> {
-    await this.#transport.send({ method: "DELETE", path: named("agents", id), absentIsDone: true }, options);
+  async delete(id: string, options: KeyedOptions = {}): Promise<void> {
+    await this.#transport.send(removed(named("agents", id), options), options);
   }
 
   /** Returns what an agent kept, counted. */
@@ -260,8 +260,15 @@ export class Sessions {
 }
 
 function keyed(path: string, body: unknown, options: KeyedOptions) {
-  const idempotencyKey = options.idempotencyKey ?? newKey("call");
-  return { method: "POST", path: API + path, body, idempotencyKey } as const;
+  return { method: "POST", path: API + path, body, idempotencyKey: keyOf(options) } as const;
+}
+
+function removed(path: string, options: KeyedOptions) {
+  return { method: "DELETE", path, idempotencyKey: keyOf(options), absentIsDone: true } as const;
+}
+
+function keyOf(options: KeyedOptions): string {
+  return options.idempotencyKey ?? newKey("call");
 }
 
 /** Returns the path of one thing. No address could name the ids that are refused here: it would name something else. */

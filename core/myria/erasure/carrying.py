@@ -52,8 +52,18 @@ async def carry_on_apart(database: Database, make: Callable[[Database], ErasureC
     """
     outer, inner = asyncio.get_running_loop(), asyncio.new_event_loop()
     ended = asyncio.Event()
+    working: list[asyncio.Task[None]] = []
+    stopped: list[bool] = []
 
     async def work() -> None:
+        if not stopped:
+            working.append(asyncio.create_task(carry_on()))
+            await asyncio.wait(working)
+        for task in working:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                logger.error("erasures are not carried on", exc_info=error, extra={"action": "erasures_failed"})
+
+    async def carry_on() -> None:
         async with database.another(_CONNECTIONS) as connected:
             await make(connected).run()
 
@@ -61,15 +71,13 @@ async def carry_on_apart(database: Database, make: Callable[[Database], ErasureC
         try:
             with asyncio.Runner(loop_factory=lambda: inner) as runner:
                 runner.run(work())
-        except asyncio.CancelledError:
-            pass
-        except Exception:
-            logger.exception("erasures are not carried on", extra={"action": "erasures_failed"})
         finally:
             _tell(outer, ended.set)
 
-    def cancel_all() -> None:
-        for task in asyncio.all_tasks(inner):
+    def stop() -> None:
+        stopped.append(True)
+        # Once: a second time would interrupt the giving back of leases.
+        for task in working:
             task.cancel()
 
     thread = Thread(target=in_thread, name=THREAD, daemon=True)
@@ -78,7 +86,7 @@ async def carry_on_apart(database: Database, make: Callable[[Database], ErasureC
         await ended.wait()
     finally:
         # Told at once and without waiting: whoever is cancelled again meanwhile leaves no thread behind.
-        _tell(inner, cancel_all)
+        _tell(inner, stop)
         await ended.wait()
         thread.join()
 

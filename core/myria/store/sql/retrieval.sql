@@ -11,7 +11,8 @@ SELECT a.snapshot_id, s.cutoff, s.tail_xid::text::bigint AS tail_xid, pg_current
        coalesce((SELECT k.ends_at FROM myria.note_looks k WHERE k.tenant_id = $1 AND k.ends_at IS NOT NULL
                  ORDER BY k.ends_at LIMIT 1) <= CASE WHEN $2::timestamptz IS NULL THEN now() ELSE $2 END, false)
            AS notes_may_have_ended,
-       EXISTS (SELECT FROM myria.subject_roots r WHERE r.tenant_id = $1) AS has_subjects
+       (SELECT r.scope_id FROM myria.subject_roots r WHERE r.tenant_id = $1
+        ORDER BY r.scope_id LIMIT 1) IS NOT NULL AS has_subjects
 FROM (SELECT) AS request
 LEFT JOIN myria.tenants t ON t.tenant_id = $1
 LEFT JOIN LATERAL (
