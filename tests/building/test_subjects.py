@@ -8,6 +8,7 @@ from myria.registry import Registry
 from myria.settings import RetentionSettings
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
+from myria.verify import verify
 from tests.erasure.test_erasure import erase
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
@@ -55,6 +56,16 @@ async def test_what_no_snapshot_reads_is_removed(database: Database) -> None:
     before = await stored(database)
     await builds.build(database, configured=WITH, full=True, force=True)
     assert await stored(database) == before
+
+
+async def test_every_row_has_a_snapshot(database: Database) -> None:
+    """Also where a build planned all anew and found what was there before."""
+    await append(database.server_dsn, conversation(60, participants=PAIR))
+    await builds.build(database, configured=WITH)
+    assert (await builds.build(database, configured=WITH, full=True)).error is None
+    async with Pool(database.superuser_dsn) as pool:
+        report = await verify(pool, TENANT, WITH.planner.for_planner(), deep=True)
+    assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 
 async def reached(database: Database) -> set[bytes]:

@@ -122,16 +122,17 @@ async def compile_scope(
     if planned.unchanged:
         return Compiled(root=planned.old_root, blocks=old.blocks if old is not None else [], changed=False)
     if root is None:
-        counts["scopes"], counts["scopes_changed"] = 1, int(planned.old_root is not None)
         subjects = await work.compile_subjects(None)
+        counts["scopes"], counts["scopes_changed"] = 1, int(planned.old_root is not None or subjects is not None)
         return Compiled(root=None, blocks=[], changed=planned.old_root is not None, subjects=subjects)
     await work.flush()
     await work.validate_groups()
     blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
     counts["ms"] = round((time.monotonic() - started) * 1000)
     changed = old is None or old.root != root.rendering_id or old.blocks != blocks
-    counts["scopes"], counts["scopes_changed"] = 1, int(changed)
     subjects = await work.compile_subjects(root)
+    # A build without a changed scope has no snapshot, and so no number to keep rows under.
+    counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
     return Compiled(root=root.rendering_id, blocks=blocks, changed=changed, subjects=subjects)
 
 

@@ -58,8 +58,10 @@ class ScopeSubjects:
         settings: PlannerSettings,
         *,
         in_place: bool,
-    ) -> CompiledSubjects:
+    ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
+
+        None, and nothing written, where they are the parent's.
 
         Args:
             root: the new tree of time; None for a scope without events.
@@ -77,6 +79,10 @@ class ScopeSubjects:
                 update = await self._update(old["root_rendering_id"], removed, added, settings)
             except IncompleteHolders:
                 update = None
+            else:
+                new_root = update.root.rendering_id if update.root is not None else None
+                if new_root == old["root_rendering_id"] and not update.holders:
+                    return None
         if update is None:
             self._since = self._build.number
             leaves = await leaves_beneath(root, self._tree) if root is not None else []
