@@ -205,7 +205,9 @@ class World:
             type="topic_marker" if self.chance.random() < 0.1 else None,
             **named,
         )
-        if supersedes is not None and self.state[supersedes] not in ("live", "ended"):
+        state = "live" if supersedes is None else self.state[supersedes]
+        # What has ended may still be replaced, but for an earlier version of a note, which was replaced before.
+        if state not in ("live", "ended") or (state == "ended" and "error" in answer):
             assert answer["error"]["code"] in ("already_superseded", "event_not_found")
             return
         assert "error" not in answer, answer
