@@ -68,6 +68,16 @@ async def test_every_row_has_a_snapshot(database: Database) -> None:
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 
+async def test_a_tree_that_grows_keeps_its_subjects_known(database: Database) -> None:
+    """Also where what was said since is about nothing: else the next build would plan all of them anew."""
+    for day in range(3):
+        await append(database.server_dsn, [event(86_400 * day, "👍", participants=PAIR)])
+        assert (await builds.build(database, configured=WITH)).error is None
+        assert await stored(database) is None
+        since = await builds.rows(database, "SELECT DISTINCT since FROM myria.subject_roots")
+        assert [row["since"] for row in since] == [1]
+
+
 async def reached(database: Database) -> set[bytes]:
     """Every stored node of subjects that a root reaches."""
     rows = await builds.rows(

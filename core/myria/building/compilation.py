@@ -122,15 +122,16 @@ async def compile_scope(
     if planned.unchanged:
         return Compiled(root=planned.old_root, blocks=old.blocks if old is not None else [], changed=False)
     if root is None:
-        subjects = await work.compile_subjects(None)
-        counts["scopes"], counts["scopes_changed"] = 1, int(planned.old_root is not None or subjects is not None)
-        return Compiled(root=None, blocks=[], changed=planned.old_root is not None, subjects=subjects)
+        changed = planned.old_root is not None
+        subjects = await work.compile_subjects(None, changed=changed)
+        counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
+        return Compiled(root=None, blocks=[], changed=changed, subjects=subjects)
     await work.flush()
     await work.validate_groups()
     blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
     counts["ms"] = round((time.monotonic() - started) * 1000)
     changed = old is None or old.root != root.rendering_id or old.blocks != blocks
-    subjects = await work.compile_subjects(root)
+    subjects = await work.compile_subjects(root, changed=changed)
     # A build without a changed scope has no snapshot, and so no number to keep rows under.
     counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
     return Compiled(root=root.rendering_id, blocks=blocks, changed=changed, subjects=subjects)
@@ -310,14 +311,22 @@ class _Work:
             await self._writer.flush()
         self._note_rows()
 
-    async def compile_subjects(self, root: Outline | None) -> CompiledSubjects | None:
-        """Plan and write the scope's subjects once the nodes of its tree are written; None where none are kept."""
+    async def compile_subjects(self, root: Outline | None, *, changed: bool) -> CompiledSubjects | None:
+        """Plan and write the scope's subjects once the nodes of its tree are written; None where there is no new row.
+
+        `changed` says whether the tree of time is another than the parent's.
+        """
         if not self._settings.subjects:
             return None
         with self._timed("ms_subjects"):
             subjects = ScopeSubjects(self._database, self._build, self._task, self._tree)
             compiled = await subjects.compile(
-                root, self._gone, self._new_leaves, self._settings, in_place=self._is_in_place
+                root,
+                self._gone,
+                self._new_leaves,
+                self._settings,
+                in_place=self._is_in_place,
+                is_same_tree=not changed,
             )
         self._counts["rows_subjects"] = subjects.rows
         return compiled

@@ -58,10 +58,12 @@ class ScopeSubjects:
         settings: PlannerSettings,
         *,
         in_place: bool,
+        is_same_tree: bool,
     ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
 
-        None, and nothing written, where they are the parent's.
+        None, and nothing written, where tree and subjects are the parent's: a row does not count once the tree has a
+        newer one.
 
         Args:
             root: the new tree of time; None for a scope without events.
@@ -69,6 +71,7 @@ class ScopeSubjects:
             added: the leaves of the units that are new.
             settings: the planner's settings.
             in_place: whether `gone` and `added` are all that is different.
+            is_same_tree: whether the tree of time is the parent's.
         """
         old = await self._old() if in_place else None
         update = None
@@ -81,7 +84,7 @@ class ScopeSubjects:
                 update = None
             else:
                 new_root = update.root.rendering_id if update.root is not None else None
-                if new_root == old["root_rendering_id"] and not update.holders:
+                if is_same_tree and new_root == old["root_rendering_id"] and not update.holders:
                     return None
         if update is None:
             self._since = self._build.number
