@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -308,3 +310,69 @@ async def test_a_state_says_what_names_its_subject() -> None:
     subject = next(node for node in update.nodes if node.metadata["names"] == ["instrument"])
     assert "piano" in subject.summary.partition(" Before: ")[0]
     assert "embarrassing" not in subject.summary
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a rendering says."""
+
+    metadata: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, phrases: Sequence[str], keywords: Sequence[str]) -> Said:
+        """Return a leaf that says these, all alike."""
+        return cls({"phrases": [[p, 60] for p in phrases], "keywords": [[k, 60] for k in keywords], "hints": []})
+
+
+def test_a_kind_needs_more_than_a_word_of_another_sense() -> None:
+    """A drive is no charity by itself; with a shelter it is, and a violin alone is an instrument."""
+    assert "chariti" not in candidates(Said.of(["drive"], ["drive"]))
+    assert "chariti" in candidates(Said.of(["drive"], ["drive", "shelter"]))
+    assert "chariti" in candidates(Said.of(["drive"], ["drive", "charity"]))
+    assert "instrument" in candidates(Said.of(["violin"], ["violin"]))
+    assert "instrument" not in candidates(Said.of(["evening"], ["evening", "violin"]))
+
+
+def test_a_word_alone_is_no_subject_unless_it_is_a_thing() -> None:
+    """What stands in no phrase of a leaf gathers nothing."""
+    assert set(candidates(Said.of(["kiln class"], ["kiln", "class", "healthier"]))) == {
+        "kiln class",
+        "kiln",
+        "class",
+    }
+
+
+def talk_of(said: Iterable[tuple[str, str]], hints: tuple[tuple[str, int], ...] = ()) -> list[PlanEvent]:
+    """Conversations of three events that say one thing each, by one speaker."""
+    return [
+        PlanEvent(
+            event_seq=talk * 10 + place,
+            event_id=f"evt_{talk}_{place}",
+            key=key_of(f"evt_{talk}_{place}"),
+            timestamp=talk * 5000 * MINUTE + place * MINUTE,
+            text=text,
+            speaker=speaker,
+            hints=hints,
+        )
+        for talk, (speaker, text) in enumerate(said)
+        for place in range(3)
+    ]
+
+
+async def test_a_label_names_whose_subject_it_is() -> None:
+    """A subject is called after the person who says most of it, and after nobody where several do."""
+    texts = ["My violin is at the workshop.", "The violin has new strings.", "I play the violin at the wedding."]
+
+    async def label(speakers: Sequence[str]) -> str:
+        update = await full(units_of(talk_of(zip(speakers, texts, strict=True))))
+        return next(node.label for node in update.nodes if node.metadata["names"] == ["violin"])
+
+    assert (await label(["Ana", "Ana", "Ana"])).startswith("Violin (Ana)")
+    assert "(" not in await label(["Ana", "Bo", "Ana"])
+
+
+async def test_a_hint_is_named_as_people_write() -> None:
+    """A subject by an emitter's hint is called in words, not by a tag."""
+    said = [("Ana", "The crowdfunding of the boxes begins."), ("Bo", "Our own webshop takes the orders.")]
+    update = await full(units_of(talk_of(said, (("launch_plan", 900),)), SETTINGS))
+    assert [node.metadata["names"] for node in update.nodes if node.is_unit] == [["launch plan"]]

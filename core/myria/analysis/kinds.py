@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import resources
 
@@ -18,26 +19,39 @@ def _text() -> str:
     return resources.files("myria.analysis").joinpath("members.toml").read_text(encoding="utf-8")
 
 
-def _table() -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    kinds_by_term: dict[str, dict[str, None]] = {}
-    names: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    kinds_by_term: dict[str, dict[str, None]] = field(default_factory=dict)
+    called_by_term: dict[str, dict[str, None]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+def _table() -> _Kinds:
+    table = _Kinds()
     for kind in tomllib.loads(_text())["kinds"]:
         name = kind["asked"].split()[0]
         (term, *_) = terms(name)
-        names[term] = name
+        table.names[term] = name
         for member in (term, *terms(kind["told"])):
-            kinds_by_term.setdefault(member, {})[term] = None
-    return {member: tuple(kinds) for member, kinds in kinds_by_term.items()}, names
+            table.kinds_by_term.setdefault(member, {})[term] = None
+        for word in terms(kind["asked"]):
+            table.called_by_term.setdefault(word, {})[term] = None
+    return table
 
 
-_KINDS, _NAMES = _table()
+_TABLE = _table()
 
 
 def kinds_of(term: str) -> tuple[str, ...]:
     """Return the terms of the kinds that a term names, or names one of, in a fixed order; none for most."""
-    return _KINDS.get(term, ())
+    return tuple(_TABLE.kinds_by_term.get(term, ()))
+
+
+def kinds_called(term: str) -> tuple[str, ...]:
+    """Return the terms of the kinds that people call by a term: animal says pet and wildlife; none for most."""
+    return tuple(_TABLE.called_by_term.get(term, ()))
 
 
 def kind_name(term: str) -> str | None:
     """Return the English word for a kind, given its term; None for what is no kind."""
-    return _NAMES.get(term)
+    return _TABLE.names.get(term)

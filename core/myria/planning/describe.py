@@ -98,7 +98,7 @@ def describe_leaf(
     marker = next((marker for marker in (marker_text(event, settings) for event in events) if marker), "")
     lead = ""
     if hints and hints[0][1] >= _LEAST_HINT:
-        hint = _tag(hints[0][0])
+        hint = hint_title(hints[0][0])
         lead = _as_said(hint, [reading.surface(key_of(hint)) or hint])
     conjunction = reading.language.conjunction
     label = marker or _title(lead, phrases, conjunction) or _fallback(events, quotes, first)
@@ -206,7 +206,7 @@ class Merged:
         """Return the hint that stands for the whole, if one does: over a quarter of the events' full confidence."""
         if not self.hints or self.hints[0][1] < 250 * self.events:
             return ""
-        hint = _tag(self.hints[0][0])
+        hint = hint_title(self.hints[0][0])
         return _as_said(hint, (phrase for phrase, _ in [*self.phrases, *self.keywords]))
 
     def metadata(self, *, units: int) -> dict[str, Any]:
@@ -391,7 +391,7 @@ def _readable(name: str | None) -> str:
     return clip(clean((name or "").replace("_", " ")), NAME_CHARACTERS)
 
 
-def _tag(hint: str) -> str:
+def hint_title(hint: str) -> str:
     """Return a hint as a title shows it: initials in capitals; nothing for what is no word (a number, an id)."""
     text = _readable(hint.lstrip("#"))
     if not _WORD.search(text) or not reads_as_prose(text):

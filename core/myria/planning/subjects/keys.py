@@ -1,16 +1,17 @@
 """What a leaf may be about, from the leaf alone, and which of that it is filed under.
 
-A key is a term, two terms of a phrase, the term of a kind of thing (`myria.analysis.kinds`), or what an emitter's hint
-says. A leaf is filed under the best few keys that leaves of another unit hold too. How many units hold a key counts up
-to four and no further: a key that many hold weighs the same whatever is appended.
+A key is a term of a phrase, two terms of one, the term of a kind of thing (`myria.analysis.kinds`), or what an
+emitter's hint says. A leaf is filed under the best few keys that leaves of another unit hold too. How many units hold a
+key counts up to four and no further: a key that many hold weighs the same whatever is appended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
-from myria.analysis.kinds import kinds_of
+from myria.analysis.kinds import kinds_called, kinds_of
 from myria.planning.phrases import key_of
 
 SUBJECTS_MOST = 3
@@ -33,8 +34,28 @@ _HINT_WEIGHT = 400
 
 _FULL_CONFIDENCE = 1000
 
-_VAGUE_KINDS = frozenset(("activ", "place", "item", "event"))
-"""Kinds (as terms) that so much is of that they say nothing."""
+_VAGUE_KINDS = frozenset(
+    ("activ", "place", "item", "event", "state", "person", "emot", "color", "weather", "degre", "allergi")
+)
+"""Kinds (as terms) that so much is of, or whose words mostly mean something else, that they say nothing."""
+
+_AMBIGUOUS_KINDS = frozenset(
+    (
+        "job",
+        "citi",
+        "devic",
+        "messag",
+        "payment",
+        "relationship",
+        "transport",
+        "chariti",
+        "live",
+        "diet",
+        "movi",
+        "countri",
+    )
+)
+"""Kinds one of whose words is no sign alone where it is one of another kind, too: a hospital may be no charity."""
 
 
 class Worded(Protocol):
@@ -59,16 +80,14 @@ def candidates(leaf: Worded) -> dict[str, int]:
         named.update(terms)
         if len(terms) == 2 and not phrase.endswith("…"):
             weights[" ".join(terms)] = weight
-    kinds: dict[str, int] = {}
+    said: dict[str, int] = {}
     for surface, weight in leaf.metadata["keywords"]:
         term = key_of(surface)[0]
-        # A phrase was made of it: it is a noun, or stands beside one.
-        said = weight * 3 // 2 if term in named else weight
-        weights[term] = max(weights.get(term, 0), said)
-        for kind in kinds_of(term):
-            if kind not in _VAGUE_KINDS:
-                kinds[kind] = kinds.get(kind, 0) + said
-    for kind, weight in kinds.items():
+        # A phrase was made of it: it is a noun, or stands beside one. Other words tell of no thing by themselves.
+        said[term] = weight * 3 // 2 if term in named else weight
+        if term in named:
+            weights[term] = max(weights.get(term, 0), said[term])
+    for kind, weight in _kinds(said, named).items():
         weights[kind] = max(weights.get(kind, 0), weight)
     for hint, permille in leaf.metadata["hints"]:
         terms = key_of(hint)
@@ -80,6 +99,27 @@ def candidates(leaf: Worded) -> dict[str, int]:
         key=lambda pair: (-pair[1], pair[0]),
     )
     return dict(best[:_CANDIDATES_MOST])
+
+
+def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
+    """Return the weights of the kinds of thing that a leaf names.
+
+    A word may have another sense. So a kind counts where the leaf also calls it by its name, names two of it, or names
+    one as a thing.
+    """
+    members: dict[str, list[str]] = {}
+    for term in said:
+        for kind in kinds_of(term):
+            if kind not in _VAGUE_KINDS:
+                members.setdefault(kind, []).append(term)
+    called = {kind for term in {*said, *named} for kind in kinds_called(term)}
+    return {
+        kind: sum(said[term] for term in of)
+        for kind, of in members.items()
+        if kind in called
+        or len(of) > 1
+        or any(term in named and (kind not in _AMBIGUOUS_KINDS or len(kinds_of(term)) == 1) for term in of)
+    }
 
 
 def filed_under(leaf: Worded, weights: Candidates, units_of: Callable[[str], int]) -> tuple[str, ...]:

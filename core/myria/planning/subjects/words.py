@@ -1,4 +1,4 @@
-"""What a person reads about a subject: its name and what is said of it, then its history, the latest state first.
+"""What a person reads about a subject: its name, whose it is and what is said of it; then its history, newest first.
 
 From the children's renderings alone: a leaf says what was said, a division of a large subject what its leaves say.
 """
@@ -6,18 +6,28 @@ From the children's renderings alone: a leaf says what was said, a division of a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from myria.analysis import terms
 from myria.analysis.kinds import kind_name, kinds_of
 from myria.planning.calendar import date_text, period_text
-from myria.planning.describe import LABEL_CHARACTERS, Description, Merged
+from myria.planning.describe import LABEL_CHARACTERS, Description, Merged, hint_title
 from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, distinct, fitting, listed, shortened
 from myria.planning.model import LEAF, Node, Outline
 from myria.planning.phrases import NAME_CHARACTERS, key_of
 
 _PHRASES = 2
+_SHARED_MOST = 4
+"""Children that share a phrase's words, as far as they count."""
+
+_OF_KIND = 4
+"""How much more what names one of a kind says of the kind than other phrases do."""
+
+_LEAST_SAID = 2
+"""Times that somebody says something of a subject before it is called after that person."""
+
 _KEPT = {"keywords": 0, "phrases": 3, "speakers": 3, "hints": 2}
 """What the metadata keep: what nodes above are described from, and no more. There may be as many subjects as leaves."""
 
@@ -35,9 +45,10 @@ def describe_subject(key: str, children: Sequence[Node]) -> Description:
     """Describe a subject from its leaves, or from the divisions that it is large enough for."""
     merged = Merged([Outline.of(child) for child in children])
     name = _name(key, 0, children)
-    about = _about(merged, [key])
+    owner = _owner(_said_by(key, children))
+    title = f"{capitalised(name)} ({owner})" if owner else capitalised(name)
     return Description(
-        label=_label(capitalised(name), about),
+        label=_label(title, _about([name], [key], children)),
         summary=_history(key, children, _SUBJECT_CHARACTERS),
         metadata=_metadata(merged, [name]),
     )
@@ -50,10 +61,13 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
     title = capitalised(listed(names, merged.conjunction))
     if len(names) == 1:
         title = f"{title} {period_text(merged.first_at, merged.last_at)}"
+    said_by = _said_by(keys[0], children)
     return Description(
-        label=_label(title, _about(merged, keys)),
+        label=_label(title, _about(names, keys, children)),
         summary=_history(keys[-1], children, _GROUP_CHARACTERS),
-        metadata=_metadata(merged, names),
+        metadata={**_metadata(merged, names), "said_by": sorted(said_by.items())}
+        if said_by
+        else _metadata(merged, names),
     )
 
 
@@ -77,10 +91,41 @@ def _label(title: str, about: Sequence[str]) -> str:
     return clip(f"{title}: {listed(phrases)}" if phrases else title, LABEL_CHARACTERS)
 
 
-def _about(merged: Merged, keys: Iterable[str]) -> list[str]:
-    """Return the best phrases beside the keys themselves."""
-    taken = {term for key in keys for term in key.split(" ")}
-    return [phrase for phrase, _ in merged.phrases if not taken.intersection(key_of(phrase))][:_PHRASES]
+def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) -> list[str]:
+    """Return the phrases that say most beside the names: children share their words, or they name one of a kind."""
+    said: dict[tuple[str, ...], tuple[int, str]] = {}
+    shared: dict[str, int] = {}
+    for child in children:
+        wordings = [*child.metadata["phrases"], *child.metadata["keywords"]]
+        for term in {term for wording, _ in wordings for term in key_of(wording)}:
+            shared[term] = shared.get(term, 0) + 1
+        for place, (wording, weight) in enumerate(wordings):
+            of = key_of(wording)
+            # A single word is worth showing where it is one of the kind; phrases are nouns.
+            if place < len(child.metadata["phrases"]) or any(_is_of(term, keys) for term in of):
+                total, best = said.get(of, (0, wording))
+                said[of] = (total + weight, best)
+    taken = {term for name in (*names, *keys) for term in key_of(name)}
+    ranked = sorted(
+        (-weight * min(max(map(shared.__getitem__, of)), _SHARED_MOST) * (_OF_KIND if _names_one(of, keys) else 1), of)
+        for of, (weight, _) in said.items()
+    )
+    chosen: list[str] = []
+    for _, of in ranked:
+        if not taken.intersection(of):
+            taken.update(of)
+            chosen.append(said[of][1])
+            if len(chosen) == _PHRASES:
+                break
+    return chosen
+
+
+def _names_one(of: Iterable[str], keys: Sequence[str]) -> bool:
+    return any(_is_of(term, keys) for term in of)
+
+
+def _is_of(term: str, keys: Sequence[str]) -> bool:
+    return term not in keys and any(kind in keys for kind in kinds_of(term))
 
 
 def _name(key: str, place: int, children: Sequence[Node]) -> str:
@@ -89,16 +134,62 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
     if kind is not None:
         return kind
     weights: dict[str, int] = {}
+    hinted: dict[str, int] = {}
+    fuller: dict[tuple[str, ...], list[str]] = {}
     for child in children:
         if child.node_type != LEAF:
             names = child.metadata["names"]
             if place < len(names):
                 weights[names[place]] = weights.get(names[place], 0) + child.leaves
             continue
-        for name, weight in (*child.metadata["phrases"], *child.metadata["hints"], *child.metadata["keywords"]):
-            if " ".join(key_of(name)) == key:
+        for hint, permille in child.metadata["hints"]:
+            if " ".join(key_of(hint)) == key and (name := hint_title(hint)):
+                hinted[name] = hinted.get(name, 0) + permille
+        for name, weight in (*child.metadata["phrases"], *child.metadata["keywords"]):
+            of = key_of(name)
+            if " ".join(of) == key:
                 weights[name] = weights.get(name, 0) + weight
+            for pair in pairwise(name.split(" ")):
+                of_pair = key_of(" ".join(pair))
+                if of_pair[-1] == key and len(of_pair) == len(pair) and (len(of) == len(pair) or pair[0][:1].isupper()):
+                    fuller.setdefault(of_pair, []).append(" ".join(pair))
+    for of in sorted(fuller, key=lambda of: (-len(fuller[of]), of)):
+        # "Harry Potter" where most of them say so, not "Potter".
+        if len(fuller[of]) * 2 > len(children):
+            return min(fuller[of])
+    weights = weights or hinted
     return min(weights, key=lambda name: (-weights[name], name)) if weights else key
+
+
+def _said_by(key: str, children: Sequence[Node]) -> dict[str, int]:
+    """Return how often each speaker says something of a subject, by the quotes of summaries; questions say nothing."""
+    said: dict[str, int] = {}
+    for child in children:
+        if child.node_type != LEAF:
+            counts = child.metadata.get("said_by", ())
+        else:
+            counts = [(speaker, 1) for speaker, words in _quotes(child) if speaker and _says(key, words)]
+        for speaker, count in counts:
+            said[speaker] = said.get(speaker, 0) + count
+    return said
+
+
+def _owner(said_by: Mapping[str, int]) -> str:
+    """Return who says most of what is said, three quarters of it or more; nobody for a subject of several people."""
+    speaker = min(said_by, key=lambda name: (-said_by[name], name), default="")
+    count = said_by.get(speaker, 0)
+    return speaker if count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3 else ""
+
+
+def _quotes(leaf: Node) -> list[tuple[str, str]]:
+    """Return the statements that the summary of a leaf quotes, with their speakers."""
+    found = [quote.partition("“") for quote in _QUOTE.findall(leaf.summary)]
+    return [(who.rstrip(": "), words.rstrip("”")) for who, _, words in found if not words.endswith(("?”", "？”"))]
+
+
+def _says(key: str, words: str) -> bool:
+    wanted = set(key.split(" "))
+    return any(term in wanted or key in kinds_of(term) for term in terms(words))
 
 
 def _history(key: str, children: Sequence[Node], most: int) -> str:
@@ -118,10 +209,9 @@ def _history(key: str, children: Sequence[Node], most: int) -> str:
 
 def _state(key: str, leaf: Node) -> str:
     """Return the sentence of a leaf that says a key or names something of its kind, else what the leaf is called."""
-    wanted = set(key.split(" "))
-    for quote in _QUOTE.findall(leaf.summary):
-        if any(term in wanted or key in kinds_of(term) for term in terms(quote)):
-            return clip(quote, _STATE_CHARACTERS)
+    for speaker, words in _quotes(leaf):
+        if _says(key, words):
+            return clip(f"{speaker}: “{words}”" if speaker else f"“{words}”", _STATE_CHARACTERS)
     return clip(leaf.label, _STATE_CHARACTERS)
 
 
