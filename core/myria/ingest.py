@@ -338,7 +338,8 @@ class Ingest:
 
     async def _transaction(self, tenant: str, rows: list[_Row], *, importing: bool) -> list[AppendResult]:
         projected = self._projected(rows)
-        incoming = {position: _incoming(rows[position]) for _, positions in projected for position in positions}
+        folded = sorted({position for _, positions in projected for position in positions})
+        incoming = {position: _incoming(rows[position]) for position in folded}
         since = rows[0].scope.tenant_since
         if any(row.scope.tenant_since != since for row in rows):
             raise _ScopesGoneError

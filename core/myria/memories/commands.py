@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -154,10 +155,8 @@ class Memories:
         for event in events:
             self._check_size(event)
         parts = await self._parts(tenant, keeping, clean, events, ids)
-        if len(drafts) > 1 and not whole:
-            duplicates = await self._duplicates(tenant, keeping, clean, events, at)
-        else:
-            duplicates = set()
+        # Nearly always nothing was kept before: the append itself tells, and only then it is asked what was.
+        duplicates = set() if whole else self._repeated(keys)
         for _ in range(_ATTEMPTS):
             chosen = [index for index in range(len(events)) if index not in duplicates]
             if not chosen:
@@ -166,7 +165,7 @@ class Memories:
                 links = [parts[index] for index in chosen if index in parts]
                 results = (await self._append(tenant, [*(events[index] for index in chosen), *links]))[: len(chosen)]
             except DuplicateMemory:
-                found = await self._duplicates(tenant, keeping, clean, events, at)
+                found = await self._duplicates(tenant, keeping, keys, events, at)
                 if whole:
                     index = min(found, default=0)
                     raise DuplicateMemory("duplicate memory", **({"index": index} if len(events) > 1 else {})) from None
@@ -174,10 +173,18 @@ class Memories:
                 continue
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
-            made = [
-                StoredMemory(memory_id=memory_id, draft=draft, dedup_key=own, at=at, updated_at=at, version=1)
-                for memory_id, draft, own in zip(ids, clean, keys, strict=True)
-            ]
+            made = {
+                index: StoredMemory(
+                    memory_id=ids[index],
+                    draft=clean[index],
+                    dedup_key=keys[index],
+                    at=at,
+                    updated_at=at,
+                    version=1,
+                    number=result.event_seq,
+                )
+                for index, result in zip(chosen, results, strict=True)
+            }
             answered = await self._answered(tenant, made, dict(zip(chosen, results, strict=True)), events)
             return [answered.get(index, Kept(memory=None, is_new=False)) for index in range(len(events))]
         raise Overloaded("the same memories are being kept and withdrawn again and again; retry")
@@ -354,20 +361,31 @@ class Memories:
     async def _clean(self, tenant: str, drafts: Sequence[MemoryDraft]) -> tuple[list[MemoryDraft], Mapping[Kind, int]]:
         """Return drafts without what must not be kept, and how much of each kind was taken out."""
         redactor = await self._redactor_of(tenant)
-        given = [{"content": draft.content, "metadata": draft.metadata, "tags": list(draft.tags)} for draft in drafts]
-        redacted = redactor.payload(orjson.dumps({"memories": given}))
-        if not redacted.counts:
-            return list(drafts), {}
-        clean = [
-            replace(draft, content=kept["content"], metadata=kept["metadata"], tags=tuple(kept["tags"]))
-            for draft, kept in zip(drafts, orjson.loads(redacted.payload_json)["memories"], strict=True)
+        given = [
+            orjson.dumps({"content": draft.content, "metadata": draft.metadata, "tags": draft.tags}) for draft in drafts
         ]
-        return clean, redacted.counts
+        clean, counts = list(drafts), Counter[Kind]()
+        for index, said in enumerate(given):
+            redacted = redactor.payload(said)
+            if redacted.counts:
+                kept = orjson.loads(redacted.payload_json)
+                clean[index] = replace(
+                    drafts[index], content=kept["content"], metadata=kept["metadata"], tags=tuple(kept["tags"])
+                )
+                counts.update(redacted.counts)
+        return clean, counts
+
+    def _repeated(self, keys: Sequence[str]) -> set[int]:
+        """Return the places of keys that come earlier among these, where that makes a repeat."""
+        if not self._window_s:
+            return set()
+        first = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
+        return {index for index, key in enumerate(keys) if first[key] != index}
 
     async def _duplicates(
-        self, tenant: str, keeping: Keeping, drafts: Sequence[MemoryDraft], events: Sequence[NewEvent], at: int
+        self, tenant: str, keeping: Keeping, keys: Sequence[str], events: Sequence[NewEvent], at: int
     ) -> set[int]:
-        """Return which drafts were kept within the window, or come earlier among these."""
+        """Return which memories were kept within the window, or come earlier among these."""
         if not self._window_s:
             return set()
         since = to_datetime(at - self._window_s * _SECOND)
@@ -375,23 +393,21 @@ class Memories:
             rows = await connection.fetch(
                 sql("memories.standing"),
                 tenant,
-                [draft.key for draft in drafts],
-                [since] * len(drafts),
-                [keeping.shared] * len(drafts),
+                list(keys),
+                [since] * len(keys),
+                [keeping.shared] * len(keys),
             )
-        seen: set[str] = set()
-        found = set()
-        for index, (draft, event, row) in enumerate(zip(drafts, events, rows, strict=True)):
+        found = self._repeated(keys)
+        for index, (event, row) in enumerate(zip(events, rows, strict=True)):
             is_repeat = row["source_event_key"] is not None and row["source_event_key"] == event.source_event_key
-            if (row["event_id"] is not None and not is_repeat) or draft.key in seen:
+            if row["event_id"] is not None and not is_repeat:
                 found.add(index)
-            seen.add(draft.key)
         return found
 
     async def _answered(
         self,
         tenant: str,
-        made: Sequence[StoredMemory],
+        made: Mapping[int, StoredMemory],
         results: Mapping[int, AppendResult],
         events: Sequence[NewEvent],
     ) -> dict[int, Kept]:
@@ -414,7 +430,7 @@ class Memories:
                     )
                 answered[index] = Kept(memory=memory_of(row), is_new=False)
                 continue
-            answered[index] = Kept(memory=replace(made[index], number=results[index].event_seq), is_new=True)
+            answered[index] = Kept(memory=made[index], is_new=True)
         return answered
 
     def _check_size(self, event: NewEvent) -> None:

@@ -15,7 +15,8 @@ from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
 from myria.notes.rows import columns_of, new_notes, payloads_of, written_share
 from myria.projections import Incoming, Stored
-from myria.store.clock import to_datetime
+from myria.store.arrays import plain, texts
+from myria.store.clock import to_rfc3339
 from myria.store.database import Connection
 from myria.store.locks import memory_lock_key
 from myria.store.queries import sql
@@ -58,10 +59,10 @@ class MemoryProjection:
         rows = await connection.fetch(
             sql("memories.locked"),
             tenant,
-            sorted({memory_lock_key(tenant, one.key) for one in keyed}),
-            [one.key for one in keyed],
-            [to_datetime(one.since) for one in keyed],
-            [one.shared for one in keyed],
+            plain(sorted({memory_lock_key(tenant, one.key) for one in keyed})),
+            texts([one.key for one in keyed]),
+            texts([to_rfc3339(one.since) for one in keyed]),
+            texts([one.shared for one in keyed]),
         )
         standing = {row["place"]: (row["event_id"], row["source_event_key"]) for row in rows}
         coming: dict[tuple[str, str], tuple[str, str | None]] = {}
@@ -90,9 +91,8 @@ class MemoryProjection:
         try:
             folded: set[int] = set()
             if notes:
-                columns = [*columns_of(notes), *map(list, zip(*abouts, strict=True))]
-                rows = await connection.fetch(sql("memories.fold_new"), tenant, *columns)
-                folded = {row["event_seq"] for row in rows}
+                columns = [*columns_of(notes), *map(texts, zip(*abouts, strict=True))]
+                folded.update(await connection.fetchval(sql("memories.fold_new"), tenant, *columns) or ())
             others = [event.event_seq for event in memories if event.event_seq not in folded]
             if others:
                 await connection.execute(sql("memories.fold"), tenant, others)

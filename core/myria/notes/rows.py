@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -15,7 +14,8 @@ import orjson
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_CHANNEL
 from myria.projections import Stored
-from myria.store.clock import to_datetime
+from myria.store.arrays import plain, texts
+from myria.store.clock import to_rfc3339
 
 _UNUSUAL = frozenset({"previous", "lasts_days"})
 _MOST_DIGITS = 15
@@ -24,7 +24,7 @@ _MOST_DIGITS = 15
 
 @dataclass(frozen=True, slots=True)
 class NewNote:
-    """The first version of a note, column by column as `notes.fold_new` takes it."""
+    """The first version of a note, column by column as `notes.fold_new` takes it; `digest` is in hexadecimal digits."""
 
     event_seq: int
     note_id: str
@@ -35,16 +35,19 @@ class NewNote:
     anchor: bool
     context_id: str | None
     session: bool
-    digest: bytes
-    occurred_at: datetime
+    digest: str
+    occurred_at: str
 
 
-def columns_of(rows: Sequence[NewNote]) -> list[list[Any]]:
-    """Return rows as the statements take them: one list for each column, in the order of the fields."""
-    return [list(map(column, rows)) for column in _COLUMNS]
+def columns_of(rows: Sequence[NewNote]) -> list[str]:
+    """Return rows as the statements take them: an array for each column, in the order of the fields."""
+    return [written(list(map(column, rows))) for column, written in _COLUMNS]
 
 
-_COLUMNS = tuple(map(attrgetter, NewNote.__slots__))
+_PLAIN = frozenset({"event_seq", "scope_id", "anchor", "session"})
+_COLUMNS: tuple[tuple[Callable[[NewNote], Any], Callable[[list[Any]], str]], ...] = tuple(
+    (attrgetter(name), plain if name in _PLAIN else texts) for name in NewNote.__slots__
+)
 
 
 def payloads_of(events: Iterable[Stored]) -> dict[int, dict[str, Any]]:
@@ -103,8 +106,8 @@ def _new_note(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
         anchor=note.get("anchor") is True,
         context_id=event.context_id,
         session=session,
-        digest=hashlib.sha256(f"{kind}\n{note_id if 'memory' in note else alone}\n{text}".encode()).digest(),
-        occurred_at=to_datetime(event.timestamp),
+        digest=hashlib.sha256(f"{kind}\n{note_id if 'memory' in note else alone}\n{text}".encode()).hexdigest(),
+        occurred_at=to_rfc3339(event.timestamp),
     )
 
 

@@ -2,7 +2,8 @@
 -- Memories with one key follow each other: their numbers are given out, and repeats are looked for, under these locks ($2).
 -- As `standing`, but what does not stand has no row.
 SELECT found.place, found.event_id, found.source_event_key
-FROM myria.standing_memories($1, $2::bigint[], $3::text[], $4::timestamptz[], $5::text[]) found;
+FROM myria.standing_memories(
+    $1, $2::text::bigint[], $3::text::text[], $4::text::timestamptz[], $5::text::text[]) found;
 
 -- name: standing
 -- Of keys ($2) the newest memory that was kept since ($3), among those that are shared with somebody ($4).
@@ -26,26 +27,29 @@ ORDER BY asked.position;
 -- First versions of memories, as their events say them: what `fold` would write, at a third of its cost. They come in the
 -- order of scope and digest. A note that is there already is left alone, and not among those that are returned.
 WITH given AS MATERIALIZED (
-    SELECT * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[], $9::text[],
-                         $10::boolean[], $11::bytea[], $12::timestamptz[], $13::text[], $14::text[], $15::text[], $16::text[],
-                         $17::text[])
+    SELECT * FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::text::text[], $6::text::text[],
+                         $7::text::numeric[], $8::text::boolean[], $9::text::text[], $10::text::boolean[], $11::text::text[],
+                         $12::text::timestamptz[], $13::text::text[], $14::text::text[], $15::text::text[],
+                         $16::text::numeric[], $17::text::text[])
         AS g (event_seq, note_id, scope_id, kind, topic, note_importance, anchor, context_id, session, digest, occurred_at,
               agent_id, event_type, tags, importance, dedup_key)
 ), folded AS (
     INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                                   anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::numeric::real, g.anchor,
-           g.context_id, g.session, g.digest, g.occurred_at, g.occurred_at, true, NULL
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::real, g.anchor,
+           g.context_id, g.session, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
     FROM given g
     ON CONFLICT (tenant_id, note_id) DO NOTHING
     RETURNING n.event_seq
+), kept AS (
+    INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
+                                memory_type, event_type, tags, importance, dedup_key)
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind, g.event_type,
+           g.tags::text[], g.importance::real, g.dedup_key
+    FROM given g JOIN folded f ON f.event_seq = g.event_seq
+    RETURNING event_seq
 )
-INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
-                            memory_type, event_type, tags, importance, dedup_key)
-SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind, g.event_type,
-       g.tags::text[], g.importance::numeric::real, g.dedup_key
-FROM given g JOIN folded f ON f.event_seq = g.event_seq
-RETURNING event_seq;
+SELECT array_agg(k.event_seq) FROM kept k;
 
 -- name: fold
 -- The events were stored by the statement before. The rows of their notes are those that `notes.fold` would write.

@@ -34,10 +34,11 @@ WHERE n.scope_id = EXCLUDED.scope_id AND n.event_seq < EXCLUDED.event_seq;
 WITH folded AS (
     INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                                   anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.importance::numeric::real, g.anchor,
-           g.context_id, g.session, g.digest, g.occurred_at, g.occurred_at, true, NULL
-    FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::boolean[], $9::text[],
-                $10::boolean[], $11::bytea[], $12::timestamptz[])
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.importance::real, g.anchor,
+           g.context_id, g.session, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
+    FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::text::text[], $6::text::text[],
+                $7::text::numeric[], $8::text::boolean[], $9::text::text[], $10::text::boolean[], $11::text::text[],
+                $12::text::timestamptz[])
         AS g (event_seq, note_id, scope_id, kind, topic, importance, anchor, context_id, session, digest, occurred_at)
     ON CONFLICT (tenant_id, note_id) DO NOTHING
     RETURNING n.event_seq
