@@ -33,10 +33,11 @@ LINGER_S = 10.0
 """How long the rest of what was refused is read and dropped, so that its sender sees the answer."""
 
 HEADER_BYTES = 64 * 1024
-"""How many bytes of headers one request may have."""
+"""How many bytes the request line and the headers of one request may have."""
 
 KEEP_ALIVE_S = 75
 _REST = f"{PREFIX}/".encode()
+_LINE_BYTES = 128
 _SWEEP_S = 1.0
 
 
@@ -224,12 +225,17 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _GuardedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with a bound on the time and size of a request's headers."""
+    """HTTP/1.1 with a bound on the time and size of a request's line and headers."""
 
     _waiting_since: float | None = None
     _body_since: float | None = None
     _refused_at: float | None = None
-    _header_bytes = 0
+    _piece = b""
+    _mixed = False
+    """Whether the piece holds more than a part of the head that is read."""
+    _too_large = False
+    _head_bytes = 0
+    """What the pieces hold that came before and are nothing but parts of this head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -238,16 +244,14 @@ class _GuardedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused_at is not None:
             return
+        self._piece, self._mixed = data, self._body_since is not None
         super().data_received(data)
-        if self._refused_at is not None:
+        self._piece = b""
+        if self._refused_at is not None or self._waiting_since is None or self._mixed:
             return
-        if self._waiting_since is None:
-            self._header_bytes = 0
-            return
-        self._header_bytes += len(data)
-        if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
-            error = InvalidArgument(f"the headers of a request may have {HEADER_BYTES} bytes", limit=HEADER_BYTES)
-            self._end(b"431 Request Header Fields Too Large", error)
+        self._head_bytes += len(data)
+        if self._head_bytes > HEADER_BYTES and not self.transport.is_closing():
+            self._refuse_head()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer what was asked for before the client closed its side (RFC 9112, 9.6), then close the connection.
@@ -265,6 +269,10 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
+        if self._head_bytes + len(self._piece) > HEADER_BYTES and self._head_size() > HEADER_BYTES:
+            self._too_large = True
+            raise ValueError("a head too large")  # stops the parser, which has it refused
+        self._head_bytes, self._mixed = 0, True
         self._body_since = self._waiting_since
         self._waiting_since = None
         super().on_headers_complete()
@@ -291,8 +299,20 @@ class _GuardedProtocol(HttpToolsProtocol):
             self._end(b"408 Request Timeout", DeadlineExceeded("the request did not arrive in time"))
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP."""
+        """Refuse what stopped the parser: what is no HTTP, or a head too large."""
+        if self._too_large:
+            self._refuse_head()
+            return
         self._end(b"400 Bad Request", InvalidArgument(f"this is no HTTP request: {msg}"))
+
+    def _head_size(self) -> int:
+        """Return how many bytes the head has that was read, as most clients write it."""
+        line = len(self.parser.get_method()) + len(self.url) + len(b"  HTTP/1.1\r\n\r\n")
+        return line + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+
+    def _refuse_head(self) -> None:
+        message = f"the request line and the headers of a request may have {HEADER_BYTES} bytes"
+        self._end(b"431 Request Header Fields Too Large", InvalidArgument(message, limit=HEADER_BYTES))
 
     def _end(self, status: bytes, error: MyriaError) -> None:
         """Answer beside the application, which never saw the request, and close the connection.
@@ -300,12 +320,17 @@ class _GuardedProtocol(HttpToolsProtocol):
         What its sender still sends is dropped for a while: closed at once, the connection would be reset, and the
         answer lost before it was read.
         """
-        url: bytes = getattr(self, "url", None) or b""
+        url: bytes = getattr(self, "url", b"")
+        if not url:  # a line that is no HTTP names no path, but may hold one
+            url = b"".join(self._piece[:_LINE_BYTES].split(b" ", 2)[1:2])
         if url.startswith(_REST):
             body = orjson.dumps(refused(error))
         else:
             body = rpc_error(None, mcp_types.INVALID_REQUEST, error.message, error.to_json())
-        fixed = b"content-type: application/json\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n"
+        fixed = (
+            b"content-type: application/json\r\ncache-control: no-store\r\n"
+            b"x-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n"
+        )
         length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(b"HTTP/1.1 " + status + b"\r\n" + fixed + length + body)
         if self.cycle is not None and not self.cycle.response_complete:

@@ -90,6 +90,51 @@ async def test_what_never_became_a_request_is_refused_in_json(
     assert not [record for record in ours if record.levelname == "ERROR"]
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"GET /api/v1/health HTTP/1.1\r\nhost: localhost\r\nx-filler: " + b"a" * 70_000 + b"\r\n\r\n"],
+        [b"GET /api/v1/health?a=" + b"a" * 70_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n"],
+        [b"GET /api/v1/health HTTP/1.1\r\nhost: localhost\r\n" + b"x: a\r\n" * 12_000 + b"\r\n"],
+        [b"GET /api/v1/health?a=", b"a" * 40_000, b"a" * 40_000],
+    ],
+)
+async def test_a_head_is_bounded_however_it_arrives(served: Served, pieces: list[bytes]) -> None:
+    """By what it holds: a head that comes whole in one piece is refused as one that comes slowly."""
+    head, _, body = (await served.raw(*pieces, pause=0.02)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 ")
+    assert b"referrer-policy: no-referrer" in head
+    refusal = json.loads(body)
+    assert refusal.keys() == {"error", "code", "retryable"}
+    assert refusal["code"] == "invalid_argument"
+    assert "65536 bytes" in refusal["error"]
+
+
+async def test_a_head_is_not_charged_for_the_body_before_it(served: Served) -> None:
+    """A small request behind a large one, begun in the same piece, is answered."""
+    body = json.dumps({"agent_id": "bot", "content": "a" * 90_000}).encode()
+    first = b"POST /api/v1/memories HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    second = b"GET /api/v1/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    answers = await served.raw(first + second[:40], second[40:], pause=0.02)
+    assert answers.startswith(b"HTTP/1.1 201 ")
+    assert answers.count(b"HTTP/1.1 200 ") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"get /api/v1/memories HTTP/1.1",
+        "GET /api/v1/memories?tags=caf\u00e9 HTTP/1.1".encode(),
+        b"GET /api/v1/x y HTTP/1.1",
+    ],
+)
+async def test_what_was_meant_for_rest_is_refused_in_its_form(served: Served, line: bytes) -> None:
+    """Also where the request line itself is no HTTP."""
+    head, _, body = (await served.raw(line + b"\r\nhost: localhost\r\n\r\n")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert "no HTTP request" in json.loads(body)["error"]
+
+
 async def test_who_goes_on_sending_can_still_read_the_refusal(served: Served) -> None:
     """What comes after the refusal is dropped, not answered by a reset, which would take the answer away."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

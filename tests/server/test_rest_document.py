@@ -41,6 +41,12 @@ CHECKED = [
     allow_header_conformance,
 ]
 AGENT, KNOWN_IDS = "bot", 20
+FIRST: list[tuple[str, dict[str, Any]]] = [
+    ("/agents", {"name": AGENT}),
+    ("/sessions", {"agent_id": AGENT}),
+    ("/memories", {"agent_id": AGENT, "content": "The first of all."}),
+]
+"""One of each kind, that routes with an id have something to answer about."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +67,13 @@ def test_the_document_is_whole(described: dict[str, Any]) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
     references = json.dumps(described).split('"$ref": "#/components/schemas/')[1:]
     assert {reference.split('"')[0] for reference in references} <= schemas.keys()
+
+
+def test_each_route_names_what_the_reading_of_http_answers(described: dict[str, Any]) -> None:
+    """Whatever is asked for, its head can come too slowly or be too large, or be none."""
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            assert {"400", "408", "431"} <= operation["responses"].keys()
 
 
 async def test_both_are_served_without_a_key_and_without_scripts(served: Served) -> None:
@@ -90,15 +103,23 @@ async def test_every_answer_is_as_documented(served: Served, described: dict[str
     assert {200, 400} <= statuses
 
 
+def made(session: requests.Session, base: str, path: str, body: dict[str, Any]) -> str:
+    """Keep or register something and return its id."""
+    answer = session.post(base + path, json=body, timeout=PATIENCE_S)
+    assert answer.status_code == HTTPStatus.CREATED, answer.text
+    made_id: str = answer.json()["id"]
+    return made_id
+
+
 def ask_by_the_document(url: str, described: dict[str, Any], part: int) -> set[int]:
     """Ask every other route its share of the cases, among them known ids, and return the statuses of the answers."""
     open_to_all = {name: value for name, value in described.items() if name != "security"}
     found = schemathesis.openapi.from_dict(open_to_all).get_all_operations()
     operations = [operation.ok() for operation in found if isinstance(operation, Ok)]
     assert len(operations) == len(ROUTES)
-    known, statuses, asked = [AGENT], set(), 0
+    statuses, asked = set(), 0
     with requests.Session() as session:
-        session.post(f"{url}{PREFIX}/agents", json={"name": AGENT}, timeout=PATIENCE_S)
+        known = [made(session, url + PREFIX, path, body) for path, body in FIRST]
         for operation in operations[part::SHARES]:
 
             @seed(part)
@@ -121,7 +142,8 @@ def ask_by_the_document(url: str, described: dict[str, Any], part: int) -> set[i
                 statuses.add(response.status_code)
                 case.validate_response(response, checks=CHECKED)
                 if response.status_code == HTTPStatus.CREATED:
-                    known[1:] = [*known[1:][1 - KNOWN_IDS :], response.json().get("id", AGENT)]
+                    later = [*known[len(FIRST) :], response.json().get("id", AGENT)]
+                    known[len(FIRST) :] = later[len(FIRST) - KNOWN_IDS :]
 
             ask()
     assert asked >= CASES // SHARES

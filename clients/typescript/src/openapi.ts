@@ -513,6 +513,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -524,6 +533,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -657,6 +675,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request line and the headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description An error of the server */
             500: {
                 headers: {
@@ -733,6 +760,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -744,6 +780,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -828,6 +873,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -839,6 +893,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -974,6 +1037,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request line and the headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description An error of the server */
             500: {
                 headers: {
@@ -1079,6 +1151,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request line and the headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description An error of the server */
             500: {
                 headers: {
@@ -1147,6 +1228,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1158,6 +1248,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1282,6 +1381,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request line and the headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description An error of the server */
             500: {
                 headers: {
@@ -1358,6 +1466,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1369,6 +1486,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1453,6 +1579,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1464,6 +1599,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1562,6 +1706,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1573,6 +1726,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1656,6 +1818,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1667,6 +1838,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1743,6 +1923,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1754,6 +1943,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1878,6 +2076,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request line and the headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description An error of the server */
             500: {
                 headers: {
@@ -1954,6 +2161,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -1965,6 +2181,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2088,6 +2313,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request line and the headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description An error of the server */
             500: {
                 headers: {
@@ -2180,6 +2414,15 @@ export interface operations {
                     "application/json": components["schemas"]["RestRefusal"];
                 };
             };
+            /** @description The request did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
             /** @description This server does not answer under that name */
             421: {
                 headers: {
@@ -2191,6 +2434,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2307,6 +2559,15 @@ export interface operations {
             };
             /** @description Too many requests; retry-after says when to come again */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RestRefusal"];
+                };
+            };
+            /** @description The request line and the headers are too large */
+            431: {
                 headers: {
                     [name: string]: unknown;
                 };

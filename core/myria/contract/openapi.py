@@ -49,6 +49,7 @@ _MEANT = {
     413: "The body is too large",
     421: "This server does not answer under that name",
     429: "Too many requests; retry-after says when to come again",
+    431: "The request line and the headers are too large",
     500: "An error of the server",
     503: "Not now; nothing was changed for certain, so try again",
 }
@@ -155,8 +156,9 @@ def _responses(route: Route) -> Json:
     statuses = {refusal.http_status for refusal in refusals}
     if "{id}" in route.path:
         statuses.add(NotFoundError.http_status)  # an id that nothing can have
+    statuses |= {408, 431}  # by the part of the server that reads HTTP
     if route.body:
-        statuses |= {BodyTooLarge.http_status, 408}
+        statuses.add(BodyTooLarge.http_status)
     for status in sorted(statuses):
         content = {"application/json": {"schema": {"$ref": _NAMES.format(model=rest.RestRefusal.__name__)}}}
         responses[str(status)] = {"description": _MEANT[status], "content": content}
