@@ -40,6 +40,20 @@ async def test_a_question_is_known_as_one_after_a_build_too(database: Database) 
     assert marked == {text: text.endswith("?") for text in texts}
 
 
+async def test_a_question_finds_other_forms_of_its_words_in_another_language(database: Database) -> None:
+    """As soon as they are said, and after a build."""
+    texts = ["Wir haben zwei junge Kätzchen aus dem Tierheim.", "Die Häuser sind alt.", "Der Zug war voll.", "Na gut."]
+    await append(database.server_dsn, [event(at, payload={"text": text}) for at, text in enumerate(texts, start=1)])
+    query = EventNodesQuery(participants=("ana",), query="Welches Haus ist alt geworden?", limit=1)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        fresh = await ask(memory, query)
+    await builds.build(database)
+    async with Memory(database.server_dsn, Settings()) as memory:
+        built = await ask(memory, query)
+    for answer in (fresh, built):
+        assert [found["payload"]["text"] for found in events_of(answer)] == ["Die Häuser sind alt."]
+
+
 async def answers(memory: Memory) -> list[Json]:
     """Return what a memory says, from every way into the blocks; without cursors, which tell when they were made."""
     found = [await ask(memory, WORDS), await ask(memory, REFERENCES)]

@@ -18,16 +18,17 @@ from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
 from myria.analysis._irregular import BASES
-from myria.analysis._porter2 import porter2
+from myria.analysis._stemmers import stemmer
 from myria.analysis._stopwords import ENGLISH
 
-ANALYSIS_VERSION = 1
+ANALYSIS_VERSION = 2
 """Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
 
 MAX_TERM_CHARACTERS = 64
 
 _CACHED_WORDS = 65_536
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
+_ENGLISH_LETTERS = re.compile(r"[a-z']+\Z")
 _RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
 _CLUSTER = re.compile(r"[ch]m{0,7}")
 _TYPOGRAPHIC = (
@@ -106,6 +107,11 @@ def term_of(word: str) -> str:
     return _term(word)
 
 
+def folded(text: str) -> str:
+    """Return a text without case, compatibility forms and Latin, Greek or Cyrillic accents."""
+    return text.lower() if text.isascii() else text.translate(_FOLDS)
+
+
 def is_stopword(term: str) -> bool:
     """Tell whether a term (as returned by `terms`) carries structure and no subject."""
     return term in _STOP_TERMS
@@ -126,7 +132,10 @@ def term_id(term: str) -> int:
 
 @lru_cache(maxsize=_CACHED_WORDS)
 def _stem(word: str) -> str:
-    return porter2(BASES.get(word, word))
+    if _ENGLISH_LETTERS.match(word) is None:
+        return word
+    stem: str = stemmer("english").stemWord(BASES.get(word, word))
+    return stem
 
 
 def _term(word: str) -> str:

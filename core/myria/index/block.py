@@ -20,9 +20,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import ANALYSIS_VERSION, term_id, terms
+from myria.analysis import ANALYSIS_VERSION, term_id, terms, tokens
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
+from myria.analysis.languages import forms, languages_of
 from myria.analysis.naming import names_something
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
@@ -30,7 +31,7 @@ from myria.events import searchable_text, speaker_of
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
 
-BLOCK_VERSION: Final = 3
+BLOCK_VERSION: Final = 4
 """Changes with the layout, and with what is said in it; a reader refuses what it does not know."""
 
 SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
@@ -95,7 +96,8 @@ NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "type
 class Doc:
     """One event as the index sees it.
 
-    `terms` are those of its searchable text (`myria.analysis.terms`); `hints` are (hint, confidence in permille);
+    `terms` are those of its searchable text (`myria.analysis.terms`), `forms` the stems of its words in languages other
+    than English (`forms_of`), which do not count for its length; `hints` are (hint, confidence in permille);
     `asks` tells that the text ends in a question, `names` that it names something, and `changed` are the terms of what
     it says has changed
     (`myria.analysis.changes`); `leaf` is the position of its leaf in the block's nodes, -1 for
@@ -107,6 +109,7 @@ class Doc:
     timestamp: int
     terms: Sequence[str]
     channel: str
+    forms: Sequence[str] = ()
     speaker: str | None = None
     type: str | None = None
     context_id: str | None = None
@@ -135,11 +138,13 @@ class Doc:
     ) -> Doc:
         """Return the document of an event, its words and speaker read out of its payload: the one way to make one."""
         text = searchable_text(dict(payload))
+        words = terms(text)
         return cls(
             event_seq=event_seq,
             timestamp=timestamp,
-            terms=terms(text),
+            terms=words,
             channel=channel,
+            forms=forms_of(text, words),
             speaker=speaker_of(dict(payload)),
             type=type,
             context_id=context_id,
@@ -151,6 +156,12 @@ class Doc:
             xid=xid,
             scope_id=scope_id,
         )
+
+
+def forms_of(text: str, text_terms: Sequence[str]) -> Sequence[str]:
+    """Return the stems of a text's words in the languages that it may be in, English excepted, given its terms."""
+    languages = languages_of(text, text_terms)
+    return forms(tokens(text), languages) if languages else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,8 +438,11 @@ class _Table:
     def of_docs(cls, docs: Iterable[Doc]) -> _Table:
         docs = list(docs)
         sizes = np.array([len(doc.terms) for doc in docs], dtype=np.int64)
-        ids = np.fromiter((term_id(term) for doc in docs for term in doc.terms), np.int64, int(sizes.sum()))
-        places = np.repeat(np.arange(len(docs)), sizes)
+        held = sizes + np.array([len(doc.forms) for doc in docs], dtype=np.int64)
+        ids = np.fromiter(
+            (term_id(term) for doc in docs for term in (*doc.terms, *doc.forms)), np.int64, int(held.sum())
+        )
+        places = np.repeat(np.arange(len(docs)), held)
         hints = [
             (identity, at, max(0, min(1000, permille)))
             for at, doc in enumerate(docs)

@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
+from myria.analysis.languages import form_of, is_function_term, languages_of
 from myria.analysis.related import members, related
 from myria.events import TopicHint
 from myria.index.block import name_terms
@@ -78,12 +79,14 @@ class Question:
 class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
+    `forms` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
     `members` name one of a kind of thing that the term names. `parts` are pairs of terms, one after the other, that the
     term may be a compound of: they count where the term itself occurs nowhere and both of a pair do. `exact` marks an
     identifier (letters and digits, or a long number), which is meant literally.
     """
 
     term: str
+    forms: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
@@ -152,6 +155,10 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     unique = list(dict.fromkeys(token.term for token in question_tokens))
     spoken = [term for term in unique if not is_stopword(term)]
     content = [term for term in spoken if not heard or term not in taken]
+    languages = languages_of(text, unique)
+    telling = [term for term in content if not any(is_function_term(term, language) for language in languages)]
+    content = telling or content
+    forms_by_term = _forms(question_tokens, languages)
     meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
     joined = _joined(question_tokens)
     subject = [term for term in content if term not in _NO_SUBJECT and not is_date_word(term)]
@@ -161,12 +168,13 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
     asked = frozenset(content)
-    asks_for = _asks_for(text)
+    asks_for = None if languages or _is_foreign(text, unique) else _asks_for(text)
     return Reading(
         asked=True,
         words=tuple(
             Word(
                 term=term,
+                forms=forms_by_term.get(term, ()),
                 instead=(*related(term), *joined.get(term, ())),
                 members=tuple(member for member in members(term) if member not in asked),
                 parts=_parts_of(term),
@@ -189,6 +197,20 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         and len(heard) < 2
         and not _asks_for_no_state(text),
     )
+
+
+def _forms(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the stems of each term's word in these languages."""
+    by_term: dict[str, dict[str, None]] = {}
+    for token in question_tokens if languages else ():
+        for language in languages:
+            by_term.setdefault(token.term, {}).update(dict.fromkeys(form_of(token.surface, language)))
+    return {term: tuple(found) for term, found in by_term.items()}
+
+
+def _is_foreign(text: str, unique: Sequence[str]) -> bool:
+    """Tell whether a question is surely not in English: it holds other letters, and none of its words."""
+    return not text.isascii() and not any(map(is_stopword, unique))
 
 
 def _asks_for(text: str) -> State | None:

@@ -30,7 +30,7 @@ from myria.retrieval.successors import AskedAbout, Leader, Succession, successio
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 4
+RANKING_VERSION: Final = 5
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -353,7 +353,7 @@ class _Plan:
             {
                 term_id(term)
                 for word in (*reading.words, *reading.hint_words)
-                for term in (word.term, *word.instead, *word.members, *word.parts)
+                for term in (word.term, *word.forms, *word.instead, *word.members, *word.parts)
             }
         )
         ids = np.array(wanted, dtype=np.int64)
@@ -381,20 +381,22 @@ class _Plan:
 def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tuple[_Concept, ...]:
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
-        own = term_id(word.term)
+        own = [identity for identity in map(term_id, (word.term, *word.forms)) if frequency[identity]]
         instead = [(identity, _RELATED) for identity in map(term_id, word.instead) if frequency[identity]]
-        if not frequency[own]:
+        if not own:
             parts = [term_id(part) for part in word.parts]
             pairs = zip(parts[::2], parts[1::2], strict=True)
             instead += [
                 (part, _RELATED) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair
             ]
         members = [(identity, _MEMBER) for identity in map(term_id, word.members) if frequency[identity]]
-        if not (frequency[own] or instead or members):
+        if not (own or instead or members):
             continue
-        stand_for = [own] if frequency[own] else [identity for identity, _ in instead or members]
-        idf = max(rarity(docs, frequency[identity]) for identity in stand_for)
-        alternatives = [(own, 100)] if frequency[own] else []
+        if own:
+            idf = min(rarity(docs, frequency[identity]) for identity in own)
+        else:
+            idf = max(rarity(docs, frequency[identity]) for identity, _ in instead or members)
+        alternatives = [(identity, 100) for identity in own]
         # Another word that is more common than the word itself counts proportionally less.
         alternatives += [
             (identity, percent * min(idf, rarity(docs, frequency[identity])) // idf)

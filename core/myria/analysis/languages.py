@@ -1,0 +1,147 @@
+"""Stems of words in languages other than English, for the search index and for questions.
+
+Every text is indexed as it always was (`myria.analysis.terms`). Where its function words show another language of
+which Snowball has a stemmer, the stems of its other words there are indexed beside them, marked with the language, so
+that a German question finds "die Häuser" by "Haus" and no English word is taken for a German one. A text whose words
+speak for several languages alike counts as each of them. Pure, and the same on every machine: the stemmers are pinned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from typing import Final
+from unicodedata import ucd_3_2_0
+
+from myria.analysis._stemmers import stemmer
+from myria.analysis.function_words import FUNCTION_WORDS
+from myria.analysis.tokens import MAX_TERM_CHARACTERS, Token, folded, is_stopword, terms
+
+_STEMMED: Final = (
+    "german",
+    "french",
+    "spanish",
+    "portuguese",
+    "italian",
+    "dutch",
+    "swedish",
+    "polish",
+    "turkish",
+    "russian",
+    "greek",
+    "arabic",
+    "persian",
+    "hindi",
+    "indonesian",
+)
+"""The languages with function words here and a stemmer there, in the order in which they stand beside each other."""
+
+_LETTERS: Final = {
+    "german": "äöüß",
+    "french": "éèêàçœùûîïëâ",
+    "spanish": "ñáéíóúü¿¡",
+    "portuguese": "ãõçáéíóúâêôà",
+    "italian": "àèéìòù",
+    "swedish": "åäö",
+    "polish": "ąćęłńóśźż",
+    "turkish": "ığşçöü",
+    "russian": "аеиоуыэюяё",
+    "greek": "αεηιουωάέήίόύώ",
+    "arabic": "ايوةأإىكء",
+    "persian": "پچژگکی",
+    "hindi": "ािीेोक",
+}
+"""Letters that English lacks and a text of the language hardly does without."""
+
+_MOST_LETTERS: Final = 2
+"""How many function words the letters of a text count as."""
+
+_READ_CHARACTERS: Final = 8 * 1024
+_AT_ONCE: Final = 3
+"""How many languages one text may count as."""
+
+_CACHED_WORDS: Final = 65_536
+_APOSTROPHES: Final = str.maketrans("\u2018\u02bc\uff07\u2019", "''''")
+_ELIDED_BEFORE: Final = frozenset({"french", "italian"})
+
+
+def languages_of(text: str, text_terms: Iterable[str]) -> tuple[str, ...]:
+    """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
+    voters = _voters()
+    votes: dict[int, int] = {}
+    english = 0
+    for term in set(text_terms):
+        if is_stopword(term):
+            english += 1
+        for position in voters.get(term, ()):
+            votes[position] = votes.get(position, 0) + 1
+    if not text.isascii():
+        letters = _letters()
+        seen = Counter(
+            position for letter in set(text[:_READ_CHARACTERS].lower()) for position in letters.get(letter, ())
+        )
+        for position, count in seen.items():
+            votes[position] = votes.get(position, 0) + min(count, _MOST_LETTERS)
+    most = max(votes.values(), default=0)
+    if most <= english:
+        return ()
+    return tuple(_STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
+
+
+def is_function_term(term: str, language: str) -> bool:
+    """Tell whether a term is a function word of a language."""
+    return term in _function_terms(language)
+
+
+def forms(tokens: Sequence[Token], languages: Sequence[str]) -> list[str]:
+    """Return the marked stems of words in these languages, in document order; function words have none."""
+    return [
+        form
+        for token in tokens
+        for language in languages
+        if not is_function_term(token.term, language)
+        for form in form_of(token.surface, language)
+    ]
+
+
+@lru_cache(maxsize=_CACHED_WORDS)
+def form_of(surface: str, language: str) -> tuple[str, ...]:
+    """Return the marked stem of one word as it is written, in a tuple; an empty one where it has no letter."""
+    word = _bare(ucd_3_2_0.normalize("NFC", surface.lower().translate(_APOSTROPHES)), language)
+    if not word or len(word) > MAX_TERM_CHARACTERS or not any(map(str.isalpha, word)):
+        return ()
+    return (f"{language}:{folded(stemmer(language).stemWord(word))}",)
+
+
+def _bare(word: str, language: str) -> str:
+    """Return a word without what is elided before it (French, Italian) or joined to it (Turkish) by an apostrophe."""
+    head, mark, tail = word.partition("'")
+    if not mark:
+        return word
+    return tail if language in _ELIDED_BEFORE and tail else head
+
+
+@cache
+def _function_terms(language: str) -> frozenset[str]:
+    return frozenset(term for word in FUNCTION_WORDS[language].split() for term in terms(word))
+
+
+@cache
+def _letters() -> dict[str, tuple[int, ...]]:
+    """Return the positions of the languages that a letter speaks for."""
+    positions: dict[str, list[int]] = {}
+    for language, letters in _LETTERS.items():
+        for letter in letters:
+            positions.setdefault(letter, []).append(_STEMMED.index(language))
+    return {letter: tuple(found) for letter, found in positions.items()}
+
+
+@cache
+def _voters() -> dict[str, tuple[int, ...]]:
+    """Return the positions of the languages that a term is a function word of."""
+    positions: dict[str, list[int]] = {}
+    for position, language in enumerate(_STEMMED):
+        for term in _function_terms(language):
+            positions.setdefault(term, []).append(position)
+    return {term: tuple(found) for term, found in positions.items()}

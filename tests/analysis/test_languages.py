@@ -1,0 +1,64 @@
+"""Which language a text is in, and the stems of its words there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria.analysis import terms, tokens
+from myria.analysis.languages import forms, languages_of
+
+
+def stems(text: str) -> set[str]:
+    return set(forms(tokens(text), languages_of(text, terms(text))))
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("german", "Ich wohne seit März in einer kleinen Wohnung am Hafen."),
+        ("french", "Nous avons adopté deux petits chiens au refuge."),
+        ("spanish", "¿Dónde viven los vecinos de Lucía?"),
+        ("portuguese", "Não sei onde estão as chaves da casa."),
+        ("italian", "Suono il violino il giovedì in un'orchestra."),
+        ("dutch", "Wij hebben een huis aan het water."),
+        ("polish", "Gdzie są klucze od mojego mieszkania?"),
+        ("turkish", "Kız kardeşim eylülde bir çiftlikte evleniyor."),
+        ("russian", "Моя сестра выходит замуж на ферме."),
+        ("greek", "Πού είναι τα κλειδιά του σπιτιού;"),
+    ],
+)
+def test_a_language_is_known_by_its_function_words_and_letters(language: str, text: str) -> None:
+    """No more than the text itself is needed."""
+    assert languages_of(text, terms(text)) == (language,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "👍", "Where does Anna live?", "The café is in Berlin.", "kubectl get pods -n prod", "京都へ行きます", "你好"],
+)
+def test_english_and_texts_without_words_of_a_language_have_no_other_stems(text: str) -> None:
+    """So nothing about them changes, and their blocks do not grow."""
+    assert stems(text) == set()
+
+
+def test_two_forms_of_a_word_have_one_stem() -> None:
+    """However they are inflected, elided or joined, and with accents or without where both are written."""
+    assert stems("Die Häuser sind alt.") & stems("Ein Haus mit einem Garten.") == {"german:haus"}
+    assert "french:orchestr" in stems("Je joue dans l'orchestre.") & stems("Dans quels orchestres joue-t-elle ?")
+    assert "turkish:barınak" in stems("Kediyi barınaktan aldık.") & stems("Barınakta hangi kedi var?")
+
+
+def test_a_text_that_may_be_in_two_languages_counts_as_each() -> None:
+    """None is guessed at."""
+    text = "la casa de la plaza"
+    assert {"spanish", "french"} <= set(languages_of(text, terms(text)))
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_stems_without_an_error(text: str) -> None:
+    """Every stem is marked with its language, and the same text gives the same ones again."""
+    found = forms(tokens(text), languages_of(text, terms(text)))
+    assert all(stem.partition(":")[1] == ":" for stem in found)
+    assert found == forms(tokens(text), languages_of(text, terms(text)))

@@ -1,0 +1,16 @@
+"""The questions in eight languages: what the ranking is promised to find of them (docs/retrieval.md)."""
+
+from __future__ import annotations
+
+from benchmarks.languages import conversations, figures, place
+
+
+def test_most_questions_are_answered_first_in_every_language_and_among_the_others() -> None:
+    """Although they say it in other forms of the words."""
+    made = conversations()
+    everything = tuple(conversation.corpus for conversation in made)
+    for conversation in made:
+        asked = [question for question in conversation.questions if question.half == "dev"]
+        first, *_ = figures([place((conversation.corpus,), question) for question in asked])
+        among_others, *_ = figures([place(everything, question) for question in asked])
+        assert min(first, among_others) >= 0.75, conversation.language
