@@ -484,13 +484,7 @@ async def ask(served: Served, asked: Asked, credential: Headers) -> httpx.Respon
     """Send one request of the table with a credential."""
     method, path, body, sent = asked
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    request = served.client.build_request(method, path, content=content)
-    lines = {name: value for name, value in request.headers.items() if name not in sent} | sent
-    request.headers = httpx.Headers(
-        [*((name.encode(), value.encode()) for name, value in lines.items())]
-        + [(name.encode(), value.encode("latin-1")) for name, value in credential]
-    )
-    return await served.client.send(request)
+    return await served.line.ask(method, path, [*({"accept": "*/*"} | sent).items(), *credential], content)
 
 
 async def stored(database: Database) -> tuple[int, int]:
