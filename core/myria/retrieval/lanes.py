@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
+from weakref import WeakValueDictionary
 
 import asyncpg
 import numpy as np
@@ -112,6 +113,7 @@ class Lanes:
 
     def __init__(self, cache: ByteCache) -> None:
         self._cache = cache
+        self._turns: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     async def loose(self, connection: Connection, pinned: Pinned, gathered: Gathered, lane: Lane) -> Loose:
         """Return a lane of all visible scopes that have events in it."""
@@ -157,15 +159,7 @@ class Lanes:
         return LooseLane(block=block, mask=mask) if mask.any() else None
 
     async def _topped_up(self, pinned: Pinned, lane: Lane, filling: _Filling) -> LooseBlock:
-        held = filling.held
-        fresh = await _analysed(filling.rows, _EMPTY if held is None else held.block)
-        # While this request waited, another may have topped the lane up: continue from that one if it fits.
-        newer = self._usable(pinned, lane, filling.key)
-        base = held
-        if newer is not None and (
-            held is None or (newer.settled >= held.settled and bool(_among(held.scopes, newer.scopes).all()))
-        ):
-            base = newer
+        base, fresh = await self._analysed(pinned, lane, filling)
         block = _EMPTY if base is None else base.block
         if fresh:
             present = set(block.seq.tolist()) if len(block) else set()
@@ -184,6 +178,45 @@ class Lanes:
             held = _Held(block=block, settled=settled, floor=floor, scopes=scopes)
             self._cache.put(filling.key, held, block.nbytes + 256)
         return block
+
+    async def _analysed(self, pinned: Pinned, lane: Lane, filling: _Filling) -> tuple[_Held | None, list[Doc]]:
+        """Return what a lane goes on from, and as documents the rows that are not in it.
+
+        Of those that read much of a lane at the same time, one analyses it; the others wait for what it leaves in the
+        cache. Whoever is interrupted leaves there what it has done.
+        """
+        docs: list[Doc] = []
+        if len(filling.rows) <= _ANALYSED_AT_ONCE:
+            await _analyse(filling.rows, filling.held, docs)
+            return self._base(pinned, lane, filling), docs
+        turn = self._turns.setdefault(filling.key, asyncio.Lock())
+        async with turn:
+            base = self._base(pinned, lane, filling)
+            try:
+                await _analyse(filling.rows, base, docs)
+            except asyncio.CancelledError:
+                if not pinned.at_cursor and (base is None or not len(base.scopes)):
+                    self._keep_part(pinned, lane, filling, base, docs)
+                raise
+            return base, docs
+
+    def _base(self, pinned: Pinned, lane: Lane, filling: _Filling) -> _Held | None:
+        """Return what was held of a lane when it was read, or what another has topped up meanwhile, if that fits."""
+        held, newer = filling.held, self._usable(pinned, lane, filling.key)
+        if newer is not None and (
+            held is None or (newer.settled >= held.settled and bool(_among(held.scopes, newer.scopes).all()))
+        ):
+            return newer
+        return held
+
+    def _keep_part(
+        self, pinned: Pinned, lane: Lane, filling: _Filling, base: _Held | None, docs: Sequence[Doc]
+    ) -> None:
+        """Keep documents of a lane that is complete for no scope: its next reader reads all rows, and has these."""
+        block = (_EMPTY if base is None else base.block).extended(docs)
+        floor = pinned.cutoff if lane == "tail" else 0
+        part = _Held(block=block, settled=pinned.settled, floor=floor, scopes=_NONE)
+        self._cache.put(filling.key, part, block.nbytes + 256)
 
 
 async def _fresh(
@@ -253,9 +286,9 @@ def _among(scopes: Ints, table: Ints) -> npt.NDArray[np.bool_]:
     return present
 
 
-async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[Doc]:
-    present = set(known.seq.tolist()) if rows and len(known) else set()
-    docs: list[Doc] = []
+async def _analyse(rows: Sequence[asyncpg.Record], held: _Held | None, docs: list[Doc]) -> None:
+    """Add the documents of rows that are not held yet to `docs`, as far as it comes."""
+    present = set(held.block.seq.tolist()) if rows and held is not None else set()
     for row in rows:
         if row["event_seq"] in present:
             continue
@@ -263,4 +296,3 @@ async def _analysed(rows: Sequence[asyncpg.Record], known: LooseBlock) -> list[D
         docs.append(document(row, xid=row["xid"], scope_id=row["scope_id"]))
         if len(docs) % _ANALYSED_AT_ONCE == 0:
             await asyncio.sleep(0)
-    return docs
