@@ -6,6 +6,7 @@ The masked retrieval finds and orders them, their own filters thin them out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -13,6 +14,7 @@ import orjson
 
 from myria.analysis import terms
 from myria.contract.queries import EventNodesQuery
+from myria.contract.queries import Order as QueryOrder
 from myria.errors import NoteNotFound
 from myria.events import searchable_text
 from myria.masks import Mask, Masks
@@ -28,6 +30,9 @@ from myria.store.queries import sql
 
 _BATCH = 200
 """Hits that are looked at together."""
+
+_SPARE = 5
+"""Hits beyond those that are enough, of which some may be no longer current."""
 
 _MOST_BATCHES = 20
 """Batches of one question: filters that thin them out further find no more."""
@@ -54,17 +59,9 @@ class MemorySearch:
         Raises:
             UnavailableError: retry.
         """
-        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
-        question = EventNodesQuery(
-            masks=masks,
-            query=query,
-            types=(NOTE_TYPE,),
-            context_id=filters.session_id,
-            since=filters.since,
-            limit=_BATCH,
-        )
+        question = _question(viewer, filters, query, types=(NOTE_TYPE,))
         asked = partial(_best, viewer, question, filters, offset + limit)
-        memories, scanned = await self._read(tenant, masks, asked)
+        memories, scanned = await self._read(tenant, question.masks, asked)
         return MemoryPage(
             memories=tuple(memories[offset : offset + limit]),
             has_more=len(memories) > offset + limit,
@@ -96,18 +93,12 @@ class MemorySearch:
         if not terms(contains):
             return None
         after = None if cursor is None else place_after(cursor, filters, order)
-        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
-        question = EventNodesQuery(
-            masks=masks,
-            query=contains,
-            context_id=filters.session_id,
-            since=filters.since,
-            order="newest" if order == "desc" else "oldest",
-            limit=_BATCH,
-        )
+        question = _question(viewer, filters, contains, order="newest" if order == "desc" else "oldest")
         enough = offset + limit + 1
         found, scanned = await self._read(
-            tenant, masks, partial(_holding, viewer, question, filters, order=order, after=after, enough=enough)
+            tenant,
+            question.masks,
+            partial(_holding, viewer, question, filters, order=order, after=after, enough=enough),
         )
         if not found and cursor is None:
             return None
@@ -134,16 +125,8 @@ class MemorySearch:
         Raises:
             UnavailableError: retry.
         """
-        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
-        question = EventNodesQuery(
-            masks=masks,
-            query=query,
-            types=(NOTE_TYPE,),
-            context_id=filters.session_id,
-            since=filters.since,
-            order="newest" if query is None else "relevance",
-            limit=_BATCH,
-        )
+        order: QueryOrder = "newest" if query is None else "relevance"
+        question = _question(viewer, filters, query, types=(NOTE_TYPE,), order=order)
         shown = frozenset(without)
 
         async def read(reader: EventFinder) -> tuple[str, ...]:
@@ -160,7 +143,7 @@ class MemorySearch:
                     break
             return tuple(told.values())[:MOST_TOPICS]
 
-        return await self._read(tenant, masks, read)
+        return await self._read(tenant, question.masks, read)
 
     async def event(self, tenant: str, viewer: Viewer, event_id: str) -> StoredMemory:
         """Return a raw event as it is found here.
@@ -169,7 +152,6 @@ class MemorySearch:
             NoteNotFound: absent, of others, withdrawn, or none that is found here.
             UnavailableError: retry.
         """
-        masks = Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
 
         async def read(reader: EventFinder) -> StoredMemory:
             row = await reader.connection.fetchrow(sql("events.by_id"), tenant, event_id)
@@ -185,7 +167,38 @@ class MemorySearch:
                 context_id=row["context_id"],
             )
 
-        return await self._read(tenant, masks, read)
+        return await self._read(tenant, _masks(viewer), read)
+
+
+def _masks(viewer: Viewer) -> Masks:
+    return Masks.of([Mask(viewer.own), Mask((viewer.shared,))])
+
+
+def _question(
+    viewer: Viewer,
+    filters: MemoryFilters,
+    query: str | None,
+    *,
+    types: tuple[str, ...] = (),
+    order: QueryOrder = "relevance",
+) -> EventNodesQuery:
+    """Return what is asked of the masked retrieval, as far as it knows the filters: a batch of hits."""
+    return EventNodesQuery(
+        masks=_masks(viewer),
+        query=query,
+        types=types,
+        context_id=filters.session_id,
+        since=filters.since,
+        order=order,
+        limit=_BATCH,
+    )
+
+
+def _first_batch(question: EventNodesQuery, filters: MemoryFilters, enough: int) -> EventNodesQuery:
+    """Return the question with no more hits than are nearly always enough, where nothing thins them out."""
+    if filters != MemoryFilters(session_id=filters.session_id, since=filters.since, contains=filters.contains):
+        return question
+    return replace(question, limit=min(_BATCH, enough + _SPARE))
 
 
 async def _holding(
@@ -204,13 +217,16 @@ async def _holding(
     cursor: Cursor | None = None
     looked_at = 0
 
-    def ready(frontier: int | None) -> list[StoredMemory]:
-        # A note that was changed stands at the time of its first version, which the walk has yet to come to.
-        seen = [memory for memory in memories if frontier is None or order == "asc" or memory.at > frontier]
+    def ready(last: FoundEvent | None) -> list[StoredMemory]:
+        # A note that was changed stands at the place of its first version, which the walk has yet to come to.
+        frontier = None if last is None or order == "asc" else (last.at, last.event_seq)
+        seen = [memory for memory in memories if frontier is None or (memory.at, memory.number) >= frontier]
         return sorted(seen, key=lambda memory: (memory.at, memory.number), reverse=order == "desc")
 
+    asked = question if after is not None else _first_batch(question, filters, enough)
     for _ in range(_MOST_BATCHES):
-        found = await reader.find(question, cursor=cursor)
+        found = await reader.find(asked, cursor=cursor)
+        asked = question
         looked_at += len(found.events)
         hits = [event for event in found.events if contains in searchable_text(event.payload)]
         raw = [
@@ -233,9 +249,9 @@ async def _holding(
         cursor = found.following
         if cursor is None:
             return ready(None), None
-        if order == "desc" and len(shown := ready(found.events[-1].at)) >= enough:
+        if order == "desc" and len(shown := ready(found.events[-1])) >= enough:
             return shown, None
-    return ready(None if order == "asc" else found.events[-1].at), looked_at
+    return ready(found.events[-1]), looked_at
 
 
 def _is_behind(memory: StoredMemory, after: tuple[datetime, int], order: Order) -> bool:
@@ -250,15 +266,15 @@ async def _best(
     memories: list[StoredMemory] = []
     cursor: Cursor | None = None
     looked_at = 0
+    asked = _first_batch(question, filters, enough + 1)
     for _ in range(_MOST_BATCHES):
-        found = await reader.find(question, cursor=cursor)
+        found = await reader.find(asked, cursor=cursor)
+        asked = question
         looked_at += len(found.events)
-        # Nearly always the first few are enough, and what the others say need not be read.
-        for hits in (found.events[: enough + 1], found.events[enough + 1 :]):
-            standing = await _standing(reader, viewer, filters, hits)
-            memories += [memory for memory in standing if filters.match(memory)]
-            if len(memories) > enough:
-                return memories, None
+        standing = await _standing(reader, viewer, filters, found.events)
+        memories += [memory for memory in standing if filters.match(memory)]
+        if len(memories) > enough:
+            return memories, None
         cursor = found.following
         if cursor is None:
             return memories, None
