@@ -4,7 +4,7 @@ Each pair of people of data/changed_facts.toml has a conversation of sixteen ses
 one of the first eight and what replaced it eight sessions later, among small talk and what the other person says about
 the same kind of thing. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline.
 
-    python -m benchmarks.changed_facts [--half dev|"held out"|"second dev"|blind] [--misses]
+    python -m benchmarks.changed_facts [--half dev|"held out"|"second dev"|blind] [--misses] [--embeddings]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.locomo_offline import indexed
+from benchmarks.locomo_offline import Meanings, indexed
 from myria.index import Corpus
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
@@ -61,9 +61,12 @@ def conversations() -> Iterator[Conversation]:
         yield _conversation(pair, islice(cycle(lines), at * 37, None))
 
 
-def places(conversation: Conversation, fact: Fact) -> tuple[int | None, int | None]:
+def places(conversation: Conversation, fact: Fact, meanings: Meanings | None = None) -> tuple[int | None, int | None]:
     """Return the places of the older and the newer statement among the first twenty hits, from 1."""
-    hits = [hit.event_seq for hit in rank(Question(text=fact.text), (conversation.corpus,), limit=20).hits]
+    corpora = (conversation.corpus,)
+    question = Question(text=fact.text)
+    near = None if meanings is None else meanings.near(question, corpora)
+    hits = [hit.event_seq for hit in rank(question, corpora, limit=20, near=near).hits]
     older, newer = (hits.index(seq) + 1 if seq in hits else None for seq in (fact.older, fact.newer))
     return older, newer
 
@@ -87,21 +90,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Which statement is found when a fact changed.")
     parser.add_argument("--half", choices=HALVES, help="only these conversations")
     parser.add_argument("--misses", action="store_true", help="list what was not found as it should")
+    parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
     options = parser.parse_args()
     for half in HALVES if options.half is None else (options.half,):
         chosen = [conversation for conversation in conversations() if conversation.half == half]
-        found = [(fact, *places(conversation, fact)) for conversation in chosen for fact in conversation.facts]
+        meanings = None
+        if options.embeddings:
+            meanings = Meanings([(conversation.corpus, conversation.texts) for conversation in chosen])
+        found = [
+            (fact, *places(conversation, fact, meanings)) for conversation in chosen for fact in conversation.facts
+        ]
         print(f"{half}: {len(found)} questions")
         for name, share in figures(found).items():
             print(f"  {name:34}{share:.3f}")
         if options.misses:
-            _list_misses(chosen)
+            _list_misses(chosen, meanings)
 
 
-def _list_misses(chosen: Sequence[Conversation]) -> None:
+def _list_misses(chosen: Sequence[Conversation], meanings: Meanings | None) -> None:
     for conversation in chosen:
         for fact in conversation.facts:
-            older, newer = places(conversation, fact)
+            older, newer = places(conversation, fact, meanings)
             good = {
                 "now": _among(newer) and _above(newer, older),
                 "before": _among(older),

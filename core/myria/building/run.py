@@ -22,6 +22,7 @@ from myria.building.heartbeat import Heartbeat, Verdict
 from myria.building.model import Outcome, RunningBuild, Task
 from myria.building.shaping import LanguageModel, asked_model, unit_planner
 from myria.building.versions import fingerprint
+from myria.embeddings.keeping import AT_ONCE, VectorKeeper, vector_keeper
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.options import build_options
@@ -44,12 +45,18 @@ async def run_build(settings: Settings, dsn: str, tenant: str, build_id: str) ->
     options = build_options(settings, size=4)
     away_since: float | None = None
     pause = 0.1
-    async with Database(dsn, options) as database, asked_model(settings) as model:
+    async with (
+        Database(dsn, options) as database,
+        asked_model(settings) as model,
+        vector_keeper(database, settings) as vectors,
+    ):
         with (
             tasks.worker() as name,
             Heartbeat(dsn, replace(options, size=1), tenant, build_id, settings.builder.task_lease_s) as heartbeat,
         ):
-            worker = _Worker(database, settings, tenant, build_id, name=name, heartbeat=heartbeat, model=model)
+            worker = _Worker(
+                database, settings, tenant, build_id, name=name, heartbeat=heartbeat, model=model, vectors=vectors
+            )
             while True:
                 try:
                     return await worker.run()
@@ -77,6 +84,7 @@ class _Worker:
         name: str,
         heartbeat: Heartbeat,
         model: LanguageModel | None,
+        vectors: VectorKeeper | None,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -86,6 +94,7 @@ class _Worker:
         self._planner = settings.planner.for_planner()
         self._name = name
         self._model = model
+        self._vectors = vectors
         self.worked_at = time.monotonic()
 
     async def run(self) -> Outcome:
@@ -190,4 +199,17 @@ class _Worker:
             )
         if left["pending"]:
             return None
+        await self._embed()
         return await publish_or_hold(self._database, build, self._settings.builder)
+
+    async def _embed(self) -> None:
+        """Give events their vectors, a bounded number; what fails here is left to the control plane."""
+        left = 0 if self._vectors is None else self._settings.embeddings.build_events
+        while left > 0 and self._vectors is not None and self._heartbeat.verdict is Verdict.GO_ON:
+            try:
+                looked_at = await self._vectors.run(self._tenant, min(left, AT_ONCE))
+            except errors.ModelFailed as failure:
+                logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait"})
+                return
+            self.worked_at = time.monotonic()
+            left = left - looked_at if looked_at == AT_ONCE else 0

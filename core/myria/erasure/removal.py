@@ -196,6 +196,9 @@ class Removal:
             turns = await connection.fetch(sql("erasure.turns_of"), self._tenant, numbers)
             locks = {turns_lock_key(self._tenant, row["owner"], row["context_id"]) for row in turns}
             await connection.execute(sql("turns.lock"), sorted(locks))
+            # Whoever keeps a vector of these events has ended, or finds them erased.
+            await connection.execute(sql("vectors.lock"), lock_key("vectors", self._tenant))
+            gone["event_vectors"] = await connection.fetchval(sql("erasure.erase_vectors"), self._tenant, numbers)
             status = await connection.execute(sql("erasure.forget_successors"), self._tenant, numbers)
             gone["withdrawals"] = _rows(status)
             await connection.execute(sql("erasure.forget_digests"), self._tenant, numbers)

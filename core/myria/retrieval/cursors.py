@@ -31,7 +31,8 @@ class Cursor:
     last key of the page before; `period_end` says when the period ended in which the first page was made, in seconds
     since 1970: with the moment itself, equal answers would differ in their bytes. `newest` is the newest visible moment
     that was not ahead of the clock on the first page, in microseconds since 1970, given only where visible events lie
-    ahead of the clock, for the same reason.
+    ahead of the clock, for the same reason. `by_meaning` tells that the first page compared vectors: later ones do too,
+    and those of other answers do not.
     """
 
     snapshot_id: str
@@ -39,6 +40,7 @@ class Cursor:
     after: tuple[int, ...]
     period_end: int
     newest: int | None = None
+    by_meaning: bool = False
 
 
 def period_end(lifetime: float, now: float | None = None) -> int:
@@ -55,8 +57,19 @@ def query_digest(tenant: str, tool: str, arguments: dict[str, Any]) -> str:
 
 def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
     """Return the signed text of a cursor."""
-    fields = [RANKING_VERSION, digest, cursor.snapshot_id, cursor.visible, list(cursor.after), cursor.period_end]
-    body = orjson.dumps(fields if cursor.newest is None else [*fields, cursor.newest])
+    fields: list[Any] = [
+        RANKING_VERSION,
+        digest,
+        cursor.snapshot_id,
+        cursor.visible,
+        list(cursor.after),
+        cursor.period_end,
+    ]
+    if cursor.newest is not None or cursor.by_meaning:
+        fields.append(cursor.newest)
+    if cursor.by_meaning:
+        fields.append(True)
+    body = orjson.dumps(fields)
     return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
 
 
@@ -85,7 +98,7 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
     signature, body = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _sign(body, secret)):
         raise foreign
-    version, made_for, snapshot_id, visible, after, period_end, *newest = orjson.loads(body)
+    version, made_for, snapshot_id, visible, after, period_end, *more = orjson.loads(body)
     if made_for != digest:
         raise foreign
     if version != RANKING_VERSION or (time.time() if now is None else now) > period_end + lifetime:
@@ -95,7 +108,8 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
         visible=visible,
         after=tuple(after),
         period_end=period_end,
-        newest=newest[0] if newest else None,
+        newest=more[0] if more else None,
+        by_meaning=more[1:] == [True],
     )
 
 

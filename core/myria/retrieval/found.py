@@ -127,6 +127,7 @@ class EventFinder:
             after=(_BEFORE_ALL, _BEFORE_ALL, _BEFORE_ALL),
             period_end=cursors.period_end(self._lifetime),
             newest=result.newest,
+            by_meaning=result.by_meaning,
         )
         following = None
         if result.more:
@@ -137,6 +138,7 @@ class EventFinder:
                 after=(last.score, last.timestamp, last.event_seq),
                 period_end=here.period_end,
                 newest=here.newest,
+                by_meaning=here.by_meaning,
             )
         events = await self._events(result, query)
         return Found(events=events, here=here, following=following, result=result)

@@ -118,6 +118,11 @@ class Reading:
     asks_for: State | None = None
     of_state: bool = False
 
+    @property
+    def has_meaning(self) -> bool:
+        """Whether it says more than who spoke and when."""
+        return self.asked and not (self.by_speaker or self.only_when)
+
 
 class Names(Protocol):
     """The names in the visible scopes."""
@@ -211,6 +216,20 @@ def _forms(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[s
 def _is_foreign(text: str, unique: Sequence[str]) -> bool:
     """Tell whether a question is surely not in English: it holds other letters, and none of its words."""
     return not text.isascii() and not any(map(is_stopword, unique))
+
+
+def without_names(question: Question, *, names: Names) -> str:
+    """Return the text of a question without the visible names in it, in one line; empty where it says nothing else."""
+    text = _cut(question.text or "")
+    question_tokens = tokens(text)
+    _, taken = _named(question_tokens, names)
+    pieces: list[str] = []
+    at = 0
+    for token in question_tokens:
+        if token.term in taken:
+            pieces.append(text[at : token.start])
+            at = token.end + (2 if text[token.end : token.end + 2] in ("'s", "’s") else 0)
+    return " ".join("".join([*pieces, text[at:]]).split())
 
 
 def _asks_for(text: str) -> State | None:

@@ -25,7 +25,8 @@ from myria.index.corpus import REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.filters import Filters, between
 from myria.retrieval.frequency import frequencies, rarity, spans_of
-from myria.retrieval.question import Question, Reading, Word, read
+from myria.retrieval.nearness import Near
+from myria.retrieval.question import Question, Reading, Word, read, without_names
 from myria.retrieval.successors import AskedAbout, Leader, Succession, succession
 
 Order = Literal["relevance", "newest", "oldest"]
@@ -82,6 +83,11 @@ _HINT_TERM: Final = 40
 """Percent of a whole shared hint that a single shared word counts."""
 _HINT_TEXT: Final = 25
 """Percent of the question's own words that a hint's words in the text count."""
+
+_NEAR: Final = 25
+"""Percent of all words of the question that a standard deviation of nearness in meaning is worth."""
+_NEAR_ALONE: Final = 8 * 256
+"""The rarity of all words, in 1/256 bits, that is taken where those of a question come to less: about one word's."""
 
 _UNITY: Final = 65_536
 _ALONE: Final = 8 * _UNITY
@@ -157,6 +163,7 @@ def rank(
     clock: int | None = None,
     replaced: Replaced | None = None,
     late: Ints | None = None,
+    near: Near | None = None,
 ) -> Ranking:
     """Rank everything visible.
 
@@ -171,6 +178,7 @@ def rank(
         clock: microseconds since 1970; documents ahead of it do not move what relative dates count from.
         replaced: superseded documents; what their own words are worth counts for their successors.
         late: documents that were withdrawn after a first page was ranked: no hits, but they count as they did then.
+        near: the question's vector and those of documents, which count by relevance alone.
     """
     census = _Census.of(corpora)
     has_ahead = clock is not None and census.last > clock
@@ -189,13 +197,15 @@ def rank(
     best = _Best(order=ordered, limit=limit, after=after)
     follows = ordered == "relevance" and reading.asks_for in ("present", "change")
     leader: Leader | None = None
+    gains = None if near is None or ordered != "relevance" or not reading.has_meaning else near.gains(corpora)
     for at, corpus in enumerate(corpora):
-        if not (plan.concepts or plan.scores_without_words):
+        if not (plan.concepts or plan.scores_without_words or gains is not None):
             break
         timeline = corpus.laid_out
         if len(timeline):
             parts = corpus.parts()
-            score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance")
+            gain = None if gains is None else gains[at]
+            score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance", gain=gain)
             if raised is not None:
                 _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
@@ -207,6 +217,14 @@ def rank(
         worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
         best.put(leader, changed, worth, late)
     return replace(best.ranking(), newest=last if has_ahead else None, changed=changed)
+
+
+def meaning(question: Question, corpora: Sequence[Corpus]) -> str:
+    """Return what of a question is compared by meaning: its text without the visible names in it.
+
+    A name draws the vector of a question to every text that greets that person.
+    """
+    return without_names(question, names=_Census.of(corpora))
 
 
 def _without(late: Ints | None, timeline: Timeline, allowed: Mask | None) -> Mask | None:
@@ -426,10 +444,21 @@ def _scores(
     parts: Sequence[tuple[View, Mask | None]],
     *,
     matched_only: bool,
+    gain: Ints | None,
 ) -> Ints:
-    """Return the score of every document of one scope, 0 for no evidence."""
+    """Return the score of every document of one scope, 0 for no evidence.
+
+    Args:
+        gain: by how much the meaning of each stands out, as `Near.gains` has it.
+    """
     postings = _postings(plan, at, timeline, parts)
     own, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
+    if gain is not None:
+        # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
+        worth = gain * max(_NEAR_ALONE, sum(concept.idf for concept in plan.concepts)) * _NEAR // 100
+        own += worth
+        _add_best(in_leaf, timeline.leaf, worth)
+        _add_best(in_unit, timeline.unit, worth)
     reading = plan.reading
     voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
     if reading.by_speaker and voiced is not None:

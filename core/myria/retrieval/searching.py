@@ -23,15 +23,17 @@ from myria.retrieval.cursors import Cursor
 from myria.retrieval.filters import Filters
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes, Loose, LooseLane
+from myria.retrieval.nearness import Near
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Hit, Key, Ranking, rank
+from myria.retrieval.ranking import Hit, Key, Ranking, meaning, rank
 from myria.retrieval.replaced import replaced_events
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.subjects import NamedSubject, SubjectFinder
 from myria.retrieval.successors import Succession
 from myria.retrieval.turns import Turn
+from myria.retrieval.vectors import VectorLanes
 from myria.retrieval.withdrawn import masked
 from myria.searchable import document
 from myria.store.database import Connection
@@ -49,7 +51,8 @@ class SearchResult:
 
     `corpora` stand in the order that `Hit.corpus` counts, and `owners` beside them: the scope of each, None for one
     that scopes share; `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the
-    newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`).
+    newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`). `by_meaning` tells
+    that the question's vector was compared.
     """
 
     pinned: Pinned
@@ -60,6 +63,7 @@ class SearchResult:
     more: bool
     newest: int | None = None
     changed: Succession | None = None
+    by_meaning: bool = False
     under: NamedSubject | None = None
     """The subject below which was looked, where one was asked for."""
 
@@ -114,6 +118,7 @@ class Search:
         subjects: SubjectFinder,
         *,
         threads: ThreadPoolExecutor,
+        vectors: VectorLanes | None = None,
     ) -> None:
         self._cache = cache
         self._gatherer = gatherer
@@ -121,6 +126,7 @@ class Search:
         self._paths = paths
         self._subjects = subjects
         self._threads = threads
+        self._vectors = vectors
 
     async def find(
         self,
@@ -168,9 +174,13 @@ class Search:
         replaced = None
         if query.query is not None and not query.include_superseded:
             replaced = await replaced_events(connection, self._cache, pinned)
+        question = Question(text=query.query, topic_hints=query.topic_hints, now=query.now)
+        near = None
+        if query.order == "relevance" and (cursor is None or cursor.by_meaning):
+            near = await self._near(connection, pinned, question, corpora, owners, events=events)
         rank_all = partial(
             rank,
-            Question(text=query.query, topic_hints=query.topic_hints, now=query.now),
+            question,
             corpora,
             filters=Filters.of(query),
             order=query.order,
@@ -179,6 +189,7 @@ class Search:
             clock=clock,
             replaced=replaced,
             late=pinned.hidden.late,
+            near=near,
         )
 
         def ranked() -> Ranking:
@@ -197,8 +208,25 @@ class Search:
             more=len(ranking.hits) > limit,
             newest=ranking.newest if cursor is None else cursor.newest,
             changed=ranking.changed,
+            by_meaning=near is not None,
             under=under,
         )
+
+    async def _near(
+        self,
+        connection: Connection,
+        pinned: Pinned,
+        question: Question,
+        corpora: Sequence[Corpus],
+        owners: Sequence[VisibleScope | None],
+        *,
+        events: int,
+    ) -> Near | None:
+        """Return what is compared by meaning; None where nothing is."""
+        if self._vectors is None or not (question.text or "").strip() or not self._vectors.has_room_for(events):
+            return None
+        text = meaning(question, corpora)
+        return await self._vectors.near(connection, pinned, corpora, owners, text)
 
     async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
         """Return the path of a hit; empty for a fresh event, which has no topic yet."""

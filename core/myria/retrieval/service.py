@@ -17,6 +17,8 @@ import asyncpg
 from myria import errors
 from myria.analysis import is_stopword, terms
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
+from myria.embeddings.asking import QuestionVectors
+from myria.embeddings.choosing import configured
 from myria.events import TopicHint
 from myria.handles import Handles
 from myria.masks import Masks
@@ -34,6 +36,7 @@ from myria.retrieval.searching import Query, Search, SearchResult, no_topic
 from myria.retrieval.subjects import NO_SUBJECTS, NamedSubject, SubjectFinder
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.turns import Turn, Turns
+from myria.retrieval.vectors import VectorLanes
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
 from myria.settings import Settings
 from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
@@ -79,17 +82,31 @@ class Retrieval:
         gatherer = Gatherer(self.cache, self._threads)
         self._paths = Paths(self.cache, gatherer)
         self._subjects = SubjectFinder(self.cache)
+        embedding = configured(settings)
+        within_s = settings.embeddings.question_deadline_s
+        self.questions = None if embedding is None else QuestionVectors(embedding, within_s=within_s)
+        vectors = None
+        if self.questions is not None:
+            vectors = VectorLanes(self.cache, self.questions, most=settings.embeddings.visible_events)
         self._search = Search(
-            self.cache, gatherer, Lanes(self.cache), self._paths, self._subjects, threads=self._threads
+            self.cache,
+            gatherer,
+            Lanes(self.cache),
+            self._paths,
+            self._subjects,
+            threads=self._threads,
+            vectors=vectors,
         )
         self.turns = Turns(database, at_once=settings.retrieval.heavy_reads)
         self._secret: bytes | None = None
 
     async def close(self) -> None:
-        """End the ranking threads and the walker."""
+        """End the ranking threads, the walker and what embeds questions."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.walker is not None:
             await self.walker.close()
+        if self.questions is not None:
+            await self.questions.close()
 
     def forget(self, tenant: str) -> None:
         """Forget what is kept between requests of a tenant; what is wanted again is read again."""
@@ -451,6 +468,7 @@ class Retrieval:
                 if cursor is None
                 else cursor.period_end,
                 newest=result.newest,
+                by_meaning=result.by_meaning,
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)

@@ -6,7 +6,7 @@ import hashlib
 from functools import lru_cache
 from typing import Literal
 
-Purpose = Literal["append", "publish", "build", "erase", "list erasure", "audit"]
+Purpose = Literal["append", "publish", "build", "erase", "list erasure", "audit", "vectors"]
 ScopePurpose = Literal["withdraw"]
 
 

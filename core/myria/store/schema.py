@@ -139,6 +139,7 @@ async def adopt(dsn: str) -> int | None:
                 if last is not None:
                     changed = int((await connection.execute(sql("schema.adopt_events"), last)).split()[-1])
                     await connection.execute(sql("schema.adopt_withdrawals"))
+                    await connection.execute(sql("schema.adopt_vectors"))
                 for name in (
                     "schema.adopt_snapshots",
                     "schema.adopt_builds",

@@ -305,6 +305,19 @@ SELECT g.tenant_id, g.kind, g.id, g.scope_id, g.event_seq, g.first_seq, g.versio
 FROM unnest($2::text[], $3::text[]) AS dropped (kind, id)
 JOIN myria.registrations_of_log g ON g.tenant_id = $1 AND g.kind = dropped.kind AND g.id = dropped.id;
 
+-- name: erase_vectors
+-- With the vectors of texts that no other event has.
+WITH gone AS (
+    DELETE FROM myria.event_vectors v WHERE v.tenant_id = $1 AND v.event_seq = ANY ($2::bigint[])
+    RETURNING v.model, v.digest
+), texts AS (
+    DELETE FROM myria.text_vectors t USING (SELECT DISTINCT model, digest FROM gone WHERE digest IS NOT NULL) g
+    WHERE t.tenant_id = $1 AND t.model = g.model AND t.digest = g.digest
+      AND NOT EXISTS (SELECT FROM myria.event_vectors o
+                      WHERE o.tenant_id = $1 AND o.model = g.model AND o.digest = g.digest AND o.event_seq <> ALL ($2::bigint[]))
+)
+SELECT count(*) FROM gone;
+
 -- name: erase_events
 UPDATE myria.events
 SET payload = '{}', topic_hints = '[]', source_event_key = NULL, dedupe_key = NULL, type = NULL, context_id = NULL,

@@ -75,6 +75,10 @@ UPDATE myria.builds SET revision = '0' WHERE revision >= pg_snapshot_xmax(pg_cur
 -- name: adopt_requests
 UPDATE myria.rebuild_requests SET revision = '0' WHERE revision >= pg_snapshot_xmax(pg_current_snapshot());
 
+-- name: adopt_vectors
+-- Readers ask for those past a transaction: all of the dump come before any of this server's.
+UPDATE myria.event_vectors SET xid = '3' WHERE xid <> '3';
+
 -- name: void_cursors
 -- Cursors carry transaction numbers too.
 UPDATE myria.installation
@@ -95,6 +99,6 @@ FROM pg_stat_user_tables s WHERE s.schemaname = 'myria' AND s.last_vacuum >= $1 
 -- Every table that an erasure changes.
 VACUUM (ANALYZE) myria.events, myria.renderings, myria.search_blocks, myria.notes, myria.note_looks, myria.note_usage,
     myria.note_links, myria.note_evaluations, myria.note_evaluations_due, myria.turns, myria.turn_sessions, myria.turn_extractions_due, myria.turn_shadows, myria.tool_feedback, myria.sessions, myria.unit_plans, myria.llm_calls, myria.builds, myria.build_tasks,
-    myria.memories, myria.registrations, myria.notes_shown,
+    myria.memories, myria.registrations, myria.notes_shown, myria.text_vectors, myria.event_vectors,
     myria.build_units, myria.snapshots, myria.rebuild_requests, myria.pointer_moves, myria.tenants, myria.access_log,
     myria.call_log, myria.erasures, myria.erased_words;

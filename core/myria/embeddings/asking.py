@@ -1,0 +1,63 @@
+"""The vector of a question, within a short time or not at all: a read never fails or waits for it."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from myria.embeddings.model import EmbeddingModel
+from myria.errors import ModelFailed
+
+logger = logging.getLogger(__name__)
+
+_KEPT: Final = 1_000
+
+
+class QuestionVectors:
+    """Computes vectors of questions, and keeps the last thousand by their text: pages of one answer ask alike.
+
+    Args:
+        within_s: seconds after which a question is answered by its words alone.
+    """
+
+    def __init__(self, model: EmbeddingModel, *, within_s: float) -> None:
+        self._model = model
+        self._within_s = within_s
+        self._known: OrderedDict[str, bytes | None] = OrderedDict()
+        self.answered = 0
+        self.failed = 0
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self._model.name
+
+    async def close(self) -> None:
+        """Close what computes them."""
+        await self._model.close()
+
+    async def of(self, text: str) -> bytes | None:
+        """Return the vector of a question, None where it has none or none came in time."""
+        if text in self._known:
+            self._known.move_to_end(text)
+            return self._known[text]
+        try:
+            vector = (await self._model.embed([text], within_s=self._within_s))[0]
+        except ModelFailed as failure:
+            self.failed += 1
+            logger.info(
+                "a question is answered by its words alone: %s",
+                failure.message,
+                extra={"action": "question_without_vector"},
+            )
+            return None
+        except Exception:
+            self.failed += 1
+            logger.exception("the vector of a question failed", extra={"action": "question_without_vector"})
+            return None
+        self.answered += 1
+        self._known[text] = vector
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return vector

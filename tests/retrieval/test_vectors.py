@@ -1,0 +1,135 @@
+"""Vectors are compared exactly, and what they are worth to a ranking does not depend on what is not seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria.index import Corpus, Doc, LooseBlock
+from myria.index.vectors import ABSENT, VectorRows, quantised
+from myria.retrieval.nearness import Near
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import meaning, rank
+
+SIZE = 8
+MINUTE = 60_000_000
+
+
+def vector(*of: float) -> bytes:
+    """Return a vector of these first components."""
+    made = quantised([*of, *[0.0] * (SIZE - len(of))])
+    assert made is not None
+    return made
+
+
+def corpus(*texts: str) -> Corpus:
+    """Return one conversation, an hour between its turns, numbered from 1."""
+    docs = [
+        Doc.of_payload(
+            {"text": text, "speaker": "ana"},
+            event_seq=number,
+            timestamp=number * 60 * MINUTE,
+            channel="chat",
+            type="message",
+        )
+        for number, text in enumerate(texts, 1)
+    ]
+    return Corpus(participants=("ana", "ben"), tail=LooseBlock().extended(docs))
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(-127, 127), min_size=SIZE, max_size=SIZE), min_size=1, max_size=9),
+    asked=st.lists(st.integers(-127, 127), min_size=SIZE, max_size=SIZE),
+)
+def test_likeness_is_the_cosine_of_whole_numbers(rows: list[list[int]], asked: list[int]) -> None:
+    """What is computed with floats is the whole-number cosine, to the last bit."""
+    held = VectorRows.of([(at, np.array(row, dtype=np.int8).tobytes()) for at, row in enumerate(rows)], SIZE)
+    found = held.likeness(np.array(asked, dtype=np.int8).tobytes(), np.arange(len(rows) + 1))
+
+    def length(values: list[int]) -> int:
+        return max(1, math.isqrt(sum(value * value for value in values) * 65_536))
+
+    expected = [
+        (sum(a * b for a, b in zip(row, asked, strict=True)) << 31) // (length(row) * length(asked)) for row in rows
+    ]
+    assert found.tolist() == [*expected, int(ABSENT)]
+
+
+@pytest.mark.parametrize("vector", [[], [0.0, 0.0], [1.0, math.nan], [math.inf, 1.0], [1.0] * 4_097])
+def test_a_vector_that_says_nothing_is_none(vector: list[float]) -> None:
+    """Empty, zero, endless and overlong vectors are refused where they arrive."""
+    assert quantised(vector) is None
+
+
+def test_a_text_is_found_by_its_meaning_alone() -> None:
+    """A question that shares no word with its answer finds it where vectors stand beside the words."""
+    talk = corpus("I went to the cinema", "peanuts make my throat swell", "the train was late", "we painted the fence")
+    held = VectorRows.of([(1, vector(1)), (2, vector(0, 1)), (3, vector(1, 0, 1)), (4, vector(1, 0, 0, 1))], SIZE)
+    question = Question(text="swollen airway after eating")
+    assert rank(question, [talk]).hits == ()
+    near = Near(question=vector(0.1, 1), documents=[held])
+    assert rank(question, [talk], near=near).hits[0].event_seq == 2
+
+
+def test_words_still_lead_where_a_vector_says_the_opposite() -> None:
+    """The text that holds all words of a question stays first beside one that is merely alike."""
+    talk = corpus("the blue kiln reaches 1300 degrees", "warm things are nice", "rain again", "tea or coffee")
+    held = VectorRows.of([(1, vector(0, 1)), (2, vector(1)), (3, vector(0, 0, 1)), (4, vector(0, 0, 0, 1))], SIZE)
+    near = Near(question=vector(1), documents=[held])
+    assert rank(Question(text="degrees of the blue kiln"), [talk], near=near).hits[0].event_seq == 1
+
+
+def test_documents_without_a_vector_or_with_one_of_another_length_count_by_their_words() -> None:
+    """Where no vector fits, the answer is the answer without vectors."""
+    talk = corpus("the blue kiln", "the red kiln", "rain again")
+    question = Question(text="blue kiln")
+    plain = rank(question, [talk])
+    for held in (VectorRows.of([], SIZE), VectorRows.of([(1, b"\1\2"), (2, b"\3\4")], SIZE)):
+        assert rank(question, [talk], near=Near(question=vector(1), documents=[held])) == plain
+    assert rank(question, [talk], near=Near(question=vector(1), documents=[None])) == plain
+
+
+def test_hidden_vectors_move_no_score() -> None:
+    """A vector of an event that is not visible changes no byte of a ranking."""
+    talk = corpus("the blue kiln", "the red kiln", "rain again")
+    seen = [(1, vector(1)), (2, vector(0, 1)), (3, vector(0, 0, 1))]
+    question = Question(text="pottery oven")
+    answers = [
+        rank(question, [talk], near=Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)]))
+        for rows in (seen, [*seen, (9, vector(1)), (10, vector(-1))])
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0].hits
+
+
+def test_unlike_texts_are_no_answers_in_a_small_memory() -> None:
+    """Of three texts that have nothing to do with a question none stands out."""
+    talk = corpus("I went to the cinema", "the train was late", "we painted the fence")
+    held = VectorRows.of([(1, vector(1, 0.02)), (2, vector(0, 0.02, 1)), (3, vector(0, 0.02, 0, 1))], SIZE)
+    assert rank(Question(text="nut intolerance"), [talk], near=Near(question=vector(0, 1), documents=[held])).hits == ()
+
+
+def test_orders_by_time_hold_words_and_no_vectors() -> None:
+    """The newest and oldest matches are those that hold a word."""
+    talk = corpus("the blue kiln", "the red kiln", "rain again")
+    held = VectorRows.of([(1, vector(0, 1)), (2, vector(0, 1)), (3, vector(1))], SIZE)
+    near = Near(question=vector(1), documents=[held])
+    found = rank(Question(text="kiln"), [talk], order="newest", near=near)
+    assert [hit.event_seq for hit in found.hits] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "embedded"),
+    [
+        ("What is Ana's favourite colour?", "What is favourite colour?"),
+        ("Ben, what did ana paint?", ", what did paint?"),
+        ("What did they paint?", "What did they paint?"),
+    ],
+)
+def test_visible_names_are_left_out_of_what_is_embedded(text: str, embedded: str) -> None:
+    """A name would draw a question's vector to every greeting."""
+    assert meaning(Question(text=text), [corpus("the blue kiln")]) == embedded
