@@ -68,6 +68,23 @@ async def test_every_row_has_a_snapshot(database: Database) -> None:
     assert report.failed == 0, [check.failures for check in report.checks if check.failed]
 
 
+async def test_a_full_build_of_what_is_there_changes_nothing(database: Database) -> None:
+    """Planned anew, subjects that builds brought up to date step by step are the same; what is damaged is mended."""
+    for part in range(3):
+        await append(database.server_dsn, conversation(40, seed=part, start=part * 5000, participants=PAIR))
+        await builds.build(database, configured=WITH)
+    before = await stored(database)
+    assert before is not None
+    assert (await builds.build(database, configured=WITH, full=True)).counts["scopes_changed"] == 0
+    async with Pool(database.dsn) as pool, pool.write(TENANT) as connection:
+        await connection.execute("UPDATE myria.subject_holders SET holders = '\\x00'")
+    assert (await builds.build(database, configured=WITH, full=True)).counts["scopes_changed"] == 1
+    assert await stored(database) == before
+    async with Pool(database.superuser_dsn) as pool:
+        report = await verify(pool, TENANT, WITH.planner.for_planner(), deep=True)
+    assert report.failed == 0, [check.failures for check in report.checks if check.failed]
+
+
 async def test_a_tree_that_grows_keeps_its_subjects_known(database: Database) -> None:
     """Also where what was said since is about nothing: else the next build would plan all of them anew."""
     for day in range(3):

@@ -73,9 +73,9 @@ class ScopeSubjects:
             in_place: whether `gone` and `added` are all that is different.
             is_same_tree: whether the tree of time is the parent's.
         """
-        old = await self._old() if in_place else None
+        old = await self._old()
         update = None
-        if old is not None:
+        if old is not None and in_place:
             self._since = old["since"]
             removed = await leaves_under(gone, self._tree)
             try:
@@ -87,11 +87,13 @@ class ScopeSubjects:
                 if is_same_tree and new_root == old["root_rendering_id"] and not update.holders:
                     return None
         if update is None:
-            self._since = self._build.number
             leaves = await leaves_beneath(root, self._tree) if root is not None else []
             update = await update_subjects(
                 None, (), leaves, NoSubjects(), participants=self._participants, settings=settings
             )
+            if old is not None and is_same_tree and await self._stand(update, old):
+                return None
+            self._since = self._build.number
         await self._write(update)
         return CompiledSubjects(root=update.root.rendering_id if update.root else None, since=self._since)
 
@@ -129,6 +131,19 @@ class ScopeSubjects:
             return await connection.fetchrow(
                 sql("subjects.root"), self._build.tenant, self._scope_id, self._build.parent.snapshot_id
             )
+
+    async def _stand(self, update: SubjectUpdate, old: asyncpg.Record) -> bool:
+        """Tell whether the parent's subjects are those of a plan from all leaves, its records with them."""
+        if old["root_rendering_id"] != (update.root.rendering_id if update.root is not None else None):
+            return False
+        self._since = old["since"]
+        keys = sorted(update.holders)
+        for at in range(0, len(keys), BATCH_NODES):
+            part = keys[at : at + BATCH_NODES]
+            held = await self.holders(part)
+            if not all(key in held and held[key].is_part_of(update.holders[key]) for key in part):
+                return False
+        return True
 
     async def _update(
         self,
