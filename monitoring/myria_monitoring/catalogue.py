@@ -96,6 +96,12 @@ METRICS: tuple[Described, ...] = (
         "outcome",
     ),
     _counter("serving", "myria_turn_compactions_total", "Prompts in which a summary stands for earlier items"),
+    _counter(
+        "serving",
+        "myria_question_vectors_total",
+        "Vectors of questions; outcome is computed, or failed: such a question was answered by its words alone",
+        "outcome",
+    ),
     _gauge("serving", "myria_cache_bytes", "Bytes held by a cache", "cache"),
     _counter("serving", "myria_cache_lookups_total", "Cache look-ups; result is hit or miss", "cache", "result"),
     _gauge(

@@ -178,6 +178,8 @@ async def test_without_a_vector_in_time_the_words_answer(
             provider.script = lambda _, wrong=wrong: wrong
             async with Memory(database.server_dsn, settings) as again:
                 assert await ask(again, query("the fence")) == expected, number
+                assert again.retrieval.questions is not None
+                assert again.retrieval.questions.figures() == {"computed": int(number == 2), "failed": int(number != 2)}
     release.set()
 
 

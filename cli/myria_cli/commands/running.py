@@ -231,6 +231,8 @@ myria serve --stdio --face agent --as ana --as assistant
                 Memory(place.serving, settings, on_commit=metrics.commit_done, on_redacted=metrics.redacted)
             )
             metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
+            if memory.retrieval.questions is not None:
+                metrics.watch_questions(memory.retrieval.questions.figures)
             for name, pool in memory.pools.items():
                 metrics.watch_pool(name, pool.figures)
             if sock is None:

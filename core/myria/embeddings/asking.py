@@ -25,13 +25,17 @@ class QuestionVectors:
         self._model = model
         self._within_s = within_s
         self._known: OrderedDict[str, bytes | None] = OrderedDict()
-        self.answered = 0
-        self.failed = 0
+        self._computed = 0
+        self._failed = 0
 
     @property
     def model(self) -> str:
         """The name of the model."""
         return self._model.name
+
+    def figures(self) -> dict[str, int]:
+        """Return how many vectors were computed and how many failed since the start."""
+        return {"computed": self._computed, "failed": self._failed}
 
     async def close(self) -> None:
         """Close what computes them."""
@@ -45,7 +49,7 @@ class QuestionVectors:
         try:
             vector = (await self._model.embed([text], within_s=self._within_s))[0]
         except ModelFailed as failure:
-            self.failed += 1
+            self._failed += 1
             logger.info(
                 "a question is answered by its words alone: %s",
                 failure.message,
@@ -53,10 +57,10 @@ class QuestionVectors:
             )
             return None
         except Exception:
-            self.failed += 1
+            self._failed += 1
             logger.exception("the vector of a question failed", extra={"action": "question_without_vector"})
             return None
-        self.answered += 1
+        self._computed += 1
         self._known[text] = vector
         if len(self._known) > _KEPT:
             self._known.popitem(last=False)
