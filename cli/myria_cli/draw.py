@@ -107,7 +107,7 @@ def count(number: int, noun: str) -> str:
 def topic_lines(node: TreeNode, branches: Branches, *, summaries: bool, has_children: bool) -> Iterator[Line]:
     """Yield the lines of one topic of a snapshot."""
     text = Text(one_line(node.label, LABEL_CHARACTERS), style="" if node.is_leaf else "bold")
-    kind = "" if node.is_leaf else f"{level_name(node.level)}, "
+    kind = "" if node.is_leaf else "subject, " if node.is_subject else f"{level_name(node.level)}, "
     text.append(f"  {kind}{count(node.events, 'event')}, {span(node.first_at, node.last_at)}", style="not bold dim")
     yield branches.line(text, has_children=has_children)
     if summaries and node.summary:

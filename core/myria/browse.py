@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from myria import errors
-from myria.planning.model import LEAF
+from myria.planning.model import LEAF, SUBJECT
 from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -52,11 +52,15 @@ class ScopeRoot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeNode:
-    """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC."""
+    """One rendering of a snapshot; `event_seqs` are a leaf's refs in order, times are microseconds since 1970 UTC.
+
+    `is_subject` is true of all above the leaves in a tree of subjects: of groups of them and parts of large ones, too.
+    """
 
     rendering_id: bytes
     node_id: bytes
     is_leaf: bool
+    is_subject: bool
     level: int
     topic_id: str
     label: str
@@ -150,6 +154,12 @@ async def scope_roots(
         if len(rows) < PAGE:
             return
         after = rows[-1]["scope_id"]
+
+
+async def subject_root(connection: Connection, tenant: str, snapshot: SnapshotRow, scope_id: int) -> bytes | None:
+    """Return the root of a scope's tree of subjects in a snapshot; None for a scope without subjects."""
+    root: bytes | None = await connection.fetchval(sql("browse.subject_root"), tenant, snapshot.lineage, scope_id)
+    return root
 
 
 async def tree_nodes(
@@ -259,6 +269,7 @@ def _node(row: Any) -> TreeNode:
         rendering_id=row["rendering_id"],
         node_id=row["node_id"],
         is_leaf=row["node_type"] == LEAF,
+        is_subject=row["node_type"] == SUBJECT,
         level=row["level"],
         topic_id=row["topic_id"],
         label=NEUTRAL_LABEL if row["covers_withdrawn"] else row["label"],

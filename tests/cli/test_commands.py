@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -232,6 +233,28 @@ def test_show_masks_and_cuts(myria: Call, sample_file: Path) -> None:
     assert [scope["participants"] for scope in own] == [["ana", "ben", "chloé"]]
     assert "children" not in own[0]["root"]
     assert "├─" in myria("show").out
+
+
+def test_show_draws_subjects(myria: Call, sample_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--subjects draws what topics are about: trees over leaf topics of the trees of time, none without subjects."""
+    myria("import", sample_file)
+    myria("rebuild", "--here")
+    assert myria("show", "--subjects", "--json").json["scopes"] == []
+    monkeypatch.setenv("MYRIA_PLANNER_SUBJECTS", "true")
+    myria("rebuild", "--here")
+    in_time = {tuple(scope["participants"]): scope["root"] for scope in myria("show", "--json").json["scopes"]}
+    by_subject = myria("show", "--subjects", "--json").json["scopes"]
+    assert by_subject
+    for scope in by_subject:
+        assert scope["root"]["kind"] == "subject"
+        assert _leaves(scope["root"]) <= _leaves(in_time[tuple(scope["participants"])])
+    assert "Sourdough" in myria("show", "--subjects").out
+
+
+def _leaves(topic: dict[str, Any]) -> set[str]:
+    if topic["kind"] == "leaf_topic":
+        return {topic["rendering_id"]}
+    return {leaf for child in topic["children"] for leaf in _leaves(child)}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -198,6 +199,8 @@ myria show
 myria show --as mika --depth 3
 
 myria show snap_0193c1… --summaries | less
+
+myria show --subjects
 """,
     )
     async def show(
@@ -212,6 +215,9 @@ myria show snap_0193c1… --summaries | less
             typer.Option("--as", metavar="NAME", help="Only what this participant may see; repeat for several."),
         ] = None,
         summaries: Annotated[bool, typer.Option("--summaries", help="Draw the summaries too.")] = False,
+        subjects: Annotated[
+            bool, typer.Option("--subjects", help="Draw what the topics are about in place of when they were.")
+        ] = False,
     ) -> None:
         """Draw the topic trees of a snapshot, one per scope, as an administrator sees them."""
         settings = options.settings()
@@ -219,7 +225,7 @@ myria show snap_0193c1… --summaries | less
             await schema.check(database)
             async with database.read(options.tenant) as connection:
                 chosen = await browse.find_snapshot(connection, options.tenant, snapshot)
-                roots = browse.scope_roots(connection, options.tenant, chosen, participants=as_ or ())
+                roots = _roots(connection, options.tenant, chosen, as_ or (), subjects=subjects)
                 if options.json:
                     scopes = [
                         {
@@ -289,6 +295,17 @@ myria diff snap_0193c1… active --json
                     console.say("no difference")
 
 
+async def _roots(
+    connection: Connection, tenant: str, snapshot: browse.SnapshotRow, participants: Sequence[str], *, subjects: bool
+) -> AsyncIterator[browse.ScopeRoot]:
+    """Yield the scopes of a snapshot with the roots of their trees; of those of subjects where they are asked for."""
+    async for scope in browse.scope_roots(connection, tenant, snapshot, participants=participants):
+        if not subjects:
+            yield scope
+        elif (root := await browse.subject_root(connection, tenant, snapshot, scope.scope_id)) is not None:
+            yield replace(scope, root=root)
+
+
 async def _drawn(
     connection: Connection, tenant: str, root: bytes, depth: int | None, *, summaries: bool, floor: int
 ) -> AsyncIterator[Line]:
@@ -321,7 +338,7 @@ async def _nested(connection: Connection, tenant: str, root: bytes, depth: int |
 
 def _topic_json(node: browse.TreeNode) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "kind": "leaf_topic" if node.is_leaf else "internal_topic",
+        "kind": "leaf_topic" if node.is_leaf else "subject" if node.is_subject else "internal_topic",
         "topic_id": node.topic_id,
         "node_id": node.node_id.hex(),
         "rendering_id": node.rendering_id.hex(),

@@ -22,6 +22,16 @@ WHERE root.root_rendering_id IS NOT NULL AND c.tenant_id = $1 AND c.scope_id > $
 ORDER BY c.scope_id
 LIMIT $5;
 
+-- name: subject_root
+-- The root of a scope's subjects in a lineage; none where a build without subjects has changed the scope's tree since.
+SELECT r.root_rendering_id
+FROM myria.subject_roots r
+WHERE r.tenant_id = $1 AND r.scope_id = $3 AND r.number::bigint <@ $2::int8multirange
+  AND NOT EXISTS (SELECT FROM myria.scope_roots t
+                  WHERE t.tenant_id = $1 AND t.scope_id = $3 AND t.number > r.number AND t.number::bigint <@ $2::int8multirange)
+ORDER BY r.number DESC
+LIMIT 1;
+
 -- name: differing_roots
 -- One page of the scopes whose roots differ between two lineages; a root is null where a lineage has none.
 WITH touched AS (
@@ -46,7 +56,7 @@ LEFT JOIN LATERAL (
 ORDER BY t.scope_id;
 
 -- name: renderings
--- Renderings with the refs of those that are leaves; in any order. Past $3 withdrawals are not in the trees: what spans
+-- Renderings and subjects, with the refs of those that are leaves; in any order. Past $3 withdrawals are not in the trees: what spans
 -- the moment of such an event may have words made of it.
 SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.summary, r.children, r.events, r.leaves,
        r.units, r.first_at, r.last_at, n.event_seqs,
@@ -61,9 +71,18 @@ SELECT r.rendering_id, r.node_id, r.node_type, r.level, r.topic_id, r.label, r.s
        OR EXISTS (
            SELECT FROM myria.ended_events($1, now()) d WHERE d.scope_id = r.scope_id AND d.occurred_at BETWEEN r.first_at AND r.last_at
        ) AS covers_withdrawn
-FROM myria.renderings r
-LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic'
-WHERE r.tenant_id = $1 AND r.rendering_id = ANY ($2::bytea[]);
+FROM (
+    SELECT t.scope_id, t.rendering_id, t.node_id, t.node_type, t.level, t.topic_id, t.label, t.summary, t.children, t.events,
+           t.leaves, t.units, t.first_at, t.last_at
+    FROM myria.renderings t
+    WHERE t.tenant_id = $1 AND t.rendering_id = ANY ($2::bytea[])
+    UNION ALL
+    SELECT s.scope_id, s.rendering_id, s.node_id, 'subject', s.level, s.topic_id, s.label, s.summary, s.children, s.events,
+           s.leaves, s.subjects, s.first_at, s.last_at
+    FROM myria.subject_nodes s
+    WHERE s.tenant_id = $1 AND s.rendering_id = ANY ($2::bytea[])
+) r
+LEFT JOIN myria.nodes n ON n.tenant_id = $1 AND n.node_id = r.node_id AND r.node_type = 'leaf_topic';
 
 -- name: events
 -- One page of the log, newest first, by what a person may filter it; without what is withdrawn, and without withdrawals.
