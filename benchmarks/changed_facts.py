@@ -4,7 +4,7 @@ Each pair of people of data/changed_facts.toml has a conversation of sixteen ses
 one of the first eight and what replaced it eight sessions later, among small talk and what the other person says about
 the same kind of thing. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline.
 
-    python -m benchmarks.changed_facts [--half dev|"held out"|"second dev"|blind] [--misses] [--embeddings]
+    python -m benchmarks.changed_facts [--half NAME] [--misses] [--embeddings]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from myria.retrieval.ranking import rank
 Asks = Literal["now", "before", "change"]
 
 DATA = Path(__file__).parent / "data"
-HALVES = ("dev", "held out", "second dev", "blind")
+HALVES = ("dev", "held out", "second dev", "blind", "third dev", "blind two")
 FIRST = 5
 _LATER = 8
 _BEGIN = datetime(2025, 2, 3, 18, 0, tzinfo=UTC)
