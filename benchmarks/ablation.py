@@ -28,6 +28,7 @@ SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "words together": (ranking, {"_COVERED": 0}),
     "related words": (ranking, {"_RELATED": 0}),
     "members of a kind": (ranking, {"_MEMBER": 0}),
+    "words of a state": (question, {"states": lambda term: ()}),
     "the named speaker": (ranking, {"_SPEAKER": 100}),
     "texts that say when": (ranking, {"_SAYS_WHEN": 100}),
     "texts that name something": (ranking, {"_NAMES": 100}),

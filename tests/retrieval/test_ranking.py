@@ -134,6 +134,44 @@ def test_a_question_about_a_change_finds_both_in_order() -> None:
     assert _ask("How did the car that Anna drives change?", _said(*CHANGED))[:2] == [1, 3]
 
 
+def test_a_later_statement_of_the_state_asked_for_stands_first() -> None:
+    """It shares no word with the older one, nor with the question: both tell where somebody lives."""
+    corpus = _said(
+        "I'm living in Lisbon from this month, tiny but bright.",
+        "The bread was dear today.",
+        "All the boxes are unpacked in Porto.",
+        "My neighbour plays the trumpet.",
+        "The train was late again.",
+    )
+    assert _ask("Where does Anna live?", corpus)[:2] == [3, 1]
+    assert _ask("Where did Anna live before?", corpus)[0] == 1
+
+
+def test_what_the_speaker_says_tells_how_much_a_statement_is_about() -> None:
+    """What others say of the same kind of thing does not keep a speaker's later statement from being one of it."""
+    said = [("Anna", "Our standup is at nine sharp.")] + 56 * [("Bob", "The bread was dear today.")]
+    said += 2 * [("Bob", "No standup for me.")]
+    said += [("Anna", "Standup got squeezed to a quarter to eleven so the Boston folks can sleep.")]
+    docs = [
+        _doc(seq, text, speaker=speaker, timestamp=START + seq * DAY) for seq, (speaker, text) in enumerate(said, 1)
+    ]
+    corpus = Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+    assert _ask("When is Anna's standup?", corpus)[:2] == [60, 1]
+
+
+def test_saying_the_same_again_changes_nothing() -> None:
+    """A statement that is repeated, with its word of change, is not what replaced it."""
+    corpus = _said("I may never eat calamari again.", "The bread was dear today.", "I may never eat calamari again.")
+    ranking = rank(Question(text="Does Anna eat calamari?"), (corpus,))
+    assert (_found(ranking)[0], ranking.changed) == (1, None)
+
+
+def test_words_that_ask_for_a_change_are_not_looked_for() -> None:
+    """Asked how a diet changed, a text that says change about something else is no hit."""
+    corpus = _said("My diet is pasta.", "I never change my passwords.", "No more pasta, the diet is rice now.")
+    assert _ask("How did Anna's diet change?", corpus) == [1, 3]
+
+
 def test_what_another_person_says_replaces_nothing() -> None:
     """Bob sold his own Golf: Anna still drives hers."""
     docs = [

@@ -209,8 +209,9 @@ def related(term: str) -> tuple[str, ...]:
     return _RELATED.get(term, ())
 
 
-def _members() -> dict[str, tuple[str, ...]]:
-    text = resources.files("myria.analysis").joinpath("members.toml").read_text(encoding="utf-8")
+def _told(table: str) -> dict[str, tuple[str, ...]]:
+    """Return what is told by each word that is asked, of a table of kinds."""
+    text = resources.files("myria.analysis").joinpath(table).read_text(encoding="utf-8")
     told_by_term: dict[str, dict[str, None]] = {}
     for kind in tomllib.loads(text)["kinds"]:
         told = dict.fromkeys(terms(kind["told"]))
@@ -222,9 +223,15 @@ def _members() -> dict[str, tuple[str, ...]]:
     }
 
 
-_MEMBERS = _members()
+_MEMBERS = _told("members.toml")
+_STATES = _told("states.toml")
 
 
 def members(term: str) -> tuple[str, ...]:
     """Return the terms that name one of the kind of thing that a term names (pet: cat, dog), in a fixed order."""
     return _MEMBERS.get(term, ())
+
+
+def states(term: str) -> tuple[str, ...]:
+    """Return the terms by which people tell of a state that a term asks for (live: lease, unpack), in a fixed order."""
+    return _STATES.get(term, ())

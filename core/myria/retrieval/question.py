@@ -16,7 +16,7 @@ from typing import Final, Literal, Protocol
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
 from myria.analysis.languages import form_of, is_function_term, languages_of
-from myria.analysis.related import members, related
+from myria.analysis.related import members, related, states
 from myria.events import TopicHint
 from myria.index.block import name_terms
 
@@ -54,9 +54,16 @@ _BEFORE: Final = re.compile(
     re.IGNORECASE,
 )
 _CHANGE: Final = re.compile(
-    r"\b(?:chang\w*|switch\w*|happened (?:to|with)|differ\w*|renamed|rescheduled|replaced|another|moved|become|became"
-    r"|no longer|still)\b",
+    r"\b(?:chang\w*|switch\w*|happened (?:to|with)|differ\w*|renamed|rescheduled|replaced|another|moved|became"
+    r"|(?:has|have|had|did) (?:\w+ ){0,3}become|no longer|still)\b",
     re.IGNORECASE,
+)
+_OF_CHANGE: Final = re.compile(
+    r"\s*(?:(?:how )?(?:did|was|were|has|have)|what (?:has |have )?(?:changed|happened))\b", re.IGNORECASE
+)
+"""Questions in which words of change ask about the change itself, and are no words to be found."""
+_CHANGES: Final = frozenset(
+    terms("change switch happen differ different rename replace become move another new get long still")
 )
 _NOW: Final = re.compile(r"\b(?:now|nowadays|current(?:ly)?|today|at the moment|these days|latest)\b", re.IGNORECASE)
 _NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
@@ -80,15 +87,17 @@ class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
     `forms` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
-    `members` name one of a kind of thing that the term names. `parts` are pairs of terms, one after the other, that the
-    term may be a compound of: they count where the term itself occurs nowhere and both of a pair do. `exact` marks an
-    identifier (letters and digits, or a long number), which is meant literally.
+    `members` name one of a kind of thing that the term names; `states` are words of people who tell of a state that the
+    term asks for (live: unpacked). `parts` are pairs of terms, one after the other, that the term may be a compound of:
+    they count where the term itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and
+    digits, or a long number), which is meant literally.
     """
 
     term: str
     forms: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     exact: bool = False
 
@@ -172,8 +181,10 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if only_when:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
-    asked = frozenset(content)
     asks_for = None if languages or _is_foreign(text, unique) else _asks_for(text)
+    if asks_for == "change" and _OF_CHANGE.match(text):
+        content = [term for term in content if term not in _CHANGES] or content
+    asked = frozenset(content)
     return Reading(
         asked=True,
         words=tuple(
@@ -181,7 +192,8 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
                 term=term,
                 forms=forms_by_term.get(term, ()),
                 instead=(*related(term), *joined.get(term, ())),
-                members=tuple(member for member in members(term) if member not in asked),
+                members=_others(members(term), asked),
+                states=_others(states(term), asked),
                 parts=_parts_of(term),
                 exact=_is_exact(term),
             )
@@ -230,6 +242,10 @@ def without_names(question: Question, *, names: Names) -> str:
             pieces.append(text[at : token.start])
             at = token.end + (2 if text[token.end : token.end + 2] in ("'s", "’s") else 0)
     return " ".join("".join([*pieces, text[at:]]).split())
+
+
+def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:
+    return told if asked.isdisjoint(told) else tuple(term for term in told if term not in asked)
 
 
 def _asks_for(text: str) -> State | None:

@@ -354,6 +354,7 @@ class _Plan:
         """Return what the question asks about, as far as something visible may be about it."""
         return AskedAbout(
             ids=frozenset(identity for concept in self.concepts for identity, _ in concept.alternatives),
+            states=frozenset(term_id(state) for word in self.reading.words for state in word.states),
             covered=self._covered,
             of_state=self.reading.of_state,
         )
@@ -371,7 +372,7 @@ class _Plan:
             {
                 term_id(term)
                 for word in (*reading.words, *reading.hint_words)
-                for term in (word.term, *word.forms, *word.instead, *word.members, *word.parts)
+                for term in (word.term, *word.forms, *word.instead, *word.members, *word.states, *word.parts)
             }
         )
         ids = np.array(wanted, dtype=np.int64)
@@ -407,7 +408,8 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tu
             instead += [
                 (part, _RELATED) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair
             ]
-        members = [(identity, _MEMBER) for identity in map(term_id, word.members) if frequency[identity]]
+        named = dict.fromkeys(map(term_id, (*word.members, *word.states)))
+        members = [(identity, _MEMBER) for identity in named if frequency[identity]]
         if not (own or instead or members):
             continue
         if own:

@@ -3,9 +3,9 @@
 The older statement mostly holds the question's words; the newer one often tells of the change alone ("the Golf is
 sold"). It is looked for among what the same speaker said later in the same scope, by three kinds of evidence: it tells
 of a change (`myria.analysis.changes`) of something that the older statement is about; it tells of a change of what the
-question asks about; or it is short and about a thing that hardly anything else is about. A short statement is about
-each of its words, a long one touches many. Soft evidence: nothing is hidden, and of every question one document at
-most is moved.
+question asks about; or it is short and about a thing that hardly anything else is about, or of the state that the
+question asks for. A short statement is about each of its words, a long one touches many. Soft evidence: nothing is
+hidden, and of every question one document at most is moved.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ _RARE: Final = 65
 """Percent of the rarity of a word that one document holds, above which a word names what a statement is about."""
 _MARKED: Final = 2
 """How often a word counts of whose thing a document tells that it changed."""
-_ASKED: Final = 40
-"""Percent of the best hit's score from which a document that tells of a change of the question's thing counts."""
-_ASKED_OF: Final = 50
-"""Percent of the question's words, by rarity, that the best hit must hold where a later one tells of no change."""
+_ASKED: Final = 30
+"""Percent of the best hit's score from which a document counts by the question's words alone."""
+_ASKED_OF: Final = 35
+"""Percent of the question's words, by rarity, that the best hit must hold where a later one tells of no change: less
+than a member of a kind counts."""
 _BREVITY: Final = 65
 """Terms of a statement that tells of no change, times one more than the documents that hold its word: at most so many,
-or it is not about that word alone."""
+or it is not about that word alone. Of the question's words, only what the same speaker said is counted."""
+_REPEATED: Final = 4
+"""How many of the likeliest documents are looked at: one that only says the same again changes nothing."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
@@ -80,11 +83,13 @@ class Leader:
 class AskedAbout:
     """What a question asks about: the ids of its words and of those that stand in for them.
 
-    `covered` is the percent of its words, by rarity, that a document with certain words holds. `of_state` tells that it
-    asks how something is, of one person at most: a statement without a word of change may then be newer.
+    `states` are the ids of the words by which people tell of a state that it asks for. `covered` is the percent of its
+    words, by rarity, that a document with certain words holds. `of_state` tells that it asks how something is, of one
+    person at most: a statement without a word of change may then be newer.
     """
 
     ids: frozenset[int]
+    states: frozenset[int]
     covered: Callable[[frozenset[int]], int]
     of_state: bool
 
@@ -111,69 +116,101 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
     later = _Later.than(leader, corpus, speaker)
     of_older = _among(ids, about)
-    rare = of_older & (worth >= least)
-    evidence = later.telling_of_change(ids[rare], worth[rare] * _MARKED)
     things = asked.ids - weak_ids()
-    of_question = _among(ids, things) & (worth >= least)
+    of_question = _among(ids, things)
+    rare = of_older & (worth >= least) & _among(ids, asked.ids | (about - weak_ids()))
     found = leader.score * 100 >= leader.worth * _ASKED
-    evidence += later.telling_of_change(ids[of_question], worth[of_question]) * found
+    telling = rare | of_question & (worth >= least)
+    evidence = later.telling_of_change(
+        ids[telling], (worth * rare * _MARKED)[telling], (worth * of_question)[telling], found
+    )
     if asked.of_state and asked.covered(said) >= _ASKED_OF:
-        telling = of_older & (counts * 2 < _BREVITY) & (_among(ids, things) | ~_among(ids, everyday_ids()))
-        evidence += later.short_about(ids[telling], worth[telling], counts[telling])
+        state = ~of_older & _among(ids, asked.states) & (worth >= least)
+        telling = state | of_older & (of_question | (counts * 2 < _BREVITY) & ~_among(ids, everyday_ids()))
+        holding = np.where(of_question | state, 0, counts)
+        evidence += later.short_about(ids[telling], worth[telling], holding[telling], state[telling], found)
     evidence[~later.mask] = 0
-    most = int(evidence.max(initial=0))
-    if most < least:
-        return None
-    best = np.flatnonzero(evidence == most)
-    at = int(best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[-1]])
-    return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
+    for _ in range(_REPEATED):
+        most = int(evidence.max(initial=0))
+        if most < least:
+            return None
+        best = np.flatnonzero(evidence == most)
+        at = int(best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[-1]])
+        if _words(*later.place(at)) != said:
+            return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
+        evidence[at] = 0
+    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Later:
-    """What the speaker of the best hit said after it in its scope, that may be shown and asks nothing: `mask`."""
+    """What the speaker of the best hit said after it in its scope, that may be shown and asks nothing: `mask`.
+
+    `here` tells which documents are of that scope.
+    """
 
     timeline: Timeline
     parts: Sequence[tuple[View, Mask | None]]
     speaker: str
+    here: Mask
     mask: Mask
 
     @classmethod
     def than(cls, leader: Leader, corpus: Corpus, speaker: str) -> _Later:
         timeline = leader.timeline
         mask = (timeline.timestamp > timeline.timestamp[leader.at] + _LATER_US) & (timeline.flags & ASKS == 0)
-        if timeline.scope is not None:
-            mask &= timeline.scope == timeline.scope[leader.at]
+        scope = timeline.scope
+        here = np.ones(len(timeline), dtype=np.bool_) if scope is None else scope == scope[leader.at]
+        mask &= here
         if leader.allowed is not None:
             mask &= leader.allowed
-        return cls(timeline, corpus.parts(), speaker, mask)
+        return cls(timeline, corpus.parts(), speaker, here, mask)
 
-    def telling_of_change(self, ids: Ints, worth: Ints) -> Ints:
-        """Return by document what the words are worth of whose things it tells that they changed."""
+    def telling_of_change(self, ids: Ints, of_older: Ints, of_question: Ints, found: Mask) -> Ints:
+        """Return by document what the words are worth of whose things it tells that they changed.
+
+        Args:
+            of_older, of_question: what each word is worth to the older statement, and to the question.
+            found: which documents the question's words count in.
+        """
         changed = np.array([changed_id(identity) for identity in ids.tolist()], dtype=np.int64)
         order = np.argsort(changed)
         evidence = np.zeros(len(self.timeline), dtype=np.int64)
         for at, where in self._spoken(changed[order], hints=True):
-            evidence[where] += worth[order[at]]
+            evidence[where] += of_older[order[at]] + of_question[order[at]] * found[where]
         return evidence
 
-    def short_about(self, ids: Ints, worth: Ints, counts: Ints) -> Ints:
-        """Return by document what the words are worth that it holds, where it is short enough to be about them."""
+    def short_about(self, ids: Ints, worth: Ints, counts: Ints, state: Mask, found: Mask) -> Ints:
+        """Return by document what the words are worth that it holds, where it is short enough to be about them.
+
+        Args:
+            counts: how many documents hold each word; 0 to count those of the speaker's.
+            state: which words tell of a state that the question asks for; they count in what was `found`.
+        """
         evidence = np.zeros(len(self.timeline), dtype=np.int64)
+        spoken: dict[int, list[Ints]] = {}
         for at, where in self._spoken(ids, hints=False):
-            short = where[self.timeline.length[where] * (counts[at] + 1) <= _BREVITY]
-            evidence[short] += worth[at]
+            spoken.setdefault(at, []).append(where)
+        for at, places in spoken.items():
+            holding = int(counts[at]) or int(sum(self.here[where].sum() for where in places))
+            for where in places:
+                short = where[self.timeline.length[where] * (holding + 1) <= _BREVITY]
+                evidence[short] += worth[at] * found[short] if state[at] else worth[at]
         return evidence
+
+    def place(self, at: int) -> tuple[View, int]:
+        """Return the view and the document at a place of the timeline."""
+        return self.parts[int(self.timeline.view[at])][0], int(self.timeline.doc[at])
 
     def _spoken(self, ids: Ints, *, hints: bool) -> Iterator[tuple[int, Ints]]:
         """Yield the position of each id, and the places where the speaker's documents hold it."""
         for (view, mask), places in zip(self.parts, self.timeline.places, strict=True):
-            told = [at for at, name in enumerate(view.speakers) if name == self.speaker]
+            told = np.array([name == self.speaker for name in view.speakers], dtype=np.bool_)
             known, offsets = (view.hint_terms, view.hint_offsets) if hints else (view.terms, view.offsets)
             docs = view.hint_doc if hints else view.posting_doc
             for at, start, end in spans_of(ids, known, offsets).T.tolist():
                 rows = docs[start:end]
-                where = places[rows[np.isin(view.speaker[rows], told)]]
+                where = places[rows[told[view.speaker[rows]]]]
                 yield at, where if mask is None else where[where >= 0]
 
 
