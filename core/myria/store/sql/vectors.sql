@@ -20,11 +20,13 @@ SELECT coalesce((SELECT p.done_seq FROM myria.vector_progress p WHERE p.tenant_i
        coalesce((SELECT max(e.event_seq) FROM myria.events e WHERE e.tenant_id = $1), 0) AS newest_seq;
 
 -- name: missing
--- The oldest events past $3 that are not embedded yet.
+-- The oldest events past $3 that are not embedded yet, and were not erased.
 SELECT e.event_seq, e.scope_id, e.payload
 FROM myria.events e
 WHERE e.tenant_id = $1 AND e.event_seq > $3 AND NOT e.internal
   AND NOT EXISTS (SELECT FROM myria.event_vectors v WHERE v.tenant_id = $1 AND v.model = $2 AND v.event_seq = e.event_seq)
+  AND NOT EXISTS (SELECT FROM myria.erased x
+                  WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq AND x.erased_at IS NOT NULL)
 ORDER BY e.event_seq
 LIMIT $4;
 
