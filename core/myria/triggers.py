@@ -632,7 +632,15 @@ class ControlLoop:
             rows = await connection.fetch(sql("vectors.tenants_due"), self._vectors.model)
         looked_at = 0
         for row in rows:
-            looked_at += await self._vectors.run(row["tenant_id"], self._settings.embeddings.catch_up_events)
+            tenant = row["tenant_id"]
+            try:
+                looked_at += await self._vectors.run(tenant, self._settings.embeddings.catch_up_events)
+            except errors.ModelFailed as failure:
+                logger.warning("vectors wait: %s", failure.message, extra={"action": "vectors_wait", "tenant": tenant})
+            except errors.UnavailableError:
+                raise
+            except Exception:
+                logger.exception("embedding failed", extra={"action": "embedding_failed", "tenant": tenant})
         return looked_at
 
     async def _ask_model(self, asking: _AsksModel | None, what: str, tenants_due: str) -> int:
