@@ -15,6 +15,7 @@ from myria.memory import Memory
 from myria.retrieval.paths import Topic
 from myria.retrieval.subjects import Subjects
 from myria.store.database import Database as Pool
+from myria.store.queries import sql
 from myria.withdrawal.commands import Withdrawals
 from myria.withdrawal.model import NEUTRAL_LABEL
 from tests.support import builds
@@ -27,6 +28,7 @@ WITH = builds.settings(planner={"subjects": True})
 DAY = 86_400
 PAIR = ("ana", "ben")
 OTHERS = ("cleo", "dan")
+MANY = ("edo", "fay")
 SAID = (
     "The Kickstarter campaign needs a film of the workshop.",
     "Our Kickstarter campaign starts with four hundred boxes.",
@@ -44,6 +46,16 @@ def talks(participants: Sequence[str]) -> list[Any]:
     ]
 
 
+def many_talks() -> list[Any]:
+    """Conversations, a week apart, about one thing and one of four others: more than stand beside each other."""
+    besides = ("printer", "poster", "courier", "invoice")
+    return [
+        event(7 * DAY * talk + 60 * at, f"The Kickstarter campaign needs the {besides[talk % 4]}.", participants=MANY)
+        for talk in range(22)
+        for at in range(2)
+    ]
+
+
 @pytest.fixture(scope="module")
 def told(databases: Databases) -> Iterator[Database]:
     """A database with the same conversations in two scopes, built with subjects."""
@@ -52,6 +64,7 @@ def told(databases: Databases) -> Iterator[Database]:
     async def fill() -> None:
         for participants in (PAIR, OTHERS):
             await append(database.server_dsn, talks(participants))
+        await append(database.server_dsn, many_talks())
         built = await builds.build(database, configured=WITH)
         assert built.error is None
 
@@ -97,6 +110,24 @@ async def test_a_subject_can_be_the_root_of_an_answer(told: Database) -> None:
     leaves = [child["topic_id"] for child in again["children"]]
     assert leaves == topic["children"]
     assert sum(len(child["children"]) for child in again["children"]) == topic["counts"]["events"] < 12
+
+
+async def test_the_last_leaves_of_a_large_subject_are_found_across_its_divisions(told: Database) -> None:
+    """However few are asked for, a subject that divides by content names those of its leaves that were said last."""
+    subject = subject_of(await ask(told, MANY))
+    async with Pool(told.server_dsn) as pool, pool.read(TENANT) as connection:
+
+        async def last(most: int | None) -> list[str]:
+            rows = await connection.fetch(sql("retrieval.leaves_of_subject"), TENANT, rendering_id, most)
+            return [row["topic_id"] for row in rows]
+
+        rendering_id = await connection.fetchval(
+            "SELECT rendering_id FROM myria.subject_nodes WHERE node_id = $1", bytes.fromhex(subject["node_id"])
+        )
+        leaves = await last(None)
+        assert len(leaves) == subject["counts"]["leaves"] > 16
+        for most in (1, 2, 7, 16, 17, 100):
+            assert await last(most) == leaves[-most:]
 
 
 async def test_a_subject_of_others_is_no_topic(told: Database) -> None:

@@ -5,5 +5,5 @@ which of that it is filed under; `holders` keeps, for each key, who holds it; `t
 bounded nodes; `words` says what they are about; `update` brings all of it from one set of leaves to another.
 """
 
-SUBJECTS_VERSION = 4
+SUBJECTS_VERSION = 5
 """Changes whenever the same leaves could give other subjects: those of every scope are then planned anew."""

@@ -23,7 +23,7 @@ LEAST_UNITS = 2
 SATURATED = 4
 """Units that hold a key, as far as they count."""
 
-_CANDIDATES_MOST = 12
+_CANDIDATES_MOST = 10
 _LEAST_WEIGHT = 20
 """A word of everyday use that was said once weighs less: it says nothing of what a leaf is about."""
 

@@ -14,7 +14,7 @@ from myria.analysis import terms
 from myria.analysis.kinds import kind_name, kinds_of
 from myria.planning.calendar import date_text, period_text
 from myria.planning.describe import LABEL_CHARACTERS, Description, Merged, hint_title
-from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, distinct, fitting, listed, shortened
+from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
 from myria.planning.model import LEAF, Node, Outline
 from myria.planning.phrases import NAME_CHARACTERS, key_of
 
@@ -28,11 +28,11 @@ _OF_KIND = 4
 _LEAST_SAID = 2
 """Times that somebody says something of a subject before it is called after that person."""
 
-_KEPT = {"keywords": 0, "phrases": 3, "speakers": 3, "hints": 2}
-"""What the metadata keep: what nodes above are described from, and no more. There may be as many subjects as leaves."""
+_KEPT = {"keywords": 0, "phrases": 3, "speakers": 3, "hints": 0}
+"""What the metadata keep: what is shown, and what nodes above are described from; there may be as many as leaves."""
 
 _SUBJECT_CHARACTERS = 480
-_GROUP_CHARACTERS = 240
+_GROUP_CHARACTERS = 160
 """Characters of a summary: of a subject, and of what only stands above or within one."""
 
 _STATE_CHARACTERS = 200
@@ -64,10 +64,8 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
     said_by = _said_by(keys[0], children)
     return Description(
         label=_label(title, _about(names, keys, children)),
-        summary=_history(keys[-1], children, _GROUP_CHARACTERS),
-        metadata={**_metadata(merged, names), "said_by": sorted(said_by.items())}
-        if said_by
-        else _metadata(merged, names),
+        summary=_latest(keys[-1], children, _GROUP_CHARACTERS),
+        metadata=_metadata(merged, names, said_by),
     )
 
 
@@ -77,11 +75,9 @@ def describe_index(children: Sequence[Node]) -> Description:
     names = [children[0].metadata["names"][0], children[-1].metadata["names"][-1]]
     subjects = sum(child.units for child in children)
     head = f"{counted(subjects, 'subject')} {period_text(merged.first_at, merged.last_at)}"
-    room = _GROUP_CHARACTERS - len(head) - 3
-    titles = distinct(name for child in children for name in child.metadata["names"])
     return Description(
         label=clip(f"Subjects from {names[0]} to {names[1]}", LABEL_CHARACTERS),
-        summary=clip(f"{head}: {as_many_as_fit(titles, room)}.", _GROUP_CHARACTERS),
+        summary=f"{head}.",
         metadata=_metadata(merged, names),
     )
 
@@ -194,17 +190,25 @@ def _says(key: str, words: str) -> bool:
 
 def _history(key: str, children: Sequence[Node], most: int) -> str:
     """Return the latest state, then what was before, newest first."""
-    latest, *before = sorted(children, key=lambda child: (child.last_at, child.key), reverse=True)
-    if latest.node_type == LEAF:
-        now = f"Latest, on {date_text(latest.last_at)}: {_state(key, latest)}"
-        now = now if now.endswith((".", "”", "…", "!", "?")) else f"{now}."
-    else:
-        now = latest.summary.partition(_BEFORE)[0]
-    now = clip(now, most)
+    now = _latest(key, children, most)
     room = most - len(now) - len(_BEFORE) - 1
-    entries = [_entry(child) for child in before]
-    before_that = as_many_as_fit(entries, room) if room > _ENTRY_CHARACTERS else ""
+    entries = [_entry(child) for child in sorted(children, key=_newest_first)[1:]]
+    before_that = as_many_as_fit(entries, room) if entries and room > _ENTRY_CHARACTERS else ""
     return clip(f"{now}{_BEFORE}{before_that}.", most) if before_that else now
+
+
+def _latest(key: str, children: Sequence[Node], most: int) -> str:
+    """Return the state that the newest leaf tells of."""
+    latest = min(children, key=_newest_first)
+    if latest.node_type != LEAF:
+        return clip(latest.summary, most)
+    now = f"Latest, on {date_text(latest.last_at)}: {_state(key, latest)}"
+    return clip(now if now.endswith((".", "”", "…", "!", "?")) else f"{now}.", most)
+
+
+def _newest_first(node: Node) -> tuple[int, int, bytes]:
+    timestamp, digest = node.key
+    return -node.last_at, -timestamp, bytes(255 - byte for byte in digest)
 
 
 def _state(key: str, leaf: Node) -> str:
@@ -223,7 +227,10 @@ def _entry(node: Node) -> str:
     return f"{shortened(about, _ENTRY_CHARACTERS)} ({when})"
 
 
-def _metadata(merged: Merged, names: Sequence[str]) -> dict[str, Any]:
+def _metadata(merged: Merged, names: Sequence[str], said_by: Mapping[str, int] | None = None) -> dict[str, Any]:
     whole = merged.metadata(units=0)
-    kept = {name: whole[name][:most] for name, most in _KEPT.items()}
-    return {**kept, "language": merged.language, "names": list(names)}
+    metadata = {name: whole[name][:most] for name, most in _KEPT.items()}
+    metadata |= {"language": merged.language, "names": list(names)}
+    if said_by:
+        metadata["said_by"] = [list(pair) for pair in sorted(said_by.items())]
+    return metadata

@@ -319,20 +319,32 @@ WHERE n.tenant_id = $1 AND n.topic_id = $2 AND n.is_subject
 LIMIT 1;
 
 -- name: leaves_of_subject
--- The last $3 leaves beneath a node of subjects in the order of time; all for NULL.
+-- The last $3 leaves beneath a node of subjects in the order of time; all for NULL. The latest leaf of each node has the
+-- node's own last moment, so of each level no more than the last $3 nodes can hold any of them.
 WITH RECURSIVE reached AS (
-    SELECT $2::bytea AS rendering_id
-    UNION
-    SELECT child
-    FROM reached u
-    CROSS JOIN LATERAL (
-        SELECT n.children FROM myria.subject_nodes n
-        WHERE n.tenant_id = $1 AND n.rendering_id = u.rendering_id OFFSET 0) n
-    CROSS JOIN LATERAL unnest(n.children) AS child
+    SELECT n.rendering_id, n.children, NULL::text COLLATE "C" AS topic_id, n.first_at, n.last_at
+    FROM myria.subject_nodes n
+    WHERE n.tenant_id = $1 AND n.rendering_id = $2
+    UNION ALL
+    SELECT level.rendering_id, level.children, level.topic_id, level.first_at, level.last_at
+    FROM (
+        SELECT x.*, row_number() OVER (ORDER BY x.last_at DESC, x.rendering_id) AS place
+        FROM reached u
+        CROSS JOIN LATERAL unnest(u.children) AS child
+        CROSS JOIN LATERAL (
+            SELECT n.rendering_id, n.children, NULL::text COLLATE "C" AS topic_id, n.first_at, n.last_at
+            FROM myria.subject_nodes n
+            WHERE n.tenant_id = $1 AND n.rendering_id = child
+            UNION ALL
+            SELECT r.rendering_id, NULL::bytea[], r.topic_id, r.first_at, r.last_at
+            FROM myria.renderings r
+            WHERE r.tenant_id = $1 AND r.rendering_id = child) x
+    ) level
+    WHERE $3::integer IS NULL OR level.place <= $3
 )
 SELECT last.rendering_id, last.topic_id
-FROM (SELECT r.rendering_id, r.topic_id, r.first_at
+FROM (SELECT u.rendering_id, u.topic_id, u.first_at
       FROM reached u
-      JOIN myria.renderings r ON r.tenant_id = $1 AND r.rendering_id = u.rendering_id
-      ORDER BY r.first_at DESC, r.topic_id DESC LIMIT $3) last
+      WHERE u.topic_id IS NOT NULL
+      ORDER BY u.last_at DESC, u.rendering_id LIMIT $3) last
 ORDER BY last.first_at, last.topic_id;
