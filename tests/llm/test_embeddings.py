@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ def embedded(asked: Asked) -> Answer:
         words = set(text.lower().replace(",", " ").split())
         data.append({"index": index, "embedding": [0.05, *(float(len(words & set(some))) for some in MEANINGS)]})
     return Answer(body=orjson.dumps({"object": "list", "data": data, "model": "scripted/embed"}))
+
+
+def answering(answer: Answer, _: Asked) -> Answer:
+    """Answer the same to whatever is asked."""
+    return answer
 
 
 def sent(provider: Provider) -> list[str]:
@@ -175,7 +181,7 @@ async def test_without_a_vector_in_time_the_words_answer(
                 Answer(body=b"no json"),
             )
         ):
-            provider.script = lambda _, wrong=wrong: wrong
+            provider.script = partial(answering, wrong)
             async with Memory(database.server_dsn, settings) as again:
                 assert await ask(again, query("the fence")) == expected, number
                 assert again.retrieval.questions is not None
