@@ -20,6 +20,8 @@ from myria.contract.rest import PREFIX
 from myria.contract.routes import ROUTES, Route
 from myria.memory import Memory
 from myria.settings import AuthSettings, IngestSettings, McpSettings, Settings
+from myria_server import http as http_module
+from myria_server.http import HEADER_BYTES
 from tests.server.wire import Served, serving
 from tests.support.clock import Clock
 from tests.support.keys import access_store, make_key
@@ -113,7 +115,7 @@ async def store(database: Database) -> AsyncIterator[AccessStore]:
 
 
 async def test_every_documented_status_of_every_route_is_answered(
-    database: Database, store: AccessStore, memory: Memory
+    database: Database, store: AccessStore, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And no other: each request of the table is answered with its status and a body as the document has it."""
     answers = Answers()
@@ -121,7 +123,7 @@ async def test_every_documented_status_of_every_route_is_answered(
         await refuse_callers(served, store, answers)
         await refuse_requests(served, await make_key(store, "ada", faces=("rest",)), answers)
         await answer_requests(served, await make_key(store, "ada", name="b", faces=("rest",)), answers)
-    await arrive_too_late(memory, answers)
+    await never_arrive(memory, monkeypatch, answers)
     await lose_the_database(answers)
     await lose_the_tables(database, memory, answers)
     assert answers.seen == {route.name: answers.documented(route) for route in ROUTES}
@@ -201,18 +203,23 @@ async def answer_requests(served: Served, key: str, answers: Answers) -> None:
     await ask("delete_agent", agent["id"], status=204)
 
 
-async def arrive_too_late(memory: Memory, answers: Answers) -> None:
-    """Send half of a body."""
+async def never_arrive(memory: Memory, monkeypatch: pytest.MonkeyPatch, answers: Answers) -> None:
+    """Send half of a head, half of a body, and a head too large."""
+
+    async def send(route: Route, rest: bytes, status: int) -> None:
+        path = PREFIX + route.path.replace("{id}", "bot")
+        answered = await served.raw(f"{route.method} {path} HTTP/1.1\r\nhost: localhost\r\n".encode() + rest)
+        head, _, body = answered.partition(b"\r\n\r\n")
+        said = {"content-type": "application/json"}
+        answers.note(route, httpx.Response(int(head.split()[1]), content=body, headers=said), status)
+
     async with serving(memory, Settings(), body_timeout=0.05) as served:
-        for route in ROUTES:
-            if not route.body:
-                continue
-            path = PREFIX + route.path.replace("{id}", "bot")
-            lines = f"{route.method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
-            answered = await served.raw(lines.encode() + b"{")
-            head, _, body = answered.partition(b"\r\n\r\n")
-            said = {"content-type": "application/json"}
-            answers.note(route, httpx.Response(int(head.split()[1]), content=body, headers=said), 408)
+        large = b"x-filler: " + b"a" * HEADER_BYTES
+        await asyncio.gather(*(send(route, large, 431) for route in ROUTES))
+        await asyncio.gather(*(send(route, b"content-length: 9\r\n\r\n{", 408) for route in ROUTES if route.body))
+        with monkeypatch.context() as patched:
+            patched.setattr(http_module, "HEADER_TIMEOUT_S", 0.1)
+            await asyncio.gather(*(send(route, b"", 408) for route in ROUTES))
 
 
 async def lose_the_database(answers: Answers) -> None:
