@@ -363,6 +363,14 @@ async def test_the_context_of_a_long_session(
     assert decided["context"] == "## Session Context (s)\n\n"
 
 
+async def test_an_empty_list_of_memories_is_refused_as_one(served: Served) -> None:
+    """It says what is wrong with the list, and does not take it for one memory."""
+    for said in ({}, {"atomic": True}):
+        refused = await ask(served, "POST", "/memories", {"memories": [], **said}, status=400)
+        assert refused["error"].startswith("memories:")
+        assert refused["code"] == "invalid_argument"
+
+
 REFUSED: dict[str, tuple[str, str, Any, int]] = {
     "no agent": ("POST", "/memories", {"content": "x"}, 400),
     "no content": ("POST", "/memories", {"agent_id": "bot"}, 400),

@@ -99,7 +99,7 @@ class RestFace:
     async def keep_memories(self, principal: Principal, asked: Asked) -> Json:
         """Keep one memory, or several."""
         body = asked.body
-        if isinstance(body, Mapping) and body.get("memories"):
+        if isinstance(body, Mapping) and body.get("memories") is not None:
             return await self._keep_several(principal, asked)
         request = inputs.read(rest.MemoryInput, _object(body))
         principal.need_channel(NOTE_CHANNEL)
