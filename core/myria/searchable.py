@@ -14,7 +14,7 @@ import orjson
 from myria.analysis.changes import changed
 from myria.analysis.naming import names_something
 from myria.index import BlockNode, Doc
-from myria.index.block import asks, forms_of
+from myria.index.block import asks, stems_of
 from myria.planning.model import LEAF, PlanEvent
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection
@@ -73,7 +73,7 @@ def document_of(event: PlanEvent) -> Doc:
         timestamp=event.timestamp,
         terms=event.terms,
         channel=event.channel,
-        forms=forms_of(event.text, event.terms),
+        stems=stems_of(event.text, event.terms),
         speaker=event.speaker,
         type=event.type,
         context_id=event.context_id,

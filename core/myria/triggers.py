@@ -30,7 +30,6 @@ from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
-from myria.embeddings.choosing import configured
 from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S
@@ -150,16 +149,6 @@ def _extractor(database: Database, append: Append, settings: Settings, secrets: 
     return Extractor(database, append, configured(settings, secrets=secrets), redactor_of, settings.turns)
 
 
-def _vector_keeper(database: Database, settings: Settings, secrets: Secrets) -> VectorKeeper | None:
-    """Return what gives events their vectors, None where nothing does.
-
-    Raises:
-        ConfigurationError: the model cannot be used.
-    """
-    model = configured(settings, secrets=secrets)
-    return None if model is None else VectorKeeper(database, model, within_s=settings.embeddings.call_timeout_s)
-
-
 class ControlLoop:
     """Triggers, queue and builders of every tenant of one database.
 
@@ -186,7 +175,7 @@ class ControlLoop:
         secrets = opened_secrets(settings.secrets)
         self._evaluator = _evaluator(database, append, settings, secrets)
         self._extractor = _extractor(database, append, settings, secrets)
-        self._vectors = _vector_keeper(database, settings, secrets)
+        self._vectors = VectorKeeper.configured(database, settings, secrets)
         self._cursor = 0
         self._clock_at = 0.0
         self._sweep_at = 0.0

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.analysis import terms, tokens
-from myria.analysis.languages import forms, languages_of
+from myria.analysis.languages import languages_of, stems
 
 
-def stems(text: str) -> set[str]:
-    return set(forms(tokens(text), languages_of(text, terms(text))))
+def stems_in(text: str) -> set[str]:
+    return set(stems(tokens(text), languages_of(text, terms(text))))
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_a_language_is_known_by_its_function_words_and_letters(language: str, te
 )
 def test_english_and_texts_without_words_of_a_language_have_no_other_stems(text: str) -> None:
     """So nothing about them changes, and their blocks do not grow."""
-    assert stems(text) == set()
+    assert stems_in(text) == set()
 
 
 def test_two_forms_of_a_word_have_one_stem() -> None:
     """However they are inflected, elided or joined, and with accents or without where both are written."""
-    assert stems("Die Häuser sind alt.") & stems("Ein Haus mit einem Garten.") == {"german:haus"}
-    assert "french:orchestr" in stems("Je joue dans l'orchestre.") & stems("Dans quels orchestres joue-t-elle ?")
-    assert "turkish:barınak" in stems("Kediyi barınaktan aldık.") & stems("Barınakta hangi kedi var?")
+    assert stems_in("Die Häuser sind alt.") & stems_in("Ein Haus mit einem Garten.") == {"german:haus"}
+    assert "french:orchestr" in stems_in("Je joue dans l'orchestre.") & stems_in("Dans quels orchestres joue-t-elle ?")
+    assert "turkish:barınak" in stems_in("Kediyi barınaktan aldık.") & stems_in("Barınakta hangi kedi var?")
 
 
 def test_a_text_that_may_be_in_two_languages_counts_as_each() -> None:
@@ -59,6 +59,6 @@ def test_a_text_that_may_be_in_two_languages_counts_as_each() -> None:
 @given(st.text(max_size=200))
 def test_any_text_has_stems_without_an_error(text: str) -> None:
     """Every stem is marked with its language, and the same text gives the same ones again."""
-    found = forms(tokens(text), languages_of(text, terms(text)))
+    found = stems(tokens(text), languages_of(text, terms(text)))
     assert all(stem.partition(":")[1] == ":" for stem in found)
-    assert found == forms(tokens(text), languages_of(text, terms(text)))
+    assert found == stems(tokens(text), languages_of(text, terms(text)))

@@ -94,19 +94,19 @@ def is_function_term(term: str, language: str) -> bool:
     return term in _function_terms(language)
 
 
-def forms(tokens: Sequence[Token], languages: Sequence[str]) -> list[str]:
+def stems(tokens: Sequence[Token], languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
     return [
-        form
+        stem
         for token in tokens
         for language in languages
         if not is_function_term(token.term, language)
-        for form in form_of(token.surface, language)
+        for stem in stem_of(token.surface, language)
     ]
 
 
 @lru_cache(maxsize=_CACHED_WORDS)
-def form_of(surface: str, language: str) -> tuple[str, ...]:
+def stem_of(surface: str, language: str) -> tuple[str, ...]:
     """Return the marked stem of one word as it is written, in a tuple; an empty one where it has no letter."""
     word = _bare(ucd_3_2_0.normalize("NFC", surface.lower().translate(_APOSTROPHES)), language)
     if not word or len(word) > MAX_TERM_CHARACTERS or not any(map(str.isalpha, word)):

@@ -21,6 +21,7 @@ from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.vault import Secrets
 
 AT_ONCE: Final = 128
 """Events that are read, computed and kept in one step."""
@@ -35,15 +36,12 @@ async def vector_keeper(database: Database, settings: Settings) -> AsyncIterator
     Raises:
         ConfigurationError: the model cannot be used.
     """
-    model = configured(settings)
-    if model is None:
-        yield None
-        return
-    keeper = VectorKeeper(database, model, within_s=settings.embeddings.call_timeout_s)
+    keeper = VectorKeeper.configured(database, settings)
     try:
         yield keeper
     finally:
-        await keeper.close()
+        if keeper is not None:
+            await keeper.close()
 
 
 class VectorKeeper:
@@ -58,6 +56,19 @@ class VectorKeeper:
         self._database = database
         self._model = model
         self._within_s = within_s
+
+    @classmethod
+    def configured(cls, database: Database, settings: Settings, secrets: Secrets | None = None) -> VectorKeeper | None:
+        """Return what the settings name, None where nothing gives events their vectors.
+
+        Args:
+            secrets: what a template may name; left out, those of the settings.
+
+        Raises:
+            ConfigurationError: the model cannot be used.
+        """
+        model = configured(settings, secrets=secrets)
+        return None if model is None else cls(database, model, within_s=settings.embeddings.call_timeout_s)
 
     @property
     def model(self) -> str:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from myria.analysis import ANALYSIS_VERSION, term_id, terms, tokens
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
-from myria.analysis.languages import forms, languages_of
+from myria.analysis.languages import languages_of, stems
 from myria.analysis.naming import names_something
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
@@ -96,8 +96,8 @@ NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "type
 class Doc:
     """One event as the index sees it.
 
-    `terms` are those of its searchable text (`myria.analysis.terms`), `forms` the stems of its words in languages other
-    than English (`forms_of`), which do not count for its length; `hints` are (hint, confidence in permille);
+    `terms` are those of its searchable text (`myria.analysis.terms`), `stems` the stems of its words in languages other
+    than English (`stems_of`), which do not count for its length; `hints` are (hint, confidence in permille);
     `asks` tells that the text ends in a question, `names` that it names something, and `changed` are the terms of what
     it says has changed
     (`myria.analysis.changes`); `leaf` is the position of its leaf in the block's nodes, -1 for
@@ -109,7 +109,7 @@ class Doc:
     timestamp: int
     terms: Sequence[str]
     channel: str
-    forms: Sequence[str] = ()
+    stems: Sequence[str] = ()
     speaker: str | None = None
     type: str | None = None
     context_id: str | None = None
@@ -144,7 +144,7 @@ class Doc:
             timestamp=timestamp,
             terms=words,
             channel=channel,
-            forms=forms_of(text, words),
+            stems=stems_of(text, words),
             speaker=speaker_of(dict(payload)),
             type=type,
             context_id=context_id,
@@ -158,10 +158,10 @@ class Doc:
         )
 
 
-def forms_of(text: str, text_terms: Sequence[str]) -> Sequence[str]:
+def stems_of(text: str, text_terms: Sequence[str]) -> Sequence[str]:
     """Return the stems of a text's words in the languages that it may be in, English excepted, given its terms."""
     languages = languages_of(text, text_terms)
-    return forms(tokens(text), languages) if languages else ()
+    return stems(tokens(text), languages) if languages else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,9 +438,9 @@ class _Table:
     def of_docs(cls, docs: Iterable[Doc]) -> _Table:
         docs = list(docs)
         sizes = np.array([len(doc.terms) for doc in docs], dtype=np.int64)
-        held = sizes + np.array([len(doc.forms) for doc in docs], dtype=np.int64)
+        held = sizes + np.array([len(doc.stems) for doc in docs], dtype=np.int64)
         ids = np.fromiter(
-            (term_id(term) for doc in docs for term in (*doc.terms, *doc.forms)), np.int64, int(held.sum())
+            (term_id(term) for doc in docs for term in (*doc.terms, *doc.stems)), np.int64, int(held.sum())
         )
         places = np.repeat(np.arange(len(docs)), held)
         hints = [

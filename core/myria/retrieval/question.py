@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
-from myria.analysis.languages import form_of, is_function_term, languages_of
+from myria.analysis.languages import is_function_term, languages_of, stem_of
 from myria.analysis.related import members, related, states
 from myria.events import TopicHint
 from myria.index.block import name_terms
@@ -86,7 +86,7 @@ class Question:
 class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
-    `forms` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
+    `stems` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
     `members` name one of a kind of thing that the term names; `states` are words of people who tell of a state that the
     term asks for (live: unpacked). `parts` are pairs of terms, one after the other, that the term may be a compound of:
     they count where the term itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and
@@ -94,7 +94,7 @@ class Word:
     """
 
     term: str
-    forms: tuple[str, ...] = ()
+    stems: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     languages = languages_of(text, unique)
     telling = [term for term in content if not any(is_function_term(term, language) for language in languages)]
     content = telling or content
-    forms_by_term = _forms(question_tokens, languages)
+    stems_by_term = _stems(question_tokens, languages)
     meant = windows(text, now=last if question.now is None else question.now, first=first, last=last)
     joined = _joined(question_tokens)
     subject = [term for term in content if term not in _NO_SUBJECT and not is_date_word(term)]
@@ -190,7 +190,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         words=tuple(
             Word(
                 term=term,
-                forms=forms_by_term.get(term, ()),
+                stems=stems_by_term.get(term, ()),
                 instead=(*related(term), *joined.get(term, ())),
                 members=_others(members(term), asked),
                 states=_others(states(term), asked),
@@ -216,12 +216,12 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     )
 
 
-def _forms(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _stems(question_tokens: Sequence[Token], languages: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the stems of each term's word in these languages."""
     by_term: dict[str, dict[str, None]] = {}
     for token in question_tokens if languages else ():
         for language in languages:
-            by_term.setdefault(token.term, {}).update(dict.fromkeys(form_of(token.surface, language)))
+            by_term.setdefault(token.term, {}).update(dict.fromkeys(stem_of(token.surface, language)))
     return {term: tuple(found) for term, found in by_term.items()}
 
 

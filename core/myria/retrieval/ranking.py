@@ -372,7 +372,7 @@ class _Plan:
             {
                 term_id(term)
                 for word in (*reading.words, *reading.hint_words)
-                for term in (word.term, *word.forms, *word.instead, *word.members, *word.states, *word.parts)
+                for term in (word.term, *word.stems, *word.instead, *word.members, *word.states, *word.parts)
             }
         )
         ids = np.array(wanted, dtype=np.int64)
@@ -400,7 +400,7 @@ class _Plan:
 def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tuple[_Concept, ...]:
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
-        own = [identity for identity in map(term_id, (word.term, *word.forms)) if frequency[identity]]
+        own = [identity for identity in map(term_id, (word.term, *word.stems)) if frequency[identity]]
         instead = [(identity, _RELATED) for identity in map(term_id, word.instead) if frequency[identity]]
         if not own:
             parts = [term_id(part) for part in word.parts]
