@@ -48,7 +48,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     whole: dict[str, float] = {}
     for name, (module, values) in SIGNALS.items():
-        with patched(module, values):
+        with _set(module, values):
             rows = [(one, locomo_offline.scores(memory, one)) for one in memory.questions]
             found = [(fact, *changed_facts.places(talk, fact)) for talk in talks for fact in talk.facts]
         by_talk = _by_conversation(rows)
@@ -62,8 +62,7 @@ def main() -> None:
 
 
 @contextmanager
-def patched(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """Give names of a module other values for a while."""
+def _set(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
     before = {name: getattr(module, name) for name in values}
     try:
         for name, value in values.items():

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from itertools import islice
 from random import Random
 
+import asyncpg
+
 from benchmarks.cluster import Cluster
 from benchmarks.figures import median, ratios
 from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import Request, post, tool_call
 from benchmarks.options import Common, common, parser, run
-from benchmarks.processes import myria_server
+from benchmarks.processes import Server, backends_cpu, cpu_seconds, myria_server
 from benchmarks.report import Report, number
 from benchmarks.synthetic import events
 from benchmarks.workload import QUESTION_WORDS
@@ -48,40 +50,64 @@ async def measure(options: Common, *, rounds: int, batches: int, questions: int)
             made = events((rounds + 1) * 2 * batches * EACH, sets=1)
             # Two memories that begin alike would be duplicates.
             texts = [f"{number} {event['payload']['text']}" for number, event in enumerate(made)]
-            await _batches(load, server.port, report, texts, rounds=rounds, batches=batches)
+            connection = await cluster.connect(DATABASE)
+            try:
+                await _batches(connection, load, server, report, texts, rounds=rounds, batches=batches)
+            finally:
+                await connection.close()
             await _searches(load, server.port, report, texts, rounds=rounds, questions=questions)
     return report.finish(options.out)
 
 
 async def _batches(
-    load: LoadProcess, port: int, report: Report, texts: list[str], *, rounds: int, batches: int
+    connection: asyncpg.Connection[asyncpg.Record],
+    load: LoadProcess,
+    server: Server,
+    report: Report,
+    texts: list[str],
+    *,
+    rounds: int,
+    batches: int,
 ) -> None:
-    """Compare how many memories and events are kept in a second, in batches."""
+    """Compare how many memories and events are kept in a second, in batches, and what each costs."""
     kinds: dict[str, Callable[[list[str]], Request]] = {
-        "append_events": lambda batch: _appending(port, batch),
-        "memories": lambda batch: _keeping(port, batch),
+        "append_events": lambda batch: _appending(server.port, batch),
+        "memories": lambda batch: _keeping(server.port, batch),
     }
     rates: dict[str, list[float]] = {name: [] for name in kinds}
     p50s: dict[str, list[float]] = {name: [] for name in kinds}
+    server_us: dict[str, list[float]] = {name: [] for name in kinds}
+    database_us: dict[str, list[float]] = {name: [] for name in kinds}
     coming = iter(texts)
     for round_ in range(rounds + 1):
         for name in kinds if round_ % 2 else reversed(kinds):
             requests = [kinds[name](list(islice(coming, EACH))) for _ in range(batches)]
-            result = _checked(await load.run(requests, port=port, connections=CONNECTIONS, count=batches))
-            console.say(f"{name}: {result.throughput * EACH:,.0f} a second", "dim")
+            before = cpu_seconds(server.pid), await backends_cpu(connection)
+            result = _checked(await load.run(requests, port=server.port, connections=CONNECTIONS, count=batches))
+            used = cpu_seconds(server.pid) - before[0], await backends_cpu(connection) - before[1]
+            of_server, of_database = (seconds / (batches * EACH) * 1e6 for seconds in used)
+            rate = result.throughput * EACH
+            console.say(f"{name}: {rate:,.0f} a second, {of_server:.0f} + {of_database:.0f} µs of CPU each", "dim")
             if round_:
-                rates[name].append(result.throughput * EACH)
+                rates[name].append(rate)
+                server_us[name].append(of_server)
+                database_us[name].append(of_database)
                 p50s[name].append(result.latency.p50)
     by_round = ratios(rates["memories"], rates["append_events"])
     report.figures["batches"] = {
         **{f"{name}_per_s": round(median(values), 1) for name, values in rates.items()},
         **{f"{name}_p50_ms": round(median(values), 2) for name, values in p50s.items()},
+        **{f"{name}_server_us": round(median(values), 1) for name, values in server_us.items()},
+        **{f"{name}_postgres_us": round(median(values), 1) for name, values in database_us.items()},
         "ratio": round(median(by_round), 3),
         "ratio_by_round": [round(value, 3) for value in by_round],
     }
-    rows = [(name, number(median(rates[name]), 0), number(median(p50s[name]))) for name in kinds]
+    rows = [
+        (name, number(median(rates[name]), 0), *(number(median(of[name])) for of in (p50s, server_us, database_us)))
+        for name in kinds
+    ]
     title = f"{CONNECTIONS} clients, medians of {rounds} rounds of {batches} batches"
-    report.table(title, (f"batches of {EACH}", "kept a second", "p50 ms"), rows)
+    report.table(title, (f"batches of {EACH}", "kept a second", "p50 ms", "server µs each", "PostgreSQL µs each"), rows)
     report.check("rate of memories / events, in batches", median(by_round), LEAST_RATE, at_least=True)
 
 

@@ -15,6 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
+
+from benchmarks.statements import statement
+
 ROOT = Path(__file__).resolve().parents[1]
 MYRIA = (sys.executable, "-m", "myria_cli.main")
 """The command `myria` of this Python."""
@@ -61,6 +65,12 @@ def cpu_seconds(pid: int) -> float:
         OSError: it has ended.
     """
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK)
+
+
+async def backends_cpu(connection: asyncpg.Connection[asyncpg.Record]) -> float:
+    """Return the processor time of PostgreSQL's processes that serve others of this database, in seconds."""
+    pids = [row["pid"] for row in await connection.fetch(statement("backends"))]
+    return sum(cpu_seconds(pid) for pid in pids)
 
 
 def _kib(value: str | None) -> int:
