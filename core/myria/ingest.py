@@ -15,9 +15,9 @@ import random
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import asyncpg
 import orjson
@@ -26,7 +26,7 @@ from myria import errors
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
 from myria.events import TopicHint, dedupe_key
-from myria.ids import new_id
+from myria.ids import new_ids
 from myria.memories.projection import MemoryProjection
 from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
@@ -36,6 +36,7 @@ from myria.projections import Incoming, Likenesses, Projection, Stored
 from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
+from myria.store.arrays import plain, texts
 from myria.store.clock import to_datetime
 from myria.store.database import TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
@@ -48,11 +49,15 @@ MAX_WAITING_EVENTS = 20_000
 """Events that may wait for a commit, over all tenants, before appends are refused as overloaded."""
 
 
-def every_projection() -> tuple[Projection, ...]:
-    """Return all that is folded in the append transaction, in order: each looks at what those before it made."""
+def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
+    """Return all that is folded in the append transaction, in order: each looks at what those before it made.
+
+    Args:
+        evaluates: whether a model rates what is kept.
+    """
     return (
         WithdrawalProjection(),
-        MemoryProjection(),
+        MemoryProjection(evaluates=evaluates),
         NoteProjection(),
         SessionProjection(),
         LinkProjection(),
@@ -82,8 +87,7 @@ class _Scope(NamedTuple):
     tenant_since: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(NamedTuple):
     event: NewEvent
     event_id: str
     scope: _Scope
@@ -109,10 +113,22 @@ class _Group:
 
 @dataclass(slots=True)
 class _Lane:
-    """One tenant's waiting groups and the number of commits under way."""
+    """One tenant's waiting groups with the number of their events, and the number of commits under way."""
 
     waiting: deque[_Group] = field(default_factory=deque)
+    waiting_events: int = 0
     writers: int = 0
+
+    def add(self, group: _Group) -> None:
+        """Let a group wait."""
+        self.waiting.append(group)
+        self.waiting_events += len(group.rows)
+
+    def take(self) -> _Group:
+        """Return the group that waits longest, which waits no longer."""
+        group = self.waiting.popleft()
+        self.waiting_events -= len(group.rows)
+        return group
 
 
 class Ingest:
@@ -120,7 +136,7 @@ class Ingest:
 
     Args:
         events_per_commit: how many events may share a commit.
-        writers: commits of one tenant under way at once.
+        writers: commits of one tenant under way at once; twice as many where what waits fills half a commit by itself.
         deadline: seconds until an append is answered as failed (and may be retried by its caller).
         on_commit: told the tenant and the number of events of each commit, for metrics.
         projections: what is folded from the events of a commit, in its transaction; left out, `every_projection`.
@@ -140,6 +156,7 @@ class Ingest:
         self._projections = every_projection() if projections is None else tuple(projections)
         self._folded = frozenset(kind for projection in self._projections for kind in projection.types)
         self._events_per_commit = events_per_commit
+        self._full = max(1, events_per_commit // 2)
         self._writers = writers
         self._deadline = deadline
         self._on_commit = on_commit or (lambda _tenant, _events: None)
@@ -207,8 +224,8 @@ class Ingest:
             lane = self._lanes.get(tenant)
             if lane is None:
                 lane = self._lanes[tenant] = _Lane()
-            lane.waiting.append(group)
-            if lane.writers < self._writers:
+            lane.add(group)
+            if lane.writers < (self._writers if lane.waiting_events < self._full else 2 * self._writers):
                 lane.writers += 1
                 task = asyncio.create_task(self._drain(tenant, lane))
                 self._tasks.add(task)
@@ -230,17 +247,17 @@ class Ingest:
         self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: tuple[bytes, ...] | None
     ) -> list[_Row]:
         rows = []
-        for event in events:
+        for event, event_id in zip(events, new_ids("evt", len(events)), strict=True):
             scope = await self._scope(tenant, event.participants, deadline)
             rows.append(
                 _Row(
-                    event=event,
-                    event_id=event.event_id or new_id("evt"),
-                    scope=scope,
-                    dedupe_key=_dedupe_key(event),
-                    occurred_at=to_datetime(event.timestamp),
-                    topic_hints=_hints_json(event.topic_hints),
-                    compare=compare,
+                    event,
+                    event.event_id or event_id,
+                    scope,
+                    _dedupe_key(event),
+                    to_datetime(event.timestamp),
+                    _hints_json(event.topic_hints),
+                    compare,
                 )
             )
         return rows
@@ -279,7 +296,7 @@ class Ingest:
                 await _let_others_join(lane)
                 if not lane.waiting:
                     break
-                groups = [lane.waiting.popleft()]
+                groups = [lane.take()]
                 size = len(groups[0].rows)
                 importing = groups[0].importing
                 while (
@@ -287,7 +304,7 @@ class Ingest:
                     and lane.waiting[0].importing == importing
                     and size + len(lane.waiting[0].rows) <= self._events_per_commit
                 ):
-                    group = lane.waiting.popleft()
+                    group = lane.take()
                     groups.append(group)
                     size += len(group.rows)
                 await self._commit(tenant, groups)
@@ -329,7 +346,7 @@ class Ingest:
                     return await self._transaction(tenant, rows, importing=groups[0].importing)
             except _ScopesGoneError:
                 self._forget_scopes(tenant)
-                rows = [replace(row, scope=await self._scope(tenant, row.event.participants, deadline)) for row in rows]
+                rows = [row._replace(scope=await self._scope(tenant, row.event.participants, deadline)) for row in rows]
             except TimeoutError as error:
                 raise errors.DeadlineExceeded("the database did not confirm the append in time; retry") from error
             except _RETRIED as error:
@@ -403,17 +420,11 @@ class Ingest:
 
 
 def _incoming(row: _Row) -> Incoming:
-    return Incoming(event=row.event, event_id=row.event_id, scope_id=row.scope.scope_id, compare=row.compare)
+    return Incoming(row.event, row.event_id, row.scope.scope_id, row.compare)
 
 
 def _stored(row: _Row, event_seq: int) -> Stored:
-    return Stored(
-        event=row.event,
-        event_id=row.event_id,
-        scope_id=row.scope.scope_id,
-        compare=row.compare,
-        event_seq=event_seq,
-    )
+    return Stored(row.event, row.event_id, row.scope.scope_id, row.compare, event_seq)
 
 
 def _dedupe_key(event: NewEvent) -> bytes | None:
@@ -428,30 +439,24 @@ def _hints_json(hints: tuple[TopicHint, ...]) -> str:
 
 async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
     order = sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
-    columns: tuple[list[Any], ...] = tuple([] for _ in range(12))
-    for i in order:
-        row = rows[i]
-        event = row.event
-        for column, value in zip(
-            columns,
-            (
-                i + 1,
-                row.event_id,
-                row.scope.scope_id,
-                row.occurred_at,
-                event.channel,
-                event.type,
-                event.context_id,
-                event.source_event_key,
-                row.dedupe_key,
-                event.internal,
-                event.payload_json.decode(),
-                row.topic_hints,
-            ),
-            strict=True,
-        ):
-            column.append(value)
-    inserted = await connection.fetch(sql("events.insert"), tenant, *columns)
+    ordered = [rows[i] for i in order]
+    events = [row.event for row in ordered]
+    inserted = await connection.fetch(
+        sql("events.insert"),
+        tenant,
+        plain([i + 1 for i in order]),
+        texts([row.event_id for row in ordered]),
+        plain([row.scope.scope_id for row in ordered]),
+        [row.occurred_at for row in ordered],
+        texts([event.channel for event in events]),
+        texts([event.type for event in events]),
+        texts([event.context_id for event in events]),
+        texts([event.source_event_key for event in events]),
+        [row.dedupe_key for row in ordered],
+        plain([event.internal for event in events]),
+        [event.payload_json.decode() for event in events],
+        [row.topic_hints for row in ordered],
+    )
     return {record["event_id"]: record["event_seq"] for record in inserted}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from myria import errors
@@ -16,7 +15,7 @@ from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.erasure.commands import WITHDRAWN_WITHIN_S, Asker, Erasures
 from myria.erasure.forgetting import Forgetting
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
-from myria.ingest import Ingest
+from myria.ingest import Ingest, every_projection
 from myria.masks import Masks
 from myria.memories.commands import Memories
 from myria.memories.reading import MemoryReader
@@ -83,6 +82,7 @@ class Memory:
             writers=settings.ingest.group_commit_writers,
             deadline=settings.mcp.append_deadline_s,
             on_commit=on_commit,
+            projections=every_projection(evaluates=settings.notes.evaluate),
         )
         self.withdrawals = Withdrawals(self.appending, self.append_events)
         self.retrieval = Retrieval(self.database, settings)
@@ -178,7 +178,7 @@ class Memory:
             events, redacted = await redacted_events(events, self._redactor(kinds), payload_bytes=limit)
             results = await self.ingest.append_events(tenant, events, compare=compare)
         for position, counts in redacted.items():
-            results[position] = replace(results[position], redacted=counts)
+            results[position] = results[position]._replace(redacted=counts)
             for kind, count in counts.items():
                 self._on_redacted(kind, count)
         return results

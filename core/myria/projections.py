@@ -8,15 +8,15 @@ function of the log alone, and `myria verify` can compare the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
+
+import orjson
 
 from myria.contract.event import NewEvent
 from myria.store.database import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class Incoming(NamedTuple):
     """An event on its way into the log: what it is, and the id and scope that it gets.
 
     `compare`: its caller wants to know what is like it, in its own scope and in those of these keys; None does not.
@@ -28,11 +28,25 @@ class Incoming:
     compare: tuple[bytes, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored(Incoming):
+class Stored(NamedTuple):
     """An event that this commit has put into the log, and its number. What was there before is not among them."""
 
+    event: NewEvent
+    event_id: str
+    scope_id: int
+    compare: tuple[bytes, ...] | None
     event_seq: int
+
+
+def payload_of(event: NewEvent) -> Mapping[str, Any]:
+    """Return what an event says; nothing for what only PostgreSQL can read."""
+    if event.said is not None:
+        return event.said
+    try:
+        payload: dict[str, Any] = orjson.loads(event.payload_json)
+    except orjson.JSONDecodeError:
+        return {}
+    return payload
 
 
 Likenesses = Mapping[int, tuple[tuple[int, float], ...]]

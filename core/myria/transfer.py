@@ -199,7 +199,7 @@ def _named(event: NewEvent, seen: Counter[bytes]) -> NewEvent:
     seen[content] += 1
     tail = digest({"content": content, "repeat": repeat}).hex()[:20]
     milliseconds = max(0, min(event.timestamp // 1000, 2**48 - 1))
-    return replace(event, event_id=f"evt_{milliseconds:012x}{tail}")
+    return event._replace(event_id=f"evt_{milliseconds:012x}{tail}")
 
 
 async def _store(
@@ -237,7 +237,7 @@ async def _identified(
         elif row["is_erased"]:
             refused.append(line)
         else:
-            kept.append(replace(line, event=replace(line.event, event_id=row["keyed"])) if line.is_made else line)
+            kept.append(replace(line, event=line.event._replace(event_id=row["keyed"])) if line.is_made else line)
     for line in refused:
         refuse(
             line.number, errors.EventErased("an event with this content was erased; nothing was stored of this line")

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -179,7 +178,7 @@ def test_any_split_into_builds_gives_the_same_trees(databases: Databases, seed: 
 async def test_spliced_blocks_equal_fresh_ones(database: Database) -> None:
     """Search blocks put together from older ones are byte for byte what a full build of the same log writes."""
     parts = [conversation(300, seed=part, start=(part * 7919) % 5000) for part in range(4)]
-    parts[1] = [replace(one, timestamp=one.timestamp + 90_000_000_000) for one in parts[1]]
+    parts[1] = [one._replace(timestamp=one.timestamp + 90_000_000_000) for one in parts[1]]
     for part in parts:
         await append(database.server_dsn, part)
         built = await builds.build(database)

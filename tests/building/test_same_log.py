@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -34,8 +33,7 @@ def talks() -> list[NewEvent]:
     """Two conversations in which no two events have one time, half of the events with source keys."""
     return sorted(
         (
-            replace(
-                said,
+            said._replace(
                 timestamp=said.timestamp + number,
                 channel=f"talk {number}",
                 source_event_key=f"{position}" if position % 2 else None,

@@ -115,7 +115,7 @@ async def seeded(dsns: postgres.Database) -> list[str]:
     """Put the phrase everywhere it can get, and return the ids of the events that say it."""
     await append(dsns.dsn, [*conversation(40), *conversation(20, seed=2, participants=("carla",))])
     secret = [said(number, key=f"key {PHRASE} {number}", context_id=PHRASE) for number in range(4)]
-    results = await append(dsns.dsn, [replace(one, channel="mail") for one in secret])
+    results = await append(dsns.dsn, [one._replace(channel="mail") for one in secret])
     await builds.build(dsns)
     ids = [result.event_id for result in results]
     async with Database(dsns.dsn) as database:

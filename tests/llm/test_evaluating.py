@@ -13,6 +13,8 @@ import pytest
 
 from myria.errors import ConfigurationError
 from myria.masks import Mask, Masks
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryChanges, MemoryDraft
 from myria.memory import Memory
 from myria.notes.drafting import Draft
 from myria.notes.evaluator import MOST_ATTEMPTS
@@ -127,6 +129,26 @@ async def test_ratings_are_events_that_move_ranking_and_utility(
         assert len(events) == 2
         assert all(row["internal"] and "kiln" not in row["payload"] for row in events)
         assert await keeper.rate() == 0
+
+
+async def test_what_is_kept_over_rest_is_rated_and_needs_no_other_maintenance(
+    database: Database, provide: Starting, configured: Configuring
+) -> None:
+    """It waits for its rating from its commit on, each version anew, and stands in no queue beside."""
+    async with keeping(database, configured(provide(rating(beta=0.9, gamma=0.2)))) as keeper:
+        memories = keeper.memory.memories
+        own = Keeping(own=("ana",), shared="org")
+        kept = await memories.keep(TENANT, own, MemoryDraft(agent_id="bot", content="beta kiln"))
+        assert kept.memory is not None
+        assert await keeper.waiting() == [0]
+        assert await builds.rows(database, "SELECT note_id FROM myria.note_looks") == []
+        assert await keeper.rate() == 1
+        assert await keeper.worth() == {"beta kiln": 0.9}
+        changes = MemoryChanges(content="gamma kiln")
+        await memories.amend(TENANT, kept.memory.memory_id, changes, may_see=lambda _: True)
+        assert await keeper.rate() == 1
+        assert await keeper.worth() == {"gamma kiln": 0.2}
+        assert await builds.rows(database, "SELECT note_id FROM myria.note_looks") == []
 
 
 async def test_no_prompt_mixes_scopes_and_the_audit_says_whose_each_is(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,7 +38,7 @@ _tenants = itertools.count()
 
 
 def event(from_id: str, to_id: str, relation: Relation, participants: tuple[str, ...]) -> NewEvent:
-    return replace(link_event(participants, from_id, to_id, relation), event_id=new_id("evt"))
+    return link_event(participants, from_id, to_id, relation)._replace(event_id=new_id("evt"))
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,7 +134,7 @@ async def test_a_duplicate_never_fails_another_callers_commit(keeper: Keeper) ->
     await keeper.remember("The kiln is hot.")
     plain = NewEvent(timestamp=1, channel="chat", participants=US, payload_json=b'{"text":"hello"}')
     repeat = asyncio.create_task(keeper.remember("The kiln is hot."))
-    await asyncio.gather(*[keeper.ingest.append_events(TENANT, [replace(plain, timestamp=i)]) for i in range(10)])
+    await asyncio.gather(*[keeper.ingest.append_events(TENANT, [plain._replace(timestamp=i)]) for i in range(10)])
     assert not (await repeat).created
     assert len(await keeper.events()) == 11
 

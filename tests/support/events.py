@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.ingest import Ingest
 from myria.scopes import canonical_participants, scope_key
+from myria.store.arrays import plain, texts
 from myria.store.clock import to_datetime
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -147,7 +148,7 @@ async def _insert(database: Database, tenant: str, rows: list[tuple[Any, ...]]) 
     if not rows:
         return
     async with database.append(tenant) as connection:
-        places = list(range(1, len(rows) + 1))
-        await connection.execute(
-            sql("events.insert"), tenant, places, *(list(column) for column in zip(*rows, strict=True))
-        )
+        text: Callable[[Any], Any] = texts
+        written = (text, plain, list, text, text, text, text, list, plain, list, list)
+        columns = [write(column) for write, column in zip(written, zip(*rows, strict=True), strict=True)]
+        await connection.execute(sql("events.insert"), tenant, plain(range(1, len(rows) + 1)), *columns)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """The acknowledgement of one event, given after its commit.
 
     `deduplicated`: (channel, source_event_key) was there before, and these are the first event's id and number;
@@ -23,7 +22,7 @@ class AppendResult:
     participants: tuple[str, ...]
     deduplicated: bool = False
     payload_differs: bool = False
-    redacted: Mapping[str, int] = field(default_factory=dict)
+    redacted: Mapping[str, int] = MappingProxyType({})
     alike: tuple[tuple[int, float], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -59,13 +58,14 @@ _CANONICAL = orjson.OPT_SORT_KEYS
 _MICROSECONDS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """An event on its way into the log, checked and normalised.
 
     `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
     canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared; an event that
     waits for its commit holds nothing else of it. `internal` is the effective flag. Only an import sets `event_id`.
+    `said` is what `payload_json` says, where this process wrote it itself and folds it at once: whoever replaces one
+    of them replaces both.
     """
 
     timestamp: int
@@ -78,6 +78,7 @@ class NewEvent:
     topic_hints: tuple[TopicHint, ...] = ()
     internal: bool = False
     event_id: str | None = None
+    said: Mapping[str, Any] | None = None
 
 
 def parse_event(

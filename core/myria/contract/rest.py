@@ -66,6 +66,8 @@ _MEANT = {
     _TAG: "must hold letters, digits, _, . and -, 1 to 64",
 }
 
+_COMPILED = {pattern: re.compile(pattern) for pattern in _MEANT}
+
 Json = dict[str, Any]
 
 
@@ -74,7 +76,7 @@ def _name(info: ValidationInfo) -> str:
 
 
 def _matched(value: Any, field: str, pattern: str) -> str:
-    if type(value) is not str or re.fullmatch(pattern, value) is None:
+    if type(value) is not str or _COMPILED[pattern].fullmatch(value) is None:
         raise InvalidArgument(f"invalid {field}: it {_MEANT[pattern]}", field=field)
     return value
 

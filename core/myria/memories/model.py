@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -42,8 +42,7 @@ _ONLY_HERE = frozenset({"episodic", "session", "entity"})
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryDraft:
+class MemoryDraft(NamedTuple):
     """A memory as its writer gives it."""
 
     agent_id: str
@@ -92,8 +91,7 @@ class MemoryChanges:
     def of(self, draft: MemoryDraft) -> MemoryDraft:
         """Return the memory with the changes. One whose words changed has the key of its writer, or none."""
         content = draft.content if self.content is None else self.content
-        return replace(
-            draft,
+        return draft._replace(
             content=content,
             event_type=draft.event_type if self.event_type is None else self.event_type,
             metadata=draft.metadata if self.metadata is None else (self.metadata or None),
@@ -102,8 +100,7 @@ class MemoryChanges:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredMemory:
+class StoredMemory(NamedTuple):
     """A memory as it stands; times in microseconds since 1970 UTC. `number` orders those of one time.
 
     `kind` is that of a note which another face keeps (or `EVENT`), None for what was kept over REST.
@@ -130,15 +127,18 @@ class StoredMemory:
             "event_type": draft.event_type,
             "content": draft.content,
         }
-        optional = {
-            "session_id": draft.session_id,
-            "metadata": draft.metadata,
-            "tags": list(draft.tags),
-            "dedup_key": self.dedup_key,
-            "importance": draft.importance,
-            "parent_id": draft.parent_id,
-        }
-        body |= {name: value for name, value in optional.items() if value not in (None, [], {})}
+        if draft.session_id is not None:
+            body["session_id"] = draft.session_id
+        if draft.metadata:
+            body["metadata"] = draft.metadata
+        if draft.tags:
+            body["tags"] = list(draft.tags)
+        if self.dedup_key is not None:
+            body["dedup_key"] = self.dedup_key
+        if draft.importance is not None:
+            body["importance"] = draft.importance
+        if draft.parent_id is not None:
+            body["parent_id"] = draft.parent_id
         if self.version > 1:
             body |= {"version": self.version, "updated_at": to_rfc3339(self.updated_at)}
         return body
@@ -176,17 +176,22 @@ def memory_event(
     """
     about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
     if dedup is not None:
-        about |= {"dedup_key": dedup, "dedup_within_s": window_s, "shared_with": shared}
-    for name in ("metadata", "importance", "parent_id"):
-        if (value := getattr(draft, name)) is not None:
-            about[name] = value
+        about["dedup_key"] = dedup
+        about["dedup_within_s"] = window_s
+        about["shared_with"] = shared
+    if draft.metadata is not None:
+        about["metadata"] = draft.metadata
+    if draft.importance is not None:
+        about["importance"] = draft.importance
+    if draft.parent_id is not None:
+        about["parent_id"] = draft.parent_id
     named = draft.event_type != DEFAULT_EVENT_TYPE
     default = policy_of(draft.memory_type, "003").importance
     note = NoteText(
         content=draft.content,
         kind=draft.memory_type,
         topic=draft.event_type if named else draft.agent_id,
-        keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)),
+        keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)) if draft.tags else (),
         importance=default if draft.importance is None else draft.importance,
         source=None,
         lifetime="permanent",

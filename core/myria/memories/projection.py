@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import asyncpg
-import orjson
 
 from myria.errors import DuplicateMemory
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
 from myria.notes.rows import columns_of, new_notes, payloads_of, written_share
-from myria.projections import Incoming, Stored
+from myria.projections import Incoming, Stored, payload_of
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection
@@ -25,8 +23,7 @@ _SECOND = 1_000_000
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyed:
+class _Keyed(NamedTuple):
     """A new memory of which repeats are refused, and since when another with its key is the same."""
 
     event: Incoming
@@ -39,9 +36,15 @@ class MemoryProjection:
     """Folds memories into `notes` and `memories`; implements `myria.projections.Projection`.
 
     It stands before the projection of notes, which leaves these to it and folds withdrawals after them.
+
+    Args:
+        evaluates: whether those that have no rating yet are put into the outbox of those that a model rates.
     """
 
     types = frozenset({NOTE_TYPE})
+
+    def __init__(self, *, evaluates: bool = False) -> None:
+        self._evaluates = evaluates
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
@@ -96,10 +99,17 @@ class MemoryProjection:
             others = [event.event_seq for event in memories if event.event_seq not in folded]
             if others:
                 await connection.execute(sql("memories.fold"), tenant, others)
+            if self._evaluates:
+                await connection.execute(sql("evaluations.enqueue"), tenant, _note_ids(payloads.values()))
         except asyncpg.UniqueViolationError as error:
             if (exists := note_exists(error)) is None:
                 raise
             raise exists from error
+
+
+def _note_ids(payloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    notes = [payload.get("note") for payload in payloads]
+    return sorted({note["id"] for note in notes if isinstance(note, dict) and isinstance(note.get("id"), str)})
 
 
 class _About(NamedTuple):
@@ -121,7 +131,7 @@ def _about(payload: Mapping[str, Any]) -> _About | None:
     agent_id, event_type, tags = about.get("agent_id"), about.get("event_type"), about.get("tags")
     if type(agent_id) is not str or type(event_type) is not str:
         return None
-    if type(tags) is not list or not all(type(tag) is str and _PLAIN.fullmatch(tag) for tag in tags):
+    if type(tags) is not list or (tags and not all(type(tag) is str and _PLAIN.fullmatch(tag) for tag in tags)):
         return None
     importance = written_share(about["importance"]) if "importance" in about else None
     if "importance" in about and importance is None:
@@ -129,17 +139,28 @@ def _about(payload: Mapping[str, Any]) -> _About | None:
     dedup_key = about.get("dedup_key")
     if not (dedup_key is None or type(dedup_key) is str):
         return None
-    return _About(agent_id, event_type, "{" + ",".join(f'"{tag}"' for tag in tags) + "}", importance, dedup_key)
+    written = "{" + ",".join(f'"{tag}"' for tag in tags) + "}" if tags else "{}"
+    return _About(agent_id, event_type, written, importance, dedup_key)
 
 
 def _keyed(event: Incoming) -> _Keyed | None:
     if not is_memory(event.event):
         return None
-    note = orjson.loads(event.event.payload_json).get("note")
-    about = note.get("memory") if isinstance(note, dict) else None
-    if not isinstance(about, dict) or note.get("version") != 1:
+    if event.event.said is not None:
+        return _keyed_made_here(event, event.event.said["note"])
+    note = payload_of(event.event).get("note")
+    if not isinstance(note, dict) or note.get("version") != 1 or not isinstance(about := note.get("memory"), dict):
         return None
     key, within, shared = about.get("dedup_key"), about.get("dedup_within_s"), about.get("shared_with")
     if not isinstance(key, str) or type(within) is not int or within <= 0 or not isinstance(shared, str):
         return None
     return _Keyed(event, key, shared, event.event.timestamp - within * _SECOND)
+
+
+def _keyed_made_here(event: Incoming, note: Mapping[str, Any]) -> _Keyed | None:
+    """Return what `_keyed` would of an event that `memory_event` has just made: its form is known."""
+    about = note["memory"]
+    if note["version"] != 1 or "dedup_key" not in about or about["dedup_within_s"] <= 0:
+        return None
+    since = event.event.timestamp - about["dedup_within_s"] * _SECOND
+    return _Keyed(event, about["dedup_key"], about["shared_with"], since)

@@ -427,7 +427,7 @@ class Notes:
             details=self._kept_details(given.details, redacted),
         )
         note = changes.of(before, contract)
-        if note == replace(before, inferred=()):
+        if note == before._replace(inferred=()):
             return Amended(note_id=note_id, version=row["version"], note=note, changed=False, redacted=dict(redacted))
         participants = tuple(row["participants"])
         event = note_event(

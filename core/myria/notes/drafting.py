@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from myria.notes.details import NO_DETAILS, Details
 from myria.notes.kinds import Contract, Lifetime, policy_of
@@ -70,8 +70,7 @@ class Draft:
     details: Details = NO_DETAILS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteText:
+class NoteText(NamedTuple):
     """What a note says, complete. `inferred` names what was filled in by rule.
 
     `memory` is what one has that was kept over REST, beside this (`myria.memories.model`).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -65,7 +65,7 @@ def note_event(
         about["source"] = note.source
     if note.memory is not None:
         about["memory"] = note.memory
-    if note.details != NO_DETAILS:
+    if note.details is not NO_DETAILS and note.details != NO_DETAILS:
         about["details"] = note.details.to_json()
     payload: dict[str, Any] = {"text": note.content, "note": about}
     if speaker is not None:
@@ -75,23 +75,32 @@ def note_event(
         channel=NOTE_CHANNEL,
         participants=participants,
         payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+        said=payload,
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
-        topic_hints=tuple(TopicHint(hint=name, confidence=1.0) for name in _names(note)),
+        topic_hints=tuple([TopicHint(hint=name, confidence=1.0) for name in _names(note)]),
     )
 
 
 def is_memory(event: NewEvent) -> bool:
     """Tell whether a note may be a memory of REST; of any that is one it is true."""
+    if event.said is not None:
+        return "memory" in event.said["note"]
     return _MEMORY_MARK in event.payload_json
 
 
 def _names(note: NoteText) -> tuple[str, ...]:
     """Return what a note is about in so many names, its topic first: as hints of its event, recall finds it by them."""
-    case = () if note.details.case_id is None else (note.details.case_id,)
-    names = dict.fromkeys((note.topic, *case, *note.keywords))
-    return tuple(name for name in names if name.strip() and len(name) <= MAX_HINT)[:MAX_TOPIC_HINTS]
+    topic = note.topic
+    if not note.keywords and note.details is NO_DETAILS:
+        return (topic,) if topic.strip() and len(topic) <= MAX_HINT else ()
+    names = [topic]
+    if note.details.case_id is not None:
+        names.append(note.details.case_id)
+    names += note.keywords
+    known = dict.fromkeys(names) if len(names) > 1 else names
+    return tuple([name for name in known if name.strip() and len(name) <= MAX_HINT][:MAX_TOPIC_HINTS])
 
 
 def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:
@@ -146,8 +155,7 @@ class Changes:
             keywords = now if keywords is None and note.keywords == before else keywords
             if topic is None and note.topic == subject_of(note.content):
                 topic = subject_of(content)
-        return replace(
-            note,
+        return note._replace(
             content=content,
             kind=self.kind or note.kind,
             topic=topic or note.topic,

@@ -109,7 +109,7 @@ class NoteProjection:
         tenant: str,
         rows: Sequence[asyncpg.Record],
         asking: Mapping[int, Sequence[Stored]],
-        payloads: Mapping[int, dict[str, Any]],
+        payloads: Mapping[int, Mapping[str, Any]],
     ) -> Likenesses:
         """Return what new notes are like, of those that scopes held before and of each other.
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import orjson
 
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_CHANNEL
-from myria.projections import Stored
+from myria.projections import Stored, payload_of
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_rfc3339
 
-_UNUSUAL = frozenset({"previous", "lasts_days"})
 _MOST_DIGITS = 15
 """Up to so many a number means the same here, where it is binary, and in PostgreSQL, where it is decimal."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewNote:
+class NewNote(NamedTuple):
     """The first version of a note, column by column as `notes.fold_new` takes it; `digest` is in hexadecimal digits."""
 
     event_seq: int
@@ -41,24 +38,19 @@ class NewNote:
 
 def columns_of(rows: Sequence[NewNote]) -> list[str]:
     """Return rows as the statements take them: an array for each column, in the order of the fields."""
-    return [written(list(map(column, rows))) for column, written in _COLUMNS]
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else ((),) * len(_WRITTEN)
+    return [written(column) for written, column in zip(_WRITTEN, columns, strict=True)]
 
 
 _PLAIN = frozenset({"event_seq", "scope_id", "anchor", "session"})
-_COLUMNS: tuple[tuple[Callable[[NewNote], Any], Callable[[list[Any]], str]], ...] = tuple(
-    (attrgetter(name), plain if name in _PLAIN else texts) for name in NewNote.__slots__
+_WRITTEN: tuple[Callable[[Sequence[Any]], str], ...] = tuple(
+    plain if name in _PLAIN else texts for name in NewNote._fields
 )
 
 
-def payloads_of(events: Iterable[Stored]) -> dict[int, dict[str, Any]]:
+def payloads_of(events: Iterable[Stored]) -> dict[int, Mapping[str, Any]]:
     """Return what events say, by their numbers; nothing for what only PostgreSQL can read."""
-    payloads: dict[int, dict[str, Any]] = {}
-    for event in events:
-        try:
-            payloads[event.event_seq] = orjson.loads(event.event.payload_json)
-        except orjson.JSONDecodeError:
-            payloads[event.event_seq] = {}
-    return payloads
+    return {event.event_seq: payload_of(event.event) for event in events}
 
 
 def new_notes(events: Sequence[Stored], payloads: Mapping[int, Mapping[str, Any]]) -> list[NewNote]:
@@ -69,8 +61,10 @@ def new_notes(events: Sequence[Stored], payloads: Mapping[int, Mapping[str, Any]
     """
     rows = [row for event in events if (row := _new_note(event, payloads[event.event_seq])) is not None]
     if len(rows) > 1:
-        named = Counter(_note_id(payload) for payload in payloads.values())
-        rows = [row for row in rows if named[row.note_id] == 1]
+        ids = [_note_id(payload) for payload in payloads.values()]
+        if len(set(ids)) < len(ids):
+            named = Counter(ids)
+            rows = [row for row in rows if named[row.note_id] == 1]
         rows.sort(key=lambda row: (row.scope_id, row.digest))
     return rows
 
@@ -83,13 +77,15 @@ def _note_id(payload: Mapping[str, Any]) -> str | None:
 
 def _new_note(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
     event = stored.event
+    if event.said is not None:
+        return _note_made_here(stored, payload)
     note, text = payload.get("note"), payload.get("text")
     if type(note) is not dict or type(text) is not str or event.internal or event.channel != NOTE_CHANNEL:
         return None
     note_id, kind, topic, version = note.get("id"), note.get("kind"), note.get("topic"), note.get("version")
     if type(note_id) is not str or type(kind) is not str or type(topic) is not str:
         return None
-    if type(version) is not int or version != 1 or not _UNUSUAL.isdisjoint(note) or kind in FACT_KINDS:
+    if type(version) is not int or version != 1 or "previous" in note or "lasts_days" in note or kind in FACT_KINDS:
         return None
     importance = written_share(note.get("importance"))
     if importance is None:
@@ -97,23 +93,52 @@ def _new_note(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
     session = note.get("lifetime") == "session"
     alone = (event.context_id or "") if session else ""
     return NewNote(
-        event_seq=stored.event_seq,
-        note_id=note_id,
-        scope_id=stored.scope_id,
-        kind=kind,
-        topic=topic,
-        importance=importance,
-        anchor=note.get("anchor") is True,
-        context_id=event.context_id,
-        session=session,
-        digest=hashlib.sha256(f"{kind}\n{note_id if 'memory' in note else alone}\n{text}".encode()).hexdigest(),
-        occurred_at=to_rfc3339(event.timestamp),
+        stored.event_seq,
+        note_id,
+        stored.scope_id,
+        kind,
+        topic,
+        importance,
+        note.get("anchor") is True,
+        event.context_id,
+        session,
+        hashlib.sha256(f"{kind}\n{note_id if 'memory' in note else alone}\n{text}".encode()).hexdigest(),
+        to_rfc3339(event.timestamp),
+    )
+
+
+def _note_made_here(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
+    """Return what `_new_note` would of an event that `note_event` has just made: its form is known."""
+    event, note = stored.event, payload["note"]
+    kind, importance = note["kind"], written_share(note["importance"])
+    if note["version"] != 1 or "previous" in note or "lasts_days" in note or importance is None or kind in FACT_KINDS:
+        return None
+    session = note["lifetime"] == "session"
+    note_id = note["id"]
+    told_apart_by = note_id if "memory" in note else (event.context_id or "") if session else ""
+    return NewNote(
+        stored.event_seq,
+        note_id,
+        stored.scope_id,
+        kind,
+        note["topic"],
+        importance,
+        "anchor" in note,
+        event.context_id,
+        session,
+        hashlib.sha256(f"{kind}\n{told_apart_by}\n{payload['text']}".encode()).hexdigest(),
+        to_rfc3339(event.timestamp),
     )
 
 
 def written_share(value: object) -> str | None:
     """Return a number from 0 to 1 as it was written; None for whatever else, and where it has too many digits."""
-    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
+    return _written(value) if type(value) in (int, float) else None
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _written(value: float) -> str | None:
+    if not 0 <= value <= 1:
         return None
     written = orjson.dumps(value).decode()
     return written if len(written) <= _MOST_DIGITS else None

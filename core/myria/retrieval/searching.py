@@ -149,7 +149,6 @@ class Search:
             TopicNotFound: `root` is not visible in this snapshot.
             CursorExpired: the cursor's snapshot is gone.
             HeavyRead: there is much to do, and this read has no turn.
-            VectorWanted: the question is compared by meaning, and its vector is not known yet.
         """
         pinned = await pin(
             connection,
@@ -178,7 +177,7 @@ class Search:
         question = Question(text=query.query, topic_hints=query.topic_hints, now=query.now)
         near = None
         if query.order == "relevance" and (cursor is None or cursor.by_meaning):
-            near = await self._near(connection, pinned, question, corpora, owners, turn=turn, events=events)
+            near = await self._near(connection, pinned, question, corpora, owners, events=events)
         rank_all = partial(
             rank,
             question,
@@ -221,14 +220,13 @@ class Search:
         corpora: Sequence[Corpus],
         owners: Sequence[VisibleScope | None],
         *,
-        turn: Turn,
         events: int,
     ) -> Near | None:
         """Return what is compared by meaning; None where nothing is."""
         if self._vectors is None or not (question.text or "").strip() or not self._vectors.has_room_for(events):
             return None
         text = meaning(question, corpora)
-        return await self._vectors.near(connection, pinned, corpora, owners, text, turn=turn)
+        return await self._vectors.near(connection, pinned, corpora, owners, text)
 
     async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
         """Return the path of a hit; empty for a fresh event, which has no topic yet."""

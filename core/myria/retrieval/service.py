@@ -121,7 +121,7 @@ class Retrieval:
         return Handles(self._secret, tenant)
 
     async def read(self, tenant: str, masks: Masks, work: Callable[[EventFinder], Awaitable[T]]) -> T:
-        """Return what `work` finds in one transaction; it may be begun several times.
+        """Return what `work` finds in one transaction; it may be begun twice.
 
         Raises:
             UnavailableError: retry.

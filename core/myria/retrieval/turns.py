@@ -5,15 +5,14 @@ bounded share of the process however many wait. Nobody rests where nobody else a
 
 A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
 remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
-back, waits, and begins again; what it has read by then is cached. A read that wants the vector of its question does
-the same: nothing of PostgreSQL, and no turn, is held while a model computes.
+back, waits, and begins again; what it has read by then is cached.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -39,9 +38,6 @@ REST: Final = 4.0
 LONGEST_REST_S: Final = 0.25
 """Seconds that a turn rests at most."""
 
-MOST_VECTORS: Final = 4
-"""Vectors of questions that one read waits for; it waits for none after one that failed."""
-
 _KNOWN = 10_000
 
 T = TypeVar("T")
@@ -53,32 +49,13 @@ class HeavyRead(Exception):
     """Raised when a read is heavy and has no turn."""
 
 
-class VectorWanted(Exception):
-    """Raised when a read wants the vector of a question, which `compute` gives without a connection."""
-
-    def __init__(self, text: str, compute: Callable[[str], Awaitable[bytes | None]]) -> None:
-        super().__init__(text)
-        self.text = text
-        self.compute = compute
-
-
 class Turn:
-    """What one read knows of its own weight, and the vectors of questions that it has waited for.
+    """What one read knows of its own weight."""
 
-    Args:
-        vectors: by text, None where none came in time; shared by all beginnings of a read.
-    """
-
-    def __init__(self, *, held: bool, vectors: Mapping[str, bytes | None]) -> None:
+    def __init__(self, *, held: bool) -> None:
         self.held = held
         self.was_heavy = False
-        self.vectors = vectors
         self._scopes = 0
-
-    @property
-    def waits_for_vectors(self) -> bool:
-        """Whether the read may begin again for another vector."""
-        return len(self.vectors) < MOST_VECTORS and None not in self.vectors.values()
 
     def weigh(self, *, scopes: int = 0, events: int = 0) -> None:
         """Announce how much is about to be read; scopes add up.
@@ -120,30 +97,20 @@ class Turns:
         self._others += 1
 
     async def read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]]) -> T:
-        """Return what `work` reads in one transaction; it may be begun several times.
+        """Return what `work` reads in one transaction; it may be begun twice.
 
         Raises:
             Overloaded: it is heavy, and its turn did not come in time, or too many wait already.
         """
-        vectors: dict[str, bytes | None] = {}
-        while True:
-            try:
-                return await self._begun(asker, work, vectors)
-            except VectorWanted as wanted:
-                vectors[wanted.text] = await wanted.compute(wanted.text)
-
-    async def _begun(
-        self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], vectors: Mapping[str, bytes | None]
-    ) -> T:
         if asker not in self._heavy:
             try:
-                answer = await self._read(asker, work, Turn(held=False, vectors=vectors))
+                answer = await self._read(asker, work, Turn(held=False))
                 self._others += 1
                 return answer
             except HeavyRead:
                 self._note(asker)
         async with self._turn():
-            turn = Turn(held=True, vectors=vectors)
+            turn = Turn(held=True)
             answer = await self._read(asker, work, turn)
             if not turn.was_heavy:
                 self._heavy.pop(asker, None)

@@ -20,7 +20,6 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.nearness import Near
 from myria.retrieval.pinned import Pinned
 from myria.retrieval.scopes import VisibleScope
-from myria.retrieval.turns import Turn, VectorWanted
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -58,19 +57,14 @@ class VectorLanes:
         corpora: Sequence[Corpus],
         owners: Sequence[VisibleScope | None],
         text: str,
-        *,
-        turn: Turn,
     ) -> Near | None:
         """Return a question's vector with those of the corpora, None where it has none.
 
         Args:
             owners: the scope of each corpus, None for one that scopes share.
             text: the question as it is embedded.
-
-        Raises:
-            VectorWanted: the read is to begin again once the question has its vector.
         """
-        question = self._vector(text, turn) if text else None
+        question = await self._questions.of(text) if text else None
         if question is None:
             return None
         documents = [
@@ -78,18 +72,6 @@ class VectorLanes:
             for corpus, owner in zip(corpora, owners, strict=True)
         ]
         return Near(question=question, documents=documents)
-
-    def _vector(self, text: str, turn: Turn) -> bytes | None:
-        """Return the vector of a question as far as this read has waited for it, or it is known.
-
-        Raises:
-            VectorWanted: it is neither, and the read may wait.
-        """
-        if text in turn.vectors:
-            return turn.vectors[text]
-        if not self._questions.knows(text) and turn.waits_for_vectors:
-            raise VectorWanted(text, self._questions.of)
-        return self._questions.known(text)
 
     async def _lane(
         self, connection: Connection, pinned: Pinned, corpus: Corpus, owner: VisibleScope | None, dimensions: int

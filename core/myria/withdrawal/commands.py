@@ -233,7 +233,7 @@ class Withdrawals:
     ) -> WithdrawalResult:
         if changed and not dry_run:
             first, *others = _by_scope(changed, withdrawal, key=None)
-            await self._append_events(tenant, [replace(first, source_event_key=key), *others])
+            await self._append_events(tenant, [first._replace(source_event_key=key), *others])
         ids = {row["event_id"] for row in changed}
         return WithdrawalResult(
             reason=withdrawal.reason,
@@ -298,7 +298,7 @@ def _by_scope(rows: Sequence[asyncpg.Record], withdrawal: Withdrawal, *, key: st
 
 
 def _with_id(event: NewEvent, event_id: str) -> NewEvent:
-    return event if event.event_id == event_id else replace(event, event_id=event_id)
+    return event if event.event_id == event_id else event._replace(event_id=event_id)
 
 
 def _absent(event_id: str) -> errors.EventNotFound:

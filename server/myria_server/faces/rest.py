@@ -136,15 +136,14 @@ class RestFace:
         outcomes = iter(kept)
         memories, results = [], []
         for index, draft in enumerate(drafts):
-            result: Json = {"index": index}
             if isinstance(draft, MyriaError):
-                results.append(result | {"status": "refused", "error": draft.message})
+                results.append({"index": index, "status": "refused", "error": draft.message})
                 continue
             memory = next(outcomes).memory
             if memory is None:
-                results.append(result | {"status": "duplicate"})
+                results.append({"index": index, "status": "duplicate"})
                 continue
-            results.append(result | {"status": "stored", "id": memory.memory_id})
+            results.append({"index": index, "status": "stored", "id": memory.memory_id})
             memories.append(memory.to_json(principal.tenant))
         return {"memories": memories, "count": len(memories), "results": results}
 

@@ -4,14 +4,14 @@
 -- refuses them all when they are another tenant's by now (`myria.tenant_since`). What was erased stays out.
 WITH allocated AS MATERIALIZED (
     SELECT place, nextval('myria.event_seq') AS event_seq
-    FROM generate_series(1, cardinality($2::bigint[])) AS place
+    FROM generate_series(1, cardinality($12::jsonb[])) AS place
 )
 INSERT INTO myria.events (tenant_id, event_seq, event_id, scope_id, occurred_at, channel, type, context_id,
                           source_event_key, dedupe_key, internal, payload, topic_hints)
 SELECT $1, a.event_seq, i.event_id, i.scope_id, i.occurred_at, i.channel, i.type, i.context_id,
        i.source_event_key, i.dedupe_key, i.internal, i.payload, i.topic_hints
-FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[], $7::text[], $8::text[],
-            $9::text[], $10::bytea[], $11::boolean[], $12::jsonb[], $13::jsonb[])
+FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::timestamptz[], $6::text::text[],
+            $7::text::text[], $8::text::text[], $9::text::text[], $10::bytea[], $11::text::boolean[], $12::jsonb[], $13::jsonb[])
      WITH ORDINALITY AS i (place, event_id, scope_id, occurred_at, channel, type, context_id,
                            source_event_key, dedupe_key, internal, payload, topic_hints, position)
 JOIN allocated a ON a.place = i.place

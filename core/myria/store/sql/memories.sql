@@ -286,7 +286,8 @@ JOIN myria.scope_members m ON m.tenant_id = $1 AND m.participant = lead.particip
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id
 WHERE (s.participants @> $2::text[] OR s.participants @> $3::text[])
   AND (EXISTS (SELECT FROM myria.notes n
-               WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live AND n.kind = ANY ($4::text[]))
+               WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live AND n.kind = ANY ($4::text[])
+                 AND n.kind NOT IN ('episodic', 'session', 'entity'))
        OR ($5::boolean AND NOT s.participants @> $3::text[]
            AND EXISTS (SELECT FROM myria.notes n
                        WHERE n.tenant_id = $1 AND n.scope_id = s.scope_id AND n.live AND n.kind = 'decision')));

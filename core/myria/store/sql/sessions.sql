@@ -63,6 +63,7 @@ WITH candidates AS (
     CROSS JOIN LATERAL (
         SELECT n.event_seq FROM myria.notes n
         WHERE n.tenant_id = $1 AND n.scope_id = visible AND n.kind = wanted AND n.live AND NOT n.session
+          AND n.kind NOT IN ('episodic', 'session', 'entity')
         ORDER BY n.importance DESC, n.event_seq DESC LIMIT $4
     ) best
     UNION
