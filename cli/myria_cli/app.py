@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -60,6 +61,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
+
+
+@app.callback()
+def everything(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=lambda asked: _say_version() if asked else None,
+            is_eager=True,
+            help="Say which version this is; `myria version` says more.",
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before a command."""
+
+
+def _say_version() -> None:
+    console.out().print(f"myria {metadata.version('myria')}")
+    raise typer.Exit
+
 
 for subject in (
     running,

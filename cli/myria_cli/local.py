@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 from prometheus_client.core import Metric
 
+from myria.contract.rest import PREFIX as REST_PREFIX
 from myria.contract.tools import PATH_OF
 from myria.errors import InternalError, OperationalError
 from myria.settings import AuthSettings, McpSettings, Settings
@@ -50,10 +51,11 @@ _log = logging.getLogger("myria.local")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Household:
-    """The running planes: where MCP is served, also to agents (None: not), and the server's process."""
+    """The running planes: where MCP is served, also to agents, and REST (None: not), and the server's process."""
 
     url: str
     agent_url: str | None
+    rest_url: str | None
     server: Child
     failed: asyncio.Future[None]
 
@@ -121,7 +123,13 @@ async def household(
             begin(control.run(), "control")
             begin(_attend(place), "attendance")
             agent_url = address + PATH_OF["agent"] if settings.agent.enabled else None
-            yield Household(url=address + PATH_OF["core"], agent_url=agent_url, server=server, failed=failed)
+            yield Household(
+                url=address + PATH_OF["core"],
+                agent_url=agent_url,
+                rest_url=address + REST_PREFIX if settings.rest.enabled else None,
+                server=server,
+                failed=failed,
+            )
         finally:
             # The control loop is stopped first: it must not start a builder that would have to be stopped at once.
             for task in reversed(tasks):

@@ -37,6 +37,11 @@ def test_help_teaches_with_an_example(command: str, monkeypatch: pytest.MonkeyPa
         assert option in text
 
 
+def test_the_version_is_an_option_too() -> None:
+    """As of any other program; the command says more."""
+    assert call("--version").out.split() == ["myria", call("version", "--json").json["myria"]]
+
+
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     """A typo gets a suggestion and exit status 2."""
     result = CliRunner().invoke(app, ["quer"])

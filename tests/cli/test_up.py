@@ -225,12 +225,13 @@ def test_an_address_that_others_reach_needs_insecure(tmp_path: Path, spawn: Spaw
 
 
 def test_agents_keep_for_whom_it_was_started(lasting_up: Up) -> None:
-    """It prints where agents keep, and --as says for whom: for those people, also where a name holds a comma."""
+    """It prints where agents keep and REST is, and --as says for whom: also where a name holds a comma."""
 
     async def keep() -> Any:
         async with Agent(lasting_up.told["agent_url"]) as agent:
             return (await agent.call_tool("remember", {"content": "The kiln opens on Friday"})).structured_content
 
+    assert httpx.get(lasting_up.told["rest_url"] + "/health", timeout=PATIENCE_S, verify=False).status_code == 200
     assert asyncio.run(keep())["created"]
     (told,) = [
         line for line in call("events", "--json", "--data-dir", lasting_up.told["data_dir"]).lines if line["type"]

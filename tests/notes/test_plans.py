@@ -44,6 +44,8 @@ CASES = [
     ("turns.facts", ["c", "{1}", "1000"]),
     ("memories.standing", ["{k}", "{2026-01-01}", "{org}"]),
     ("memories.fold", [SEQS]),
+    ("memories.fold_new", [*NEW, "{bot}", "{general}", r'{"{}"}', "{0.5}", "{k}"]),
+    ("memories.locked", ["{1}", "{k}", "{2026-01-01}", "{org}"]),
     ("memories.of_first_events", ["{evt_1}"]),
     ("memories.by_id", ["note_1"]),
     ("memories.by_ids", ["{note_1,note_2}"]),

@@ -140,7 +140,8 @@ async def test_a_duplicate_is_refused_once_and_left_out_of_several(served: Serve
     assert sorted(answer.status_code for answer in answers) == [201] + [409] * 31
     assert {answer.json()["error"] for answer in answers if answer.status_code == 409} == {"duplicate memory"}
     batch = [SAID, {**SAID, "content": "another"}, {**SAID, "content": "another"}]
-    many = await asyncio.gather(*(served.client.post(f"{PREFIX}/memories", json={"memories": batch}) for _ in range(8)))
+    several = {"memories": batch}
+    many = await asyncio.gather(*(served.client.post(f"{PREFIX}/memories", json=several) for _ in range(32)))
     assert {answer.status_code for answer in many} == {201}
     assert sum(answer.json()["count"] for answer in many) == 1
     refused = await ask(served, "POST", "/memories", {"memories": [SAID], "atomic": True}, status=409)

@@ -348,6 +348,7 @@ def _introduce(
             {
                 "url": running.url,
                 "agent_url": running.agent_url,
+                "rest_url": running.rest_url,
                 "tenant": options.tenant,
                 "auth": settings.auth.mode,
                 "key": None if key is None else key.text,
@@ -364,6 +365,10 @@ def _introduce(
     if running.agent_url is not None:
         text.append("agents  ", style="dim")
         text.append(running.agent_url + "\n", style="bold cyan")
+    if running.rest_url is not None:
+        text.append("REST    ", style="dim")
+        text.append(running.rest_url, style="bold cyan")
+        text.append("  a page at /docs below it describes it\n", style="dim")
     text.append("memory  ", style="dim")
     text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
     text.append_text(how_to_connect(running.url, settings, key))
