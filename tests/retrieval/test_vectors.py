@@ -93,6 +93,43 @@ def test_documents_without_a_vector_or_with_one_of_another_length_count_by_their
     assert rank(question, [talk], near=Near(question=vector(1), documents=[None])) == plain
 
 
+SMALL_TALK = ("I went to the cinema", "we painted the fence", "tea or coffee", "rain again", "the train was late") * 4
+
+
+def with_vectors(talk: Corpus, *alike: int) -> Near:
+    """Return a question's vector with those of a talk: some texts are alike to it, and the others to nothing."""
+    rows = [
+        (int(seq), vector(1, 0.01 * seq) if seq in alike else vector(0, *[0.0] * (seq % 5), 1))
+        for seq in talk.laid_out.seq.tolist()
+    ]
+    return Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
+
+
+def test_asked_for_before_meaning_moves_none_that_words_found() -> None:
+    """What it was and what it became are alike in meaning: words order them, and meaning adds what no word finds."""
+    talk = corpus("the rent is due Monday", *SMALL_TALK, "rent goes out on a Friday each month", "I paid the landlord")
+    near = with_vectors(talk, 22, 23)
+    question = Question(text="what was the rent like before?")
+    found = [hit.event_seq for hit in rank(question, [talk], near=near).hits]
+    assert found[0] == 1
+    assert 23 in found
+    assert rank(Question(text="rent"), [talk], near=near).hits[0].event_seq == 22
+
+
+def test_asked_for_the_present_a_short_later_statement_of_like_meaning_is_newer() -> None:
+    """No word tells that the first is no longer so; that the later one is alike to it and to the question does."""
+    older, newer = "I drink black coffee in the morning", "a mug of mint leaves wakes me up"
+    talk = corpus(older, *SMALL_TALK, newer)
+    question = Question(text="What does ana drink in the morning?")
+    assert rank(question, [talk]).changed is None
+    changed = rank(question, [talk], near=with_vectors(talk, 1, 22)).changed
+    assert changed is not None
+    assert (changed.older, changed.newer) == (1, 22)
+    assert rank(question, [talk], near=with_vectors(talk, 22)).changed is None
+    long = corpus(older, *SMALL_TALK, f"{newer}; {'; '.join(SMALL_TALK[:4])}")
+    assert rank(question, [long], near=with_vectors(long, 1, 22)).changed is None
+
+
 def test_hidden_vectors_move_no_score() -> None:
     """A vector of an event that is not visible changes no byte of a ranking."""
     talk = corpus("the blue kiln", "the red kiln", "rain again")

@@ -35,6 +35,16 @@ class Near:
     question: bytes
     documents: Sequence[VectorRows | None]
 
+    def beside(self, corpus: int, event_seq: int) -> Near | None:
+        """Return what compares the documents with one of them instead of the question; None where that has no vector.
+
+        Args:
+            corpus: the place among the corpora of the one that it is in.
+        """
+        vectors = self.documents[corpus]
+        vector = None if vectors is None else vectors.vector(event_seq)
+        return None if vector is None else Near(question=vector, documents=self.documents)
+
     def gains(self, corpora: Sequence[Corpus]) -> list[Ints]:
         """Return for each document of each corpus by how much it stands out, in 1/256 standard deviations."""
         likeness = [

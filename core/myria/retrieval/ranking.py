@@ -27,11 +27,11 @@ from myria.retrieval.filters import Filters, between
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question, Reading, Word, read, without_names
-from myria.retrieval.successors import AskedAbout, Leader, Succession, succession
+from myria.retrieval.successors import AskedAbout, Leader, Succession, succession, succession_by_meaning
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 5
+RANKING_VERSION: Final = 6
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -86,6 +86,9 @@ _HINT_TEXT: Final = 25
 
 _NEAR: Final = 25
 """Percent of all words of the question that a standard deviation of nearness in meaning is worth."""
+_NEAR_BEFORE: Final = 50
+"""Percent of its nearness that a document counts where the question asks for before; none where it holds a word of the
+question. What something was and what it became are alike in meaning: only words tell them apart."""
 _NEAR_ALONE: Final = 8 * 256
 """The rarity of all words, in 1/256 bits, that is taken where those of a question come to less: about one word's."""
 
@@ -213,6 +216,11 @@ def rank(
                 leader = Leader.of(leader, at, corpus, score, allowed)
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
     changed = None if leader is None else succession(leader, corpora, census.docs, plan.asked)
+    if changed is None and leader is not None and near is not None and gains is not None:
+        beside = near.beside(leader.corpus, int(leader.timeline.seq[leader.at]))
+        if beside is not None:
+            likeness = beside.gains(corpora)[leader.corpus]
+            changed = succession_by_meaning(leader, corpora, gains[leader.corpus], likeness, plan.asked)
     if leader is not None and changed is not None:
         worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
         best.put(leader, changed, worth, late)
@@ -457,6 +465,8 @@ def _scores(
     own, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
     if gain is not None:
         # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
+        if plan.reading.asks_for == "before":
+            gain = np.where(own > 0, 0, gain * _NEAR_BEFORE // 100)
         worth = gain * max(_NEAR_ALONE, sum(concept.idf for concept in plan.concepts)) * _NEAR // 100
         own += worth
         _add_best(in_leaf, timeline.leaf, worth)

@@ -5,7 +5,8 @@ sold"). It is looked for among what the same speaker said later in the same scop
 of a change (`myria.analysis.changes`) of something that the older statement is about; it tells of a change of what the
 question asks about; or it is short and about a thing that hardly anything else is about, or of the state that the
 question asks for. A short statement is about each of its words, a long one touches many. Soft evidence: nothing is
-hidden, and of every question one document at most is moved.
+hidden, and of every question one document at most is moved. Where none of these finds one and vectors are compared, a
+short statement counts whose meaning stands out to the question and beside the older statement both.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ _BREVITY: Final = 65
 or it is not about that word alone. Of the question's words, only what the same speaker said is counted."""
 _REPEATED: Final = 4
 """How many of the likeliest documents are looked at: one that only says the same again changes nothing."""
+_OUT_BY: Final = 2 * 256
+"""By how much the meaning of a newer statement stands out at least, as `Near.gains` has it: three deviations in all."""
+_AS_NEAR: Final = 60
+"""Percent of the older statement's nearness to the question that it has at least."""
+_SHORT: Final = 16
+"""Terms of a statement that is about what it is near to: a long one touches many things."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
@@ -129,14 +136,44 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
         telling = state | of_older & (of_question | (counts * 2 < _BREVITY) & ~_among(ids, everyday_ids()))
         holding = np.where(of_question | state, 0, counts)
         evidence += later.short_about(ids[telling], worth[telling], holding[telling], state[telling], found)
-    evidence[~later.mask] = 0
+    return _likeliest(leader, later, evidence, least=least, unlike=said)
+
+
+def succession_by_meaning(
+    leader: Leader, corpora: Sequence[Corpus], nearness: Ints, likeness: Ints, asked: AskedAbout
+) -> Succession | None:
+    """Return what was said later that means the like of the best hit and of the question, or None.
+
+    Args:
+        nearness: by how much each document of the best hit's corpus stands out to the question, as `Near.gains` has it.
+        likeness: the same beside the best hit.
+        asked: what the question asks about.
+    """
+    if not asked.of_state:
+        return None
+    corpus, timeline = corpora[leader.corpus], leader.timeline
+    view, _ = corpus.parts()[int(timeline.view[leader.at])]
+    doc = int(timeline.doc[leader.at])
+    later = _Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
+    counts = later.spoken & (timeline.length <= _SHORT) & (leader.score * 100 >= leader.worth * _ASKED)
+    counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[leader.at] * _AS_NEAR)
+    evidence = np.where(counts, nearness + likeness, 0)
+    return _likeliest(leader, later, evidence, least=1, unlike=_words(view, doc))
+
+
+def _likeliest(
+    leader: Leader, later: _Later, evidence: Ints, *, least: int, unlike: frozenset[int]
+) -> Succession | None:
+    """Return the later statement with most evidence, of those alike the last; none that says the same words again."""
+    timeline = leader.timeline
+    evidence = np.where(later.mask, evidence, 0)
     for _ in range(_REPEATED):
         most = int(evidence.max(initial=0))
         if most < least:
             return None
         best = np.flatnonzero(evidence == most)
         at = int(best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[-1]])
-        if _words(*later.place(at)) != said:
+        if _words(*later.place(at)) != unlike:
             return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
         evidence[at] = 0
     return None
@@ -165,6 +202,16 @@ class _Later:
         if leader.allowed is not None:
             mask &= leader.allowed
         return cls(timeline, corpus.parts(), speaker, here, mask)
+
+    @property
+    def spoken(self) -> Mask:
+        """Which documents the speaker said."""
+        spoken = np.zeros(len(self.timeline), dtype=np.bool_)
+        for (view, _), places in zip(self.parts, self.timeline.places, strict=True):
+            told = np.array([name == self.speaker for name in view.speakers], dtype=np.bool_)
+            where = places[told[view.speaker]]
+            spoken[where[where >= 0]] = True
+        return spoken
 
     def telling_of_change(self, ids: Ints, of_older: Ints, of_question: Ints, found: Mask) -> Ints:
         """Return by document what the words are worth of whose things it tells that they changed.
