@@ -926,6 +926,9 @@ class EmbeddingSettings(Section):
     """Events of a tenant to which one such look gives their vectors; the rest comes with the next."""
     build_events: Annotated[int, Field(ge=0, le=1_000_000_000)] = 10_000
     """Most events to which a build gives their vectors before it publishes; the control plane goes on with the rest."""
+    keep_former_s: Annotated[float, Field(ge=3600, le=86_400 * 3650)] = 7 * _DAY_S
+    """Time for which vectors stay after their model was last in use, in seconds: a model that comes back within it
+    computes nothing anew. With the model off, too."""
     visible_events: Annotated[int, Field(ge=0, le=100_000_000)] = 100_000
     """Most visible events of a question that are compared by vectors; one that sees more is answered by its words
     alone. Each takes some 450 bytes of retrieval.cache_bytes."""

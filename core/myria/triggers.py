@@ -30,6 +30,7 @@ from myria.building.model import Outcome
 from myria.building.queue import SCHEDULED, take_up
 from myria.building.slots import BuilderTurn, BuilderTurns
 from myria.due import Due, Tail, TriggerState, due, rest_s
+from myria.embeddings.former import remove_former
 from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.carrying import ErasureCarrier, carry_on_apart
 from myria.erasure.commands import WITHDRAWN_WITHIN_S
@@ -653,6 +654,8 @@ class ControlLoop:
         for tenant in await tenants_with_garbage(self._database, self._settings.retention):
             await free_numbers(self._database, tenant)
             await collect_garbage(self._database, tenant, self._settings.retention)
+        model = None if self._vectors is None else self._vectors.model
+        await remove_former(self._database, model, after_s=self._settings.embeddings.keep_former_s)
         await journal.forget(self._database, self._settings.audit)
         async with self._database.write(ALL_TENANTS) as connection:
             await connection.execute(sql("triggers.fold_totals"))

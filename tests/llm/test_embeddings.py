@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from myria.contract.queries import EventNodesQuery
+from myria.embeddings import former
 from myria.embeddings.choosing import configured
 from myria.embeddings.local import LocalModel
 from myria.erasure.commands import Erasures
@@ -225,6 +226,40 @@ async def test_erasing_removes_the_vectors_of_what_was_said(
         assert await catch_up() == 0
         assert await builds.value(database, "SELECT count(*) FROM myria.text_vectors") == 3
         assert ANSWER not in texts_of(await ask(memory, query()))
+
+
+async def test_vectors_of_a_former_model_are_removed_after_a_while(
+    database: Database, provide: Starting, embedding: Embedding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nothing has used for long goes, some at a time; what is in use stays; what comes back begins anew."""
+    monkeypatch.setattr(former, "AT_ONCE", 3)
+    provider = provide(embedded)
+    settings = embedding(provider)
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        await catch_up()
+    async with Pool(database.operator_dsn) as pool:
+
+        async def remove(model: str | None) -> int:
+            return await former.remove_former(pool, model, after_s=7 * 86_400)
+
+        async def pass_days() -> None:
+            async with pool.write(TENANT) as connection:
+                await connection.execute("UPDATE myria.vector_progress SET used_at = now() - interval '8 days'")
+
+        assert await remove("another") == 0
+        await pass_days()
+        assert await remove("scripted/embed") == 0
+        assert await remove("another") == 0, "it was in use a moment ago"
+        await pass_days()
+        monkeypatch.setattr(former, "MOST_STEPS", 1)
+        assert await remove(None) == 6
+        assert await builds.value(database, "SELECT count(*) FROM myria.event_vectors") == 1
+        assert await remove(None) == 2
+        assert await remove(None) == 0
+        assert await builds.value(database, "SELECT count(*) FROM myria.vector_progress") == 0
+    async with catching_up(database, settings) as catch_up:
+        assert await catch_up() == len(TALK)
 
 
 async def test_what_fails_is_computed_later(database: Database, provide: Starting, embedding: Embedding) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import asyncpg
 import pytest
 
 from myria.building.run import run_build
+from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.ingest import Ingest
@@ -64,6 +65,19 @@ def failed(report: Report) -> dict[str, list[str]]:
     return {check.name: check.failures for check in report.checks if check.failed}
 
 
+class Lengths:
+    """A model by which texts are alike that are as long."""
+
+    name = "lengths"
+
+    async def embed(self, texts: Sequence[str], *, within_s: float) -> list[bytes | None]:
+        assert within_s > 0
+        return [bytes([1, len(text) % 100]) for text in texts]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 @pytest.fixture(scope="module")
 def built(databases: Databases) -> Iterator[str]:
     """A template with two scopes, three snapshots (one held) and some internal events; the name of its database."""
@@ -109,6 +123,10 @@ def built(databases: Databases) -> Iterator[str]:
             erasure = await erasures.start(Selection(events=(results[5].event_id,)), reason="asked")
             await erasures.run(erasure)
         await build(database.dsn, hold=True)
+        async with Database(database.dsn) as pool:
+            keeper = VectorKeeper(pool, Lengths(), within_s=60)
+            while await keeper.run(TENANT, 100):
+                pass
 
     databases.loop.run(fill())
     yield database.name
@@ -299,6 +317,22 @@ DAMAGE: dict[str, tuple[str, str]] = {
         "coverage",
     ),
     "an older tree under the newer snapshot": ("DELETE FROM myria.scope_roots WHERE number = 2", "coverage"),
+    "a vector of another scope": ("UPDATE myria.event_vectors SET scope_id = scope_id + 1", "vectors"),
+    "a lost vector of a text": ("DELETE FROM myria.text_vectors", "vectors"),
+    "a lost vector of an event": (
+        "DELETE FROM myria.event_vectors WHERE event_seq = (SELECT max(event_seq) FROM myria.event_vectors v "
+        "JOIN myria.vector_progress p USING (tenant_id, model) WHERE event_seq <= p.done_seq)",
+        "vectors",
+    ),
+    "a vector of an erased event": (
+        "INSERT INTO myria.event_vectors SELECT tenant_id, 'lengths', event_seq, scope_id FROM myria.erased",
+        "vectors",
+    ),
+    "a vector with other dimensions": (
+        "UPDATE myria.text_vectors SET vector = vector || vector "
+        "WHERE digest = (SELECT min(digest) FROM myria.text_vectors)",
+        "vectors",
+    ),
     "a forged summary of a subject": ("UPDATE myria.subject_nodes SET summary = 'forged'", "subjects"),
     "a lost leaf of a subject": (
         "DELETE FROM myria.renderings WHERE node_type = 'leaf_topic' AND rendering_id IN "
@@ -347,6 +381,21 @@ async def test_deep_finds_text_that_changed_under_a_block(copy: postgres.Databas
     assert failed(await checked(copy.dsn)) == {}
     found = failed(await checked(copy.dsn, deep=True))
     assert set(found) == set(DEEP)
+
+
+async def test_deep_finds_the_vector_of_another_text(copy: postgres.Database) -> None:
+    """A digest that is not its event's text's is found, though a text has it."""
+    connection = await asyncpg.connect(copy.superuser_dsn)
+    await connection.execute(
+        "UPDATE myria.event_vectors SET digest = (SELECT max(digest) FROM myria.event_vectors) "
+        "WHERE digest = (SELECT min(digest) FROM myria.event_vectors)"
+    )
+    await connection.execute(
+        "DELETE FROM myria.text_vectors WHERE digest = (SELECT min(digest) FROM myria.text_vectors)"
+    )
+    await connection.close()
+    assert failed(await checked(copy.dsn)) == {}
+    assert "vector_digests" in failed(await checked(copy.dsn, deep=True))
 
 
 async def test_deep_finds_subjects_of_other_leaves(copy: postgres.Database) -> None:

@@ -101,7 +101,7 @@ class VectorKeeper:
             if standing is None:
                 raise AssertionError("how far vectors are is always one row")
             rows = await connection.fetch(sql("vectors.missing"), tenant, self.model, standing["done_seq"], limit)
-            texts = {_digest(text): text for row in rows if (text := _text(row)).strip()}
+            texts = {text_digest(text): text for row in rows if (text := _text(row)).strip()}
             known = await connection.fetch(sql("vectors.known"), tenant, self.model, list(texts))
         for row in known:
             del texts[row["digest"]]
@@ -121,11 +121,12 @@ class VectorKeeper:
         digests: list[bytes | None] = []
         for row in rows:
             text = _text(row)
-            digest = _digest(text) if text.strip() else None
+            digest = text_digest(text) if text.strip() else None
             # A text that the model gives no vector is as one that says nothing.
             digests.append(None if digest is None or (digest in made and made[digest] is None) else digest)
         async with self._database.write(tenant) as connection:
             await connection.execute(sql("vectors.lock"), lock_key("vectors", tenant))
+            await connection.execute(sql("vectors.begin"), tenant, self.model)
             kept: int = await connection.fetchval(
                 sql("vectors.keep"),
                 tenant,
@@ -142,5 +143,6 @@ def _text(row: asyncpg.Record) -> str:
     return searchable_text(orjson.loads(row["payload"]))
 
 
-def _digest(text: str) -> bytes:
+def text_digest(text: str) -> bytes:
+    """Return what the vector of a text is kept under."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]

@@ -22,6 +22,7 @@ CHECKS: Mapping[str, str] = {
     "memories": "by what memories are listed is what the log gives when it is folded anew",
     "registrations": "the agents and sessions of REST are what the log gives when it is folded anew",
     "receipts": "the receipts of erasures follow from each other, and name what is kept for them",
+    "vectors": "every vector is of an event that may have one, with its model's dimensions, and none is missing",
     "leaf_refs": "every leaf's refs resolve to events of its own scope, in order, none internal; node_ids recompute",
     "renderings": "every rendering's id recomputes unless a receipt names it; children, topic, anchor event exist",
     "subjects": "every node of subjects recomputes from its children, which exist; roots and records have an owner",
@@ -37,11 +38,12 @@ CHECKS: Mapping[str, str] = {
     "block_content": "every search block recomputes from its events, byte for byte",
     "replan": "planning every scope anew, by its stored plans where it has some, gives the same root renderings "
     "(archived snapshots of another planner or other settings are left out)",
+    "vector_digests": "every vector stands under the digest of the text that its event says",
     "subjects_anew": "planning the subjects of all leaves anew gives the same root and the same holders of keys",
 }
 """What each check proves, by its name; `DEEP` names the deep ones."""
 
-DEEP = frozenset({"block_content", "replan", "subjects_anew"})
+DEEP = frozenset({"block_content", "replan", "subjects_anew", "vector_digests"})
 
 Progress = Callable[[str, int, int], None]
 """Called with (check, done, total)."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from myria.planning.settings import PlannerSettings
 from myria.store.database import Database, TransactionBounds
 from myria.store.queries import sql
-from myria.verify import identities, log, snapshots, subjects
+from myria.verify import identities, log, snapshots, subjects, vectors
 from myria.verify.examination import Examination, StoredSnapshot
 from myria.verify.report import Check, Progress, Report
 from myria.verify.trees import examine_trees
@@ -27,6 +27,7 @@ _LOG: tuple[tuple[str, Callable[[Examination, Check], Awaitable[None]]], ...] = 
     ("memories", log.memories),
     ("registrations", log.registrations),
     ("receipts", log.receipts),
+    ("vectors", vectors.kept),
     ("leaf_refs", identities.leaf_refs),
     ("renderings", identities.renderings),
     ("subjects", subjects.nodes),
@@ -65,6 +66,9 @@ async def _examine(exam: Examination, *, all_snapshots: bool) -> Report:
     for name, examine in _LOG:
         with exam.timed(name) as check:
             await examine(exam, check)
+    if exam.deep:
+        with exam.timed("vector_digests") as check:
+            await vectors.digests(exam, check)
     with exam.timed("snapshots") as check:
         states = await snapshots.states(exam, check)
     for name, compare in _SNAPSHOTS:

@@ -57,6 +57,10 @@ WITH given AS MATERIALIZED (
 )
 SELECT count(*) FROM kept;
 
+-- name: begin
+-- Every model that has vectors of a tenant has a row of how far they are.
+INSERT INTO myria.vector_progress (tenant_id, model, done_seq, seen_seq) VALUES ($1, $2, 0, 0) ON CONFLICT DO NOTHING;
+
 -- name: advance
 INSERT INTO myria.vector_progress AS p (tenant_id, model, done_seq, seen_seq) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant_id, model) DO UPDATE
@@ -87,3 +91,37 @@ CROSS JOIN LATERAL (
     SELECT y.vector FROM myria.text_vectors y WHERE y.tenant_id = $1 AND y.model = $2 AND y.digest = v.digest OFFSET 0
 ) t
 WHERE v.scope_id = ANY ($4::bigint[]);
+
+-- name: use
+-- The model is in use now; written once an hour for each tenant.
+UPDATE myria.vector_progress SET used_at = now() WHERE model = $1 AND used_at < now() - interval '1 hour';
+
+-- name: former
+-- Models whose vectors nothing has used for $2 seconds; $1 is the one in use, NULL where none is.
+SELECT p.tenant_id, p.model
+FROM myria.vector_progress p
+WHERE p.model IS DISTINCT FROM $1 AND p.used_at < now() - make_interval(secs => $2)
+ORDER BY p.tenant_id, p.model
+LIMIT 100;
+
+-- name: remove_some
+-- Some of a model's vectors, and that it is not complete any more. Of how many rows nothing is left.
+WITH again AS (
+    UPDATE myria.vector_progress SET done_seq = 0, seen_seq = 0 WHERE tenant_id = $1 AND model = $2
+), events AS (
+    DELETE FROM myria.event_vectors v
+    USING (SELECT e.event_seq FROM myria.event_vectors e WHERE e.tenant_id = $1 AND e.model = $2
+           ORDER BY e.event_seq LIMIT $3) part
+    WHERE v.tenant_id = $1 AND v.model = $2 AND v.event_seq = part.event_seq
+    RETURNING v.event_seq
+), texts AS (
+    DELETE FROM myria.text_vectors t
+    USING (SELECT x.digest FROM myria.text_vectors x WHERE x.tenant_id = $1 AND x.model = $2
+           ORDER BY x.digest LIMIT $3) part
+    WHERE t.tenant_id = $1 AND t.model = $2 AND t.digest = part.digest
+    RETURNING t.digest
+)
+SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM texts);
+
+-- name: forget
+DELETE FROM myria.vector_progress WHERE tenant_id = $1 AND model = $2;

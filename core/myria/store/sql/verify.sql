@@ -383,3 +383,57 @@ SELECT DISTINCT ON (h.key) h.key, h.holders, h.subject
 FROM myria.subject_holders h
 WHERE h.tenant_id = $1 AND h.scope_id = $2 AND h.number::bigint <@ $3::int8multirange AND h.number >= $4
 ORDER BY h.key, h.number DESC;
+
+-- name: count_vectors
+SELECT count(*) FROM myria.event_vectors WHERE tenant_id = $1;
+
+-- name: vectors_differ
+-- Vectors that fit no event, or no text, or none of their model; and events that have none though they should.
+SELECT v.model, v.event_seq,
+       CASE WHEN e.event_seq IS NULL THEN 'is of an event that is not in the log'
+            WHEN e.internal THEN 'is of an internal event'
+            WHEN x.event_seq IS NOT NULL THEN 'is of an event that was erased'
+            WHEN e.scope_id <> v.scope_id THEN 'is kept under another scope than its event''s'
+            ELSE 'is not kept' END AS what
+FROM myria.event_vectors v
+LEFT JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = v.event_seq
+LEFT JOIN myria.erased x ON x.tenant_id = $1 AND x.event_seq = v.event_seq AND x.erased_at IS NOT NULL
+WHERE v.tenant_id = $1
+  AND (e.event_seq IS NULL OR e.internal OR x.event_seq IS NOT NULL OR e.scope_id <> v.scope_id
+       OR (v.digest IS NOT NULL AND NOT EXISTS (
+           SELECT FROM myria.text_vectors t WHERE t.tenant_id = $1 AND t.model = v.model AND t.digest = v.digest)))
+UNION ALL
+SELECT p.model, e.event_seq, 'is missing, but vectors are said to be complete up to there'
+FROM myria.vector_progress p
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq <= p.done_seq AND NOT e.internal
+WHERE p.tenant_id = $1
+  AND NOT EXISTS (SELECT FROM myria.event_vectors v
+                  WHERE v.tenant_id = $1 AND v.model = p.model AND v.event_seq = e.event_seq)
+  AND NOT EXISTS (SELECT FROM myria.erased x
+                  WHERE x.tenant_id = $1 AND x.event_seq = e.event_seq AND x.erased_at IS NOT NULL)
+ORDER BY 1, 2;
+
+-- name: texts_of_vectors
+-- By model: texts that no event says, and vectors with other dimensions than most of the model's have.
+WITH sizes AS (
+    SELECT t.model, octet_length(t.vector) AS size, count(*) AS texts FROM myria.text_vectors t
+    WHERE t.tenant_id = $1 GROUP BY 1, 2
+), usual AS (
+    SELECT DISTINCT ON (model) model, size FROM sizes ORDER BY model, texts DESC, size
+)
+SELECT u.model, u.size,
+       (SELECT coalesce(sum(s.texts), 0) FROM sizes s WHERE s.model = u.model AND s.size <> u.size)::bigint AS others,
+       (SELECT count(*) FROM myria.text_vectors t
+        WHERE t.tenant_id = $1 AND t.model = u.model
+          AND NOT EXISTS (SELECT FROM myria.event_vectors v
+                          WHERE v.tenant_id = $1 AND v.model = t.model AND v.digest = t.digest)) AS unsaid
+FROM usual u
+ORDER BY u.model;
+
+-- name: vector_digests
+-- The digest of each event's text beside what it is made of.
+SELECT v.model, v.event_seq, v.digest, e.payload
+FROM myria.event_vectors v
+JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = v.event_seq
+WHERE v.tenant_id = $1 AND v.digest IS NOT NULL
+ORDER BY v.model, v.event_seq;
