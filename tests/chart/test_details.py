@@ -374,6 +374,30 @@ def test_network_policies_cover_every_pod() -> None:
     assert rule in named["memory-myria-server"]["egress"]
 
 
+def test_what_embeds_reaches_its_endpoint_with_the_template() -> None:
+    """The values of docs/embeddings.md: serving pods, builds and the operator have template, key and a way out."""
+    text = (CHART.parents[1] / "docs" / "embeddings.md").read_text(encoding="utf-8")
+    given = yaml.safe_load(text.partition("```yaml\n# values.yaml\n")[2].partition("```")[0])
+    shown = render({**given, "networkPolicy": {"enabled": True, **given["networkPolicy"]}})
+    policies = {
+        one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]: one["spec"]["egress"]
+        for one in shown.of("NetworkPolicy")
+    }
+    (port,) = given["networkPolicy"]["modelEndpoint"]["ports"]
+    for component in ("server", "operator", "builder"):
+        pod = shown.pod(component)
+        (container,) = pod.spec["containers"]
+        template = environment(pod, container["name"])["MYRIA_EMBEDDINGS_TEMPLATE"]
+        assert template.rpartition("/")[0] in {mount["mountPath"] for mount in container["volumeMounts"]}
+        ports = [rule["port"] for rules in policies[component] for rule in rules["ports"]]
+        assert port in ports
+    (held,) = [one for one in shown.of("ConfigMap") if "myria.yaml" in one["data"]]
+    assert yaml.safe_load(held["data"]["myria.yaml"])["embeddings"] == given["settings"]["embeddings"]
+    closed = render({**given, "settings": {}, "networkPolicy": {"enabled": True, **given["networkPolicy"]}})
+    (operator,) = [one for one in closed.of("NetworkPolicy") if one["metadata"]["name"].endswith("-operator")]
+    assert port not in [rule["port"] for rules in operator["spec"]["egress"] for rule in rules["ports"]]
+
+
 def test_builds_carry_the_labels_that_policies_and_the_operator_know() -> None:
     """What the operator writes over a build's labels leaves the chart's selectors true."""
     labels = {**rendered("everything").pod("builder").metadata["labels"], **COMPONENT_LABELS}
