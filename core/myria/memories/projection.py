@@ -87,7 +87,7 @@ class MemoryProjection:
             return
         payloads = payloads_of(memories)
         notes, abouts = [], []
-        for row in new_notes(memories, payloads):
+        for row in sorted(new_notes(memories, payloads)):
             if (about := _about(payloads[row.event_seq])) is not None:
                 notes.append(row)
                 abouts.append(about)
