@@ -35,8 +35,3 @@ BEGIN
         look_at = EXCLUDED.look_at, ends_at = EXCLUDED.ends_at, phase = NULL, likeness = NULL;
     RETURN NULL;
 END $$;
-
-SELECT set_config('myria.tenant', '*', true);
-DELETE FROM myria.note_looks k
-USING myria.notes n
-WHERE n.tenant_id = k.tenant_id AND n.note_id = k.note_id AND n.kind IN ('episodic', 'session', 'entity') AND NOT n.session;
