@@ -216,11 +216,11 @@ def rank(
                 leader = Leader.of(leader, at, corpus, score, allowed)
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
     changed = None if leader is None else succession(leader, corpora, census.docs, plan.asked)
-    if changed is None and leader is not None and near is not None and gains is not None:
+    if changed is None and plan.asked.of_state and leader is not None and near is not None and gains is not None:
         beside = near.beside(leader.corpus, int(leader.timeline.seq[leader.at]))
         if beside is not None:
             likeness = beside.gains(corpora)[leader.corpus]
-            changed = succession_by_meaning(leader, corpora, gains[leader.corpus], likeness, plan.asked)
+            changed = succession_by_meaning(leader, corpora, gains[leader.corpus], likeness)
     if leader is not None and changed is not None:
         worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
         best.put(leader, changed, worth, late)

@@ -140,17 +140,14 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
 
 
 def succession_by_meaning(
-    leader: Leader, corpora: Sequence[Corpus], nearness: Ints, likeness: Ints, asked: AskedAbout
+    leader: Leader, corpora: Sequence[Corpus], nearness: Ints, likeness: Ints
 ) -> Succession | None:
-    """Return what was said later that means the like of the best hit and of the question, or None.
+    """Return what was said later that means the like of the best hit and of a question about a state, or None.
 
     Args:
         nearness: by how much each document of the best hit's corpus stands out to the question, as `Near.gains` has it.
         likeness: the same beside the best hit.
-        asked: what the question asks about.
     """
-    if not asked.of_state:
-        return None
     corpus, timeline = corpora[leader.corpus], leader.timeline
     view, _ = corpus.parts()[int(timeline.view[leader.at])]
     doc = int(timeline.doc[leader.at])
