@@ -18,7 +18,7 @@ from benchmarks.figures import median, ratios
 from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import Request, post, tool_call
 from benchmarks.options import Common, common, parser, run
-from benchmarks.processes import Server, backends_cpu, cpu_seconds, myria_server
+from benchmarks.processes import Server, backends_cpu, cpu_seconds, myria_server, used_since
 from benchmarks.report import Report, number
 from benchmarks.synthetic import events
 from benchmarks.workload import QUESTION_WORDS
@@ -82,9 +82,9 @@ async def _batches(
     for round_ in range(rounds + 1):
         for name in kinds if round_ % 2 else reversed(kinds):
             requests = [kinds[name](list(islice(coming, EACH))) for _ in range(batches)]
-            before = cpu_seconds(server.pid), await backends_cpu(connection)
+            before, backends = cpu_seconds(server.pid), await backends_cpu(connection)
             result = _checked(await load.run(requests, port=server.port, connections=CONNECTIONS, count=batches))
-            used = cpu_seconds(server.pid) - before[0], await backends_cpu(connection) - before[1]
+            used = cpu_seconds(server.pid) - before, used_since(backends, await backends_cpu(connection))
             of_server, of_database = (seconds / (batches * EACH) * 1e6 for seconds in used)
             rate = result.throughput * EACH
             console.say(f"{name}: {rate:,.0f} a second, {of_server:.0f} + {of_database:.0f} µs of CPU each", "dim")

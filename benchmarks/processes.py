@@ -67,10 +67,14 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | _CPU_CLOCK)
 
 
-async def backends_cpu(connection: asyncpg.Connection[asyncpg.Record]) -> float:
-    """Return the processor time of PostgreSQL's processes that serve others of this database, in seconds."""
-    pids = [row["pid"] for row in await connection.fetch(statement("backends"))]
-    return sum(cpu_seconds(pid) for pid in pids)
+async def backends_cpu(connection: asyncpg.Connection[asyncpg.Record]) -> dict[int, float]:
+    """Return the processor time in seconds of PostgreSQL's processes that serve others of this database, by pid."""
+    return {row["pid"]: cpu_seconds(row["pid"]) for row in await connection.fetch(statement("backends"))}
+
+
+def used_since(before: Mapping[int, float], now: Mapping[int, float]) -> float:
+    """Return what processes used between two looks at them, in seconds; those that have ended meanwhile not."""
+    return sum(cpu_s - before.get(pid, 0.0) for pid, cpu_s in now.items())
 
 
 def _kib(value: str | None) -> int:

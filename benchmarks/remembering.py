@@ -26,7 +26,7 @@ from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import KEY_SLOT, Request, post, tool_call
 from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import TENANT, built
-from benchmarks.processes import Server, cpu_seconds, myria_server
+from benchmarks.processes import Server, backends_cpu, cpu_seconds, myria_server, used_since
 from benchmarks.reads import MIDDLE
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
@@ -204,12 +204,11 @@ async def _block(
     """Keep each text once as one kind; return the CPU per call of server and PostgreSQL, in microseconds, too."""
     requests, calls = [kind.request(text) for text in texts], len(texts)
     before = cpu_seconds(server.pid)
-    backends = {row["pid"]: cpu_seconds(row["pid"]) for row in await connection.fetch(statement("backends"))}
+    backends = await backends_cpu(connection)
     result = await load.run(requests, port=server.port, connections=connections, count=calls, key_prefix=prefix)
     _check(result)
     server_us = (cpu_seconds(server.pid) - before) / calls * 1e6
-    after = {row["pid"]: cpu_seconds(row["pid"]) for row in await connection.fetch(statement("backends"))}
-    database_us = sum(cpu_s - backends.get(pid, 0.0) for pid, cpu_s in after.items()) / calls * 1e6
+    database_us = used_since(backends, await backends_cpu(connection)) / calls * 1e6
     console.say(f"{kind.name}, {connections} clients: {server_us:,.0f} + {database_us:,.0f} µs", "dim")
     return result, server_us, database_us
 

@@ -22,7 +22,7 @@ from benchmarks.load import LoadProcess, Result
 from benchmarks.mcp_http import KEY_SLOT, Request, tool_call
 from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import TENANT, built
-from benchmarks.processes import Server, myria_server, usage
+from benchmarks.processes import Server, backends_cpu, cpu_seconds, myria_server, usage, used_since
 from benchmarks.reads import MIDDLE
 from benchmarks.report import Report, number
 from benchmarks.statements import statement
@@ -251,8 +251,7 @@ async def _compare(
     for round_ in range(rounds + 1):
         await connection.execute(statement("checkpoint"))
         for which in (0, 1) if round_ % 2 else (1, 0):
-            before = usage(server.pid).cpu_s
-            backends = {row["pid"]: usage(row["pid"]).cpu_s for row in await connection.fetch(statement("backends"))}
+            before, backends = cpu_seconds(server.pid), await backends_cpu(connection)
             result = await load.run(
                 pair.requests[which],
                 port=server.port,
@@ -261,9 +260,8 @@ async def _compare(
                 key_prefix=f"{which}-{connections:02d}-{round_:02d}-",
             )
             _check(result)
-            server_us = (usage(server.pid).cpu_s - before) / calls * 1e6
-            after = {row["pid"]: usage(row["pid"]).cpu_s for row in await connection.fetch(statement("backends"))}
-            database_us = sum(cpu_s - backends.get(pid, 0.0) for pid, cpu_s in after.items()) / calls * 1e6
+            server_us = (cpu_seconds(server.pid) - before) / calls * 1e6
+            database_us = used_since(backends, await backends_cpu(connection)) / calls * 1e6
             if round_:
                 pair.results[which].append(result)
                 pair.server_us[which].append(server_us)
