@@ -243,7 +243,8 @@ class PostgresSettings(Section):
     """Connections per process for everything but appends. More than two per database core rarely helps."""
     append_pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
     """Further connections per serving process, for appends and readiness alone: questions, however slow, cannot make
-    them wait. Concurrent appends share commits, so two per busy tenant are enough."""
+    them wait. Concurrent appends share commits, so two per busy tenant are enough, or four where it appends big
+    batches."""
     connect_timeout_s: Annotated[float, Field(ge=0.1, le=300)] = 5.0
     """Time to wait for a new connection, in seconds, before the database counts as unavailable."""
     statement_timeout_s: Annotated[float, Field(ge=0.1, le=86_400)] = 30.0

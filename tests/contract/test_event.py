@@ -21,7 +21,7 @@ from myria.contract.inputs import EventInput, read
 from myria.contract.limits import Limits, limits_of
 from myria.errors import InvalidArgument, InvalidText, InvalidTimestamp, MyriaError
 from myria.events import TopicHint
-from myria.ids import new_id
+from myria.ids import new_id, new_ids
 from myria.settings import Settings
 
 LIMITS = Limits()
@@ -435,3 +435,12 @@ def test_any_storable_payload_is_kept_exactly(payload: dict[str, Any]) -> None:
         return
     assert orjson.loads(new.payload_json) == payload
     assert b"\\u0000" not in new.payload_json
+
+
+def test_ids_of_a_batch_are_as_others_and_in_their_order() -> None:
+    """Each is another one, whatever their number."""
+    made = new_ids("evt", 500)
+    assert len(set(made)) == 500
+    assert made == sorted(made)
+    assert all(re.fullmatch(r"evt_[0-9a-f]{32}", one) for one in made)
+    assert new_ids("evt", 0) == []

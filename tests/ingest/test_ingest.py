@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
@@ -13,8 +14,9 @@ from myria import errors
 from myria.contract.event import NewEvent, parse_event
 from myria.contract.limits import Limits
 from myria.ingest import Ingest
+from myria.projections import Incoming, Stored
+from myria.store.database import Connection, PoolOptions
 from myria.store.database import Database as Pool
-from myria.store.database import PoolOptions
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 from tests.support.postgres import Database
@@ -311,3 +313,42 @@ async def test_callers_of_one_moment_share_a_commit(database: Database) -> None:
         await asyncio.gather(*(come_late(turns) for turns in range(4)))
         await ingest.close()
     assert commits == [1, 4]
+
+
+class _Holding:
+    """Holds the commit of events of one type until it is told to go on."""
+
+    types = frozenset({"myria.held"})
+
+    def __init__(self) -> None:
+        self.holds, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def prepare(
+        self, _connection: Connection, _tenant: str, _events: Sequence[Incoming], *, importing: bool
+    ) -> None:
+        assert not importing
+        self.holds.set()
+        await self.goes_on.wait()
+
+    async def fold(self, _connection: Connection, _tenant: str, _events: Sequence[Stored]) -> None:
+        """Nothing is kept of it."""
+
+
+async def test_what_fills_half_a_commit_does_not_wait_for_another(database: Database) -> None:
+    """One event waits for the commit under way; with a batch behind it both are committed beside that."""
+    holding = _Holding()
+    async with Pool(database.server_dsn) as pool:
+        ingest = Ingest(pool, writers=1, events_per_commit=8, projections=[holding])
+        held = asyncio.create_task(ingest.append_events("default", [event("held")._replace(type="myria.held")]))
+        await holding.holds.wait()
+        alone = asyncio.create_task(ingest.append_events("default", [event("alone")]))
+        await stored(pool)
+        assert not alone.done()
+        await ingest.append_events("default", [event(f"of a batch {number}") for number in range(4)])
+        await alone
+        assert not held.done()
+        assert len(await stored(pool)) == 5
+        holding.goes_on.set()
+        await held
+        await ingest.close()
+        assert len(await stored(pool)) == 6

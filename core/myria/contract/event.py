@@ -62,10 +62,10 @@ class NewEvent(NamedTuple):
     """An event on its way into the log, checked and normalised.
 
     `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
-    canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared; an event that
-    waits for its commit holds nothing else of it. `internal` is the effective flag. Only an import sets `event_id`.
-    `said` is what `payload_json` says, where this process wrote it itself and folds it at once: whoever replaces one
-    of them replaces both.
+    canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared. `internal` is the
+    effective flag. Only an import sets `event_id`. `said` is what `payload_json` says, where this process made it and
+    folds it at once: whoever replaces one replaces both. Of other payloads an event that waits for its commit holds
+    the JSON alone.
     """
 
     timestamp: int

@@ -515,7 +515,7 @@ def read(model: type[_Model], arguments: Mapping[str, Any] | None) -> _Model:
     Raises:
         UnknownField, InvalidArgument, InvalidText, InvalidParticipants, InvalidTimestamp: naming the field.
     """
-    if type(arguments) is not dict and arguments is not None and not isinstance(arguments, Mapping):
+    if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidArgument("the arguments must be an object", field="")
     try:
         return model.model_validate(arguments or {})

@@ -175,7 +175,15 @@ class Memories:
                 self._on_redacted(kind, count)
             made = [
                 Kept(
-                    StoredMemory(ids[index], clean[index], keys[index], at, at, 1, result.event_seq),
+                    StoredMemory(
+                        memory_id=ids[index],
+                        draft=clean[index],
+                        dedup_key=keys[index],
+                        at=at,
+                        updated_at=at,
+                        version=1,
+                        number=result.event_seq,
+                    ),
                     is_new=True,
                 )
                 for index, result in zip(chosen, results, strict=True)

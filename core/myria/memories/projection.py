@@ -87,6 +87,7 @@ class MemoryProjection:
             return
         payloads = payloads_of(memories)
         notes, abouts = [], []
+        # In the order of their numbers and ids, which indexes take at less cost: no two memories can be one note.
         for row in sorted(new_notes(memories, payloads)):
             if (about := _about(payloads[row.event_seq])) is not None:
                 notes.append(row)
@@ -146,8 +147,6 @@ def _about(payload: Mapping[str, Any]) -> _About | None:
 def _keyed(event: Incoming) -> _Keyed | None:
     if not is_memory(event.event):
         return None
-    if event.event.said is not None:
-        return _keyed_made_here(event, event.event.said["note"])
     note = payload_of(event.event).get("note")
     if not isinstance(note, dict) or note.get("version") != 1 or not isinstance(about := note.get("memory"), dict):
         return None
@@ -155,12 +154,3 @@ def _keyed(event: Incoming) -> _Keyed | None:
     if not isinstance(key, str) or type(within) is not int or within <= 0 or not isinstance(shared, str):
         return None
     return _Keyed(event, key, shared, event.event.timestamp - within * _SECOND)
-
-
-def _keyed_made_here(event: Incoming, note: Mapping[str, Any]) -> _Keyed | None:
-    """Return what `_keyed` would of an event that `memory_event` has just made: its form is known."""
-    about = note["memory"]
-    if note["version"] != 1 or "dedup_key" not in about or about["dedup_within_s"] <= 0:
-        return None
-    since = event.event.timestamp - about["dedup_within_s"] * _SECOND
-    return _Keyed(event, about["dedup_key"], about["shared_with"], since)

@@ -79,7 +79,7 @@ def note_event(
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
-        topic_hints=tuple([TopicHint(hint=name, confidence=1.0) for name in _names(note)]),
+        topic_hints=tuple(TopicHint(hint=name, confidence=1.0) for name in _names(note)),
     )
 
 
@@ -92,15 +92,9 @@ def is_memory(event: NewEvent) -> bool:
 
 def _names(note: NoteText) -> tuple[str, ...]:
     """Return what a note is about in so many names, its topic first: as hints of its event, recall finds it by them."""
-    topic = note.topic
-    if not note.keywords and note.details is NO_DETAILS:
-        return (topic,) if topic.strip() and len(topic) <= MAX_HINT else ()
-    names = [topic]
-    if note.details.case_id is not None:
-        names.append(note.details.case_id)
-    names += note.keywords
-    known = dict.fromkeys(names) if len(names) > 1 else names
-    return tuple([name for name in known if name.strip() and len(name) <= MAX_HINT][:MAX_TOPIC_HINTS])
+    case = () if note.details.case_id is None else (note.details.case_id,)
+    names = dict.fromkeys((note.topic, *case, *note.keywords))
+    return tuple(name for name in names if name.strip() and len(name) <= MAX_HINT)[:MAX_TOPIC_HINTS]
 
 
 def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:

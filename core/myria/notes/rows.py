@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from myria.contract.event import NewEvent
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.model import NOTE_CHANNEL
 from myria.projections import Stored, payload_of
@@ -77,44 +78,14 @@ def _note_id(payload: Mapping[str, Any]) -> str | None:
 
 def _new_note(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
     event = stored.event
-    if event.said is not None:
-        return _note_made_here(stored, payload)
-    note, text = payload.get("note"), payload.get("text")
-    if type(note) is not dict or type(text) is not str or event.internal or event.channel != NOTE_CHANNEL:
+    # `note_event` gives what it makes here its form; what is imported may have any.
+    if event.said is None and not _has_form(event, payload):
         return None
-    note_id, kind, topic, version = note.get("id"), note.get("kind"), note.get("topic"), note.get("version")
-    if type(note_id) is not str or type(kind) is not str or type(topic) is not str:
-        return None
-    if type(version) is not int or version != 1 or "previous" in note or "lasts_days" in note or kind in FACT_KINDS:
-        return None
-    importance = written_share(note.get("importance"))
-    if importance is None:
-        return None
-    session = note.get("lifetime") == "session"
-    alone = (event.context_id or "") if session else ""
-    return NewNote(
-        stored.event_seq,
-        note_id,
-        stored.scope_id,
-        kind,
-        topic,
-        importance,
-        note.get("anchor") is True,
-        event.context_id,
-        session,
-        hashlib.sha256(f"{kind}\n{note_id if 'memory' in note else alone}\n{text}".encode()).hexdigest(),
-        to_rfc3339(event.timestamp),
-    )
-
-
-def _note_made_here(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
-    """Return what `_new_note` would of an event that `note_event` has just made: its form is known."""
-    event, note = stored.event, payload["note"]
-    kind, importance = note["kind"], written_share(note["importance"])
+    note = payload["note"]
+    note_id, kind, importance = note["id"], note["kind"], written_share(note.get("importance"))
     if note["version"] != 1 or "previous" in note or "lasts_days" in note or importance is None or kind in FACT_KINDS:
         return None
-    session = note["lifetime"] == "session"
-    note_id = note["id"]
+    session = note.get("lifetime") == "session"
     told_apart_by = note_id if "memory" in note else (event.context_id or "") if session else ""
     return NewNote(
         stored.event_seq,
@@ -123,11 +94,24 @@ def _note_made_here(stored: Stored, payload: Mapping[str, Any]) -> NewNote | Non
         kind,
         note["topic"],
         importance,
-        "anchor" in note,
+        note.get("anchor") is True,
         event.context_id,
         session,
         hashlib.sha256(f"{kind}\n{told_apart_by}\n{payload['text']}".encode()).hexdigest(),
         to_rfc3339(event.timestamp),
+    )
+
+
+def _has_form(event: NewEvent, payload: Mapping[str, Any]) -> bool:
+    """Tell whether the fields that rows are made of are there, each of its type."""
+    note = payload.get("note")
+    return (
+        type(note) is dict
+        and type(payload.get("text")) is str
+        and not event.internal
+        and event.channel == NOTE_CHANNEL
+        and all(type(note.get(name)) is str for name in ("id", "kind", "topic"))
+        and type(note.get("version")) is int
     )
 
 

@@ -25,7 +25,7 @@ ORDER BY asked.position;
 
 -- name: fold_new
 -- First versions of memories, as their events say them: what `fold` would write, at a third of its cost. They come in the
--- order of scope and digest. A note that is there already is left alone, and not among those that are returned.
+-- order of their numbers. A note that is there already is left alone, and not among those that are returned.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::text::text[], $6::text::text[],
                          $7::text::numeric[], $8::text::boolean[], $9::text::text[], $10::text::boolean[], $11::text::text[],
