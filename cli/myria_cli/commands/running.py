@@ -368,7 +368,7 @@ def _introduce(
     if running.rest_url is not None:
         text.append("REST    ", style="dim")
         text.append(running.rest_url, style="bold cyan")
-        text.append("  a page at /docs below it describes it\n", style="dim")
+        text.append("  (described at /api/v1/docs)\n", style="dim")
     text.append("memory  ", style="dim")
     text.append(f"{place.name}" + (f", tenant {options.tenant}" if options.tenant != "default" else "") + "\n\n")
     text.append_text(how_to_connect(running.url, settings, key))
