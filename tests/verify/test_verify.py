@@ -152,6 +152,37 @@ async def test_a_sound_database_passes_every_check(copy: postgres.Database) -> N
     assert len(report.snapshots) == 3
 
 
+async def test_odd_memories_are_written_as_their_events_say(database: postgres.Database) -> None:
+    """Quotes, commas, braces, numbers of many digits, names that look like nothing: rows hold what was said."""
+    odd = MemoryDraft(agent_id="bot", content='He said "{NULL}",\\ and\nleft\t', importance=1 / 3)
+    drafts = [
+        odd,
+        odd._replace(tags=("b.c", "A-1", "null"), importance=0.5, session_id="p/s"),
+        odd._replace(event_type="decision_made", importance=0, metadata={"a": [1, {"b": None}]}),
+        odd._replace(memory_type="decision", importance=1, dedup_key='{"k",NULL}\\'),
+        odd._replace(memory_type="entity", importance=None, dedup_key="NULL", content="\u2028 \U0001f9fa"),
+        odd._replace(importance=0.12345678901234567, tags=("\u00e4",)),
+    ]
+    kept = [
+        memory_event(
+            draft,
+            ("ana", "org"),
+            memory_id=f"note_{n}",
+            at=10**15 + n,
+            shared="org",
+            window_s=n % 2,
+            dedup=draft.dedup_key,
+        )
+        for n, draft in enumerate(drafts)
+    ]
+    assert [event.row is None for event in kept] == [True, False, False, False, False, True]
+    async with Database(database.dsn) as pool:
+        await Ingest(pool).append_events(TENANT, kept)
+    report = await checked(database.dsn)
+    assert failed(report) == {}
+    assert {check.name: check.examined for check in report.checks}["memories"] == len(drafts)
+
+
 async def test_an_empty_database_passes(database: postgres.Database) -> None:
     """Without events and snapshots there is nothing to fail."""
     report = await checked(database.dsn, deep=True)

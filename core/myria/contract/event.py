@@ -64,8 +64,8 @@ class NewEvent(NamedTuple):
     `timestamp` is in microseconds since 1970 UTC. `participants` are canonical. `payload_json` is the payload as
     canonical JSON in UTF-8 (keys sorted, no white space): what is stored, measured and compared. `internal` is the
     effective flag. Only an import sets `event_id`. `said` is what `payload_json` says, where this process made it and
-    folds it at once: whoever replaces one replaces both. Of other payloads an event that waits for its commit holds
-    the JSON alone.
+    folds it at once, and `row` what its projection writes of it: whoever replaces one replaces all. Of other payloads
+    an event that waits for its commit holds the JSON alone.
     """
 
     timestamp: int
@@ -79,6 +79,7 @@ class NewEvent(NamedTuple):
     internal: bool = False
     event_id: str | None = None
     said: Mapping[str, Any] | None = None
+    row: tuple[Any, ...] | None = None
 
 
 def parse_event(

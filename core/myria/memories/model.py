@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,10 +16,13 @@ from myria.events import searchable_text, speaker_of
 from myria.notes.drafting import NoteText
 from myria.notes.kinds import policies, policy_of
 from myria.notes.model import note_event
+from myria.notes.rows import note_digest, written_share
 from myria.store.clock import to_microseconds, to_rfc3339
 
 _DIGESTED_BYTES = 200
 _KEY_DIGITS = 32
+_SECOND = 1_000_000
+_PLAIN_TAG = re.compile(r"[A-Za-z0-9_.-]+")
 
 NOBODY = "default"
 """The agent of notes that nobody in particular keeps: those of a pool (Memento's contract)."""
@@ -98,6 +102,19 @@ class MemoryChanges:
             tags=draft.tags if self.tags is None else self.tags,
             importance=draft.importance if self.importance is None else self.importance,
         )
+
+
+class MemoryRow(NamedTuple):
+    """What the projection of memories writes of a first version, beside its number and scope.
+
+    `columns` are those of `memories.fold_made` from `note_id` on, as PostgreSQL reads them. Another memory with this
+    `key` that is shared with `shared` and was kept after `since` is the same; without a key none is.
+    """
+
+    columns: tuple[str | None, ...]
+    key: str | None
+    shared: str
+    since: str
 
 
 class StoredMemory(NamedTuple):
@@ -199,6 +216,10 @@ def memory_event(
         session_id=draft.session_id,
         memory=about,
     )
+    row = None
+    if version == 1 and (columns := _columns(note, draft, memory_id, at)) is not None:
+        once = dedup is not None and window_s > 0
+        row = MemoryRow(columns, dedup if once else None, shared, to_rfc3339(at - window_s * _SECOND))
     return note_event(
         note,
         participants,
@@ -208,6 +229,27 @@ def memory_event(
         speaker=draft.agent_id,
         previous=previous,
         key=key,
+        row=row,
+    )
+
+
+def _columns(note: NoteText, draft: MemoryDraft, memory_id: str, at: int) -> tuple[str | None, ...] | None:
+    importance = written_share(note.importance)
+    if importance is None or not all(map(_PLAIN_TAG.fullmatch, draft.tags)):
+        return None
+    return (
+        memory_id,
+        note.kind,
+        note.topic,
+        importance,
+        draft.session_id,
+        note_digest(note.kind, memory_id, note.content),
+        to_rfc3339(at),
+        draft.agent_id,
+        draft.event_type,
+        "{" + ",".join(f'"{tag}"' for tag in draft.tags) + "}" if draft.tags else "{}",
+        None if draft.importance is None else importance,
+        None if note.memory is None else note.memory.get("dedup_key"),
     )
 
 

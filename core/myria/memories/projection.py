@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import asyncpg
 
 from myria.errors import DuplicateMemory
+from myria.memories.model import MemoryRow
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
-from myria.notes.rows import columns_of, new_notes, payloads_of, written_share
 from myria.projections import Incoming, Stored, payload_of
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_rfc3339
@@ -20,7 +19,6 @@ from myria.store.locks import memory_lock_key
 from myria.store.queries import sql
 
 _SECOND = 1_000_000
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 class _Keyed(NamedTuple):
@@ -29,7 +27,7 @@ class _Keyed(NamedTuple):
     event: Incoming
     key: str
     shared: str
-    since: int
+    since: str
 
 
 class MemoryProjection:
@@ -64,7 +62,7 @@ class MemoryProjection:
             tenant,
             plain(sorted({memory_lock_key(tenant, one.key) for one in keyed})),
             texts([one.key for one in keyed]),
-            texts([to_rfc3339(one.since) for one in keyed]),
+            texts([one.since for one in keyed]),
             texts([one.shared for one in keyed]),
         )
         standing = {row["place"]: (row["event_id"], row["source_event_key"]) for row in rows}
@@ -85,66 +83,38 @@ class MemoryProjection:
         memories = [event for event in events if is_memory(event.event)]
         if not memories:
             return
-        payloads = payloads_of(memories)
-        notes, abouts = [], []
-        # In the order of their numbers and ids, which indexes take at less cost: no two memories can be one note.
-        for row in sorted(new_notes(memories, payloads)):
-            if (about := _about(payloads[row.event_seq])) is not None:
-                notes.append(row)
-                abouts.append(about)
+        # In the order of their numbers and ids, which indexes take at less cost.
+        made = sorted(
+            (event.event_seq, event.scope_id, *row.columns)
+            for event in memories
+            if isinstance(row := event.event.row, MemoryRow)
+        )
+        others = [event.event_seq for event in memories if event.event.row is None]
         try:
-            folded: set[int] = set()
-            if notes:
-                columns = [*columns_of(notes), *map(texts, zip(*abouts, strict=True))]
-                folded.update(await connection.fetchval(sql("memories.fold_new"), tenant, *columns) or ())
-            others = [event.event_seq for event in memories if event.event_seq not in folded]
+            if made:
+                numbers, scopes, *columns = zip(*made, strict=True)
+                await connection.execute(
+                    sql("memories.fold_made"), tenant, plain(numbers), plain(scopes), *map(texts, columns)
+                )
             if others:
                 await connection.execute(sql("memories.fold"), tenant, others)
             if self._evaluates:
-                await connection.execute(sql("evaluations.enqueue"), tenant, _note_ids(payloads.values()))
+                await connection.execute(sql("evaluations.enqueue"), tenant, _note_ids(memories))
         except asyncpg.UniqueViolationError as error:
             if (exists := note_exists(error)) is None:
                 raise
             raise exists from error
 
 
-def _note_ids(payloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    notes = [payload.get("note") for payload in payloads]
+def _note_ids(memories: Sequence[Stored]) -> list[str]:
+    notes = [payload_of(event.event).get("note") for event in memories]
     return sorted({note["id"] for note in notes if isinstance(note, dict) and isinstance(note.get("id"), str)})
 
 
-class _About(NamedTuple):
-    """What a memory has beside its note, column by column as `memories.fold_new` takes it."""
-
-    agent_id: str
-    event_type: str
-    tags: str
-    importance: str | None
-    dedup_key: str | None
-
-
-def _about(payload: Mapping[str, Any]) -> _About | None:
-    """Return what the view of memories makes of the first version of one; None for what is not of the usual form."""
-    note = payload["note"]
-    about = note.get("memory")
-    if not isinstance(about, dict) or "anchor" in note or note.get("lifetime") != "permanent":
-        return None
-    agent_id, event_type, tags = about.get("agent_id"), about.get("event_type"), about.get("tags")
-    if type(agent_id) is not str or type(event_type) is not str:
-        return None
-    if type(tags) is not list or (tags and not all(type(tag) is str and _PLAIN.fullmatch(tag) for tag in tags)):
-        return None
-    importance = written_share(about["importance"]) if "importance" in about else None
-    if "importance" in about and importance is None:
-        return None
-    dedup_key = about.get("dedup_key")
-    if not (dedup_key is None or type(dedup_key) is str):
-        return None
-    written = "{" + ",".join(f'"{tag}"' for tag in tags) + "}" if tags else "{}"
-    return _About(agent_id, event_type, written, importance, dedup_key)
-
-
 def _keyed(event: Incoming) -> _Keyed | None:
+    row = event.event.row
+    if isinstance(row, MemoryRow):
+        return None if row.key is None else _Keyed(event, row.key, row.shared, row.since)
     if not is_memory(event.event):
         return None
     note = payload_of(event.event).get("note")
@@ -153,4 +123,4 @@ def _keyed(event: Incoming) -> _Keyed | None:
     key, within, shared = about.get("dedup_key"), about.get("dedup_within_s"), about.get("shared_with")
     if not isinstance(key, str) or type(within) is not int or within <= 0 or not isinstance(shared, str):
         return None
-    return _Keyed(event, key, shared, event.event.timestamp - within * _SECOND)
+    return _Keyed(event, key, shared, to_rfc3339(event.event.timestamp - within * _SECOND))

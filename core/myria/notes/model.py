@@ -35,6 +35,7 @@ def note_event(
     previous: str | None = None,
     key: str | None = None,
     idle_s: int = SESSION_IDLE_S,
+    row: tuple[Any, ...] | None = None,
 ) -> NewEvent:
     """Return the event that makes a version of a note.
 
@@ -45,6 +46,7 @@ def note_event(
         previous: the event of the version before.
         key: its source key, by which a repeat is known.
         idle_s: seconds after which its session is over by itself, where it names one.
+        row: what its projection writes of it, where that is known.
     """
     about: dict[str, Any] = {
         "id": note_id,
@@ -76,6 +78,7 @@ def note_event(
         participants=participants,
         payload_json=orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
         said=payload,
+        row=row,
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
@@ -93,6 +96,8 @@ def is_memory(event: NewEvent) -> bool:
 def _names(note: NoteText) -> tuple[str, ...]:
     """Return what a note is about in so many names, its topic first: as hints of its event, recall finds it by them."""
     case = () if note.details.case_id is None else (note.details.case_id,)
+    if not case and not note.keywords:  # as of most memories
+        return (note.topic,) if note.topic.strip() and len(note.topic) <= MAX_HINT else ()
     names = dict.fromkeys((note.topic, *case, *note.keywords))
     return tuple(name for name in names if name.strip() and len(name) <= MAX_HINT)[:MAX_TOPIC_HINTS]
 

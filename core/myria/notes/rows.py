@@ -86,7 +86,7 @@ def _new_note(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
     if note["version"] != 1 or "previous" in note or "lasts_days" in note or importance is None or kind in FACT_KINDS:
         return None
     session = note.get("lifetime") == "session"
-    told_apart_by = note_id if "memory" in note else (event.context_id or "") if session else ""
+    told_apart_by = (event.context_id or "") if session else ""
     return NewNote(
         stored.event_seq,
         note_id,
@@ -97,9 +97,18 @@ def _new_note(stored: Stored, payload: Mapping[str, Any]) -> NewNote | None:
         note.get("anchor") is True,
         event.context_id,
         session,
-        hashlib.sha256(f"{kind}\n{told_apart_by}\n{payload['text']}".encode()).hexdigest(),
+        note_digest(kind, told_apart_by, payload["text"]),
         to_rfc3339(event.timestamp),
     )
+
+
+def note_digest(kind: str, told_apart_by: str, text: str) -> str:
+    """Return what tells a note from the others of its scope, in hexadecimal digits.
+
+    Args:
+        told_apart_by: the session of a note of one, the id of a memory; else nothing.
+    """
+    return hashlib.sha256(f"{kind}\n{told_apart_by}\n{text}".encode()).hexdigest()
 
 
 def _has_form(event: NewEvent, payload: Mapping[str, Any]) -> bool:

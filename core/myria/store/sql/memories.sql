@@ -23,33 +23,27 @@ LEFT JOIN LATERAL (
 ) found ON true
 ORDER BY asked.position;
 
--- name: fold_new
--- First versions of memories, as their events say them: what `fold` would write, at a third of its cost. They come in the
--- order of their numbers. A note that is there already is left alone, and not among those that are returned.
+-- name: fold_made
+-- First versions of memories whose ids were made for them: what `fold` would write, at a third of its cost. They come in
+-- the order of their numbers.
 WITH given AS MATERIALIZED (
-    SELECT * FROM unnest($2::text::bigint[], $3::text::text[], $4::text::bigint[], $5::text::text[], $6::text::text[],
-                         $7::text::numeric[], $8::text::boolean[], $9::text::text[], $10::text::boolean[], $11::text::text[],
-                         $12::text::timestamptz[], $13::text::text[], $14::text::text[], $15::text::text[],
-                         $16::text::numeric[], $17::text::text[])
-        AS g (event_seq, note_id, scope_id, kind, topic, note_importance, anchor, context_id, session, digest, occurred_at,
+    SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[], $4::text::text[], $5::text::text[], $6::text::text[],
+                         $7::text::numeric[], $8::text::text[], $9::text::text[], $10::text::timestamptz[],
+                         $11::text::text[], $12::text::text[], $13::text::text[], $14::text::numeric[], $15::text::text[])
+        AS g (event_seq, scope_id, note_id, kind, topic, note_importance, context_id, digest, occurred_at,
               agent_id, event_type, tags, importance, dedup_key)
 ), folded AS (
-    INSERT INTO myria.notes AS n (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
-                                  anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::real, g.anchor,
-           g.context_id, g.session, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
+    INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
+                             anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::real, false,
+           g.context_id, false, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
     FROM given g
-    ON CONFLICT (tenant_id, note_id) DO NOTHING
-    RETURNING n.event_seq
-), kept AS (
-    INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
-                                memory_type, event_type, tags, importance, dedup_key)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind, g.event_type,
-           g.tags::text[], g.importance::real, g.dedup_key
-    FROM given g JOIN folded f ON f.event_seq = g.event_seq
-    RETURNING event_seq
 )
-SELECT array_agg(k.event_seq) FROM kept k;
+INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
+                            memory_type, event_type, tags, importance, dedup_key)
+SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind, g.event_type,
+       g.tags::text[], g.importance::real, g.dedup_key
+FROM given g;
 
 -- name: fold
 -- The events were stored by the statement before. The rows of their notes are those that `notes.fold` would write.
