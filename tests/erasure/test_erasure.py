@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from myria.notes.drafting import Draft
 from myria.notes.links import NoteLinks
 from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
+from myria.retrieval import searching
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.verify import verify
@@ -39,6 +42,7 @@ from myria_embedded.account import server_account
 from myria_embedded.find import find_binaries
 from tests.support import builds, postgres
 from tests.support.events import TENANT, append, conversation, event
+from tests.support.patience import PATIENCE_S
 
 SETTINGS = Settings()
 PHRASE = "quokka 77810xz zanzibar"
@@ -233,6 +237,40 @@ async def test_rolled_back_to_before_nothing_shows_and_others_answer_the_same(da
     await builds.build(database, full=True)
     assert await builds.roots(database) == incremental
     assert await failed(database.dsn) == {}
+
+
+async def test_a_read_that_began_before_an_erasure_leaves_nothing_wrong_behind(
+    database: postgres.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends after its process has forgotten what it kept: those after it read blocks without the erased events, and
+    answer as a new process does."""
+    await append(database.dsn, [*conversation(30), *(said(number) for number in range(4))])
+    await builds.build(database)
+    query = EventNodesQuery(participants=("ana",), query="piano garden")
+    ranks, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def waiting(*arguments: Any, **named: Any) -> Any:
+        loop.call_soon_threadsafe(ranks.set)
+        assert goes_on.wait(PATIENCE_S)
+        return rank(*arguments, **named)
+
+    rank = searching.rank
+    monkeypatch.setattr(searching, "RANKED_IN_PLACE", -1)
+    monkeypatch.setattr(searching, "rank", waiting)
+    async with Memory(database.server_dsn, SETTINGS) as memory, Database(database.dsn) as pool:
+        erasing = erasures(pool)
+        erasure_id = await erasing.start(Selection(query=PHRASE), reason="asked by the person")
+        await erasing.withdraw(erasure_id)
+        reading = asyncio.create_task(memory.query_event_nodes(TENANT, query))
+        await asyncio.wait_for(ranks.wait(), PATIENCE_S)
+        await erasing.run(erasure_id)
+        memory.forget(TENANT)
+        goes_on.set()
+        await reading
+        after = await memory.query_event_nodes(TENANT, query)
+    async with Memory(database.server_dsn, SETTINGS) as memory:
+        assert after == await memory.query_event_nodes(TENANT, query)
 
 
 async def test_a_dry_run_lists_pages_and_changes_nothing(database: postgres.Database) -> None:

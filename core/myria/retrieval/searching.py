@@ -267,8 +267,10 @@ class Search:
             corpora.append(self._with_timeline(_corpus(corpus, tail.shared, internal.shared), trees[-1]))
         for scope in gathered.alone:
             owners.append(scope)
-            trees.append(_Trees(key=(pinned.memory, "timeline", scope.scope_id), identity=(scope.root, version)))
             views = blocks[scope.scope_id]
+            # An erasure takes events out of the blocks of a root: their sizes tell before from after.
+            identity = (scope.root, tuple(map(len, views)), version)
+            trees.append(_Trees(key=(pinned.memory, "timeline", scope.scope_id), identity=identity))
             corpus = _corpus(
                 Corpus(
                     participants=scope.participants,
