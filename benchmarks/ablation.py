@@ -48,7 +48,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     whole: dict[str, float] = {}
     for name, (module, values) in SIGNALS.items():
-        with _set(module, values):
+        with patched(module, values):
             rows = [(one, locomo_offline.scores(memory, one)) for one in memory.questions]
             found = [(fact, *changed_facts.places(talk, fact)) for talk in talks for fact in talk.facts]
         by_talk = _by_conversation(rows)
@@ -62,7 +62,8 @@ def main() -> None:
 
 
 @contextmanager
-def _set(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
+def patched(module: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Give names of a module other values for a while."""
     before = {name: getattr(module, name) for name in values}
     try:
         for name, value in values.items():
