@@ -434,7 +434,7 @@ def _dedupe_key(event: NewEvent) -> bytes | None:
 def _hints_json(hints: tuple[TopicHint, ...]) -> str:
     if not hints:
         return "[]"
-    return orjson.dumps([{"hint": h.hint, "confidence": h.confidence} for h in hints]).decode()
+    return orjson.dumps(hints).decode()
 
 
 async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:

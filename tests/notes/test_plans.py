@@ -45,7 +45,7 @@ CASES = [
     ("turns.facts", ["c", "{1}", "1000"]),
     ("memories.standing", ["{k}", "{2026-01-01}", "{org}"]),
     ("memories.fold", [SEQS]),
-    ("memories.fold_made", [*MADE, "{bot}", "{general}", r'{"{}"}', "{0.5}", "{k}"]),
+    ("memories.fold_made", [*MADE, "{bot}", "{general}", r'{"{}"}', "{0.5}", "{k}", "{1}", "{k}", "{2026-01-01}", "{org}"]),
     ("memories.locked", ["{1}", "{k}", "{2026-01-01}", "{org}"]),
     ("memories.of_first_events", ["{evt_1}"]),
     ("memories.by_id", ["note_1"]),

@@ -47,7 +47,7 @@ class MemoryProjection:
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
     ) -> None:
-        """Lock the keys of new memories, and refuse a repeat.
+        """Refuse a repeat: of what this process made, one in the same commit, as `fold` locks and looks up their keys.
 
         An import repeats what happened elsewhere: nothing of it is refused.
 
@@ -57,15 +57,10 @@ class MemoryProjection:
         keyed = [] if importing else [one for event in events if (one := _keyed(event)) is not None]
         if not keyed:
             return
-        rows = await connection.fetch(
-            sql("memories.locked"),
-            tenant,
-            plain(sorted({memory_lock_key(tenant, one.key) for one in keyed})),
-            texts([one.key for one in keyed]),
-            texts([one.since for one in keyed]),
-            texts([one.shared for one in keyed]),
-        )
-        standing = {row["place"]: (row["event_id"], row["source_event_key"]) for row in rows}
+        standing: dict[int, tuple[str, str | None]] = {}
+        if not all(isinstance(one.event.event.row, MemoryRow) for one in keyed):
+            rows = await connection.fetch(sql("memories.locked"), tenant, *_asked(tenant, keyed))
+            standing = {row["place"]: (row["event_id"], row["source_event_key"]) for row in rows}
         coming: dict[tuple[str, str], tuple[str, str | None]] = {}
         for place, one in enumerate(keyed, 1):
             own = (one.event.event_id, one.event.event.source_event_key)
@@ -78,6 +73,7 @@ class MemoryProjection:
         """Write the rows of the memories of a commit, those of their notes too.
 
         Raises:
+            DuplicateMemory: a memory with the key of one was kept within its window.
             NoteExists: as of notes; of what looks like a memory and is none.
         """
         memories = [event for event in events if is_memory(event.event)]
@@ -85,17 +81,24 @@ class MemoryProjection:
             return
         # In the order of their numbers and ids, which indexes take at less cost.
         made = sorted(
-            (event.event_seq, event.scope_id, *row.columns)
+            (event.event_seq, event.scope_id, *row.columns, row)
             for event in memories
             if isinstance(row := event.event.row, MemoryRow)
         )
         others = [event.event_seq for event in memories if event.event.row is None]
         try:
             if made:
-                numbers, scopes, *columns = zip(*made, strict=True)
-                await connection.execute(
-                    sql("memories.fold_made"), tenant, plain(numbers), plain(scopes), *map(texts, columns)
+                numbers, scopes, *columns, rows_made = zip(*made, strict=True)
+                standing = await connection.fetch(
+                    sql("memories.fold_made"),
+                    tenant,
+                    plain(numbers),
+                    plain(scopes),
+                    *map(texts, columns),
+                    *_asked(tenant, [row for row in rows_made if row.key is not None]),
                 )
+                if standing:
+                    raise DuplicateMemory("duplicate memory")
             if others:
                 await connection.execute(sql("memories.fold"), tenant, others)
             if self._evaluates:
@@ -104,6 +107,17 @@ class MemoryProjection:
             if (exists := note_exists(error)) is None:
                 raise
             raise exists from error
+
+
+def _asked(tenant: str, keyed: Sequence[_Keyed | MemoryRow]) -> tuple[str, str, str, str]:
+    """Return the locks of memories' keys in their order, and the keys, since when and with whom they are kept once."""
+    keys = [one.key for one in keyed if one.key is not None]
+    return (
+        plain(sorted({memory_lock_key(tenant, key) for key in keys})),
+        texts(keys),
+        texts([one.since for one in keyed]),
+        texts([one.shared for one in keyed]),
+    )
 
 
 def _note_ids(memories: Sequence[Stored]) -> list[str]:

@@ -82,7 +82,7 @@ def note_event(
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
-        topic_hints=tuple(TopicHint(hint=name, confidence=1.0) for name in _names(note)),
+        topic_hints=tuple([TopicHint(hint=name, confidence=1.0) for name in _names(note)]),
     )
 
 

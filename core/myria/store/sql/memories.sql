@@ -25,25 +25,32 @@ ORDER BY asked.position;
 
 -- name: fold_made
 -- First versions of memories whose ids were made for them: what `fold` would write, at a third of its cost. They come in
--- the order of their numbers.
-WITH given AS MATERIALIZED (
+-- the order of their numbers. Their keys ($17) are locked ($16) and looked up as by `locked`; where one stands already,
+-- nothing is written, and what stands is returned.
+WITH standing AS MATERIALIZED (
+    SELECT found.place FROM myria.standing_memories(
+        $1, $16::text::bigint[], $17::text::text[], $18::text::timestamptz[], $19::text::text[]) found
+), given AS MATERIALIZED (
     SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[], $4::text::text[], $5::text::text[], $6::text::text[],
                          $7::text::numeric[], $8::text::text[], $9::text::text[], $10::text::timestamptz[],
                          $11::text::text[], $12::text::text[], $13::text::text[], $14::text::numeric[], $15::text::text[])
         AS g (event_seq, scope_id, note_id, kind, topic, note_importance, context_id, digest, occurred_at,
               agent_id, event_type, tags, importance, dedup_key)
+    WHERE NOT EXISTS (SELECT FROM standing)
 ), folded AS (
     INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                              anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
     SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::real, false,
            g.context_id, false, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
     FROM given g
+), kept AS (
+    INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
+                                memory_type, event_type, tags, importance, dedup_key)
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind,
+           g.event_type, g.tags::text[], g.importance::real, g.dedup_key
+    FROM given g
 )
-INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
-                            memory_type, event_type, tags, importance, dedup_key)
-SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind, g.event_type,
-       g.tags::text[], g.importance::real, g.dedup_key
-FROM given g;
+SELECT s.place FROM standing s;
 
 -- name: fold
 -- The events were stored by the statement before. The rows of their notes are those that `notes.fold` would write.
