@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.canonical import digest
+from myria.canonical import digest, quick_digest
 from myria.planning.identity import internal_node_id, leaf_node_id, rendering_id, topic_id
 from myria.planning.model import INTERNAL, LEAF, PlanEvent
 from myria.planning.scope import plan_scope, plan_unit
@@ -24,6 +24,20 @@ def test_internal_identity_is_the_digest_of_its_canonical_body(leaves: list[byte
     shuffled = list(leaves)
     chance.shuffle(shuffled)
     assert internal_node_id(names, shuffled) == digest(body)
+
+
+_TEXT = st.text()
+_RECORD = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXT | st.binary(max_size=9),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(_TEXT, inner),
+    max_leaves=12,
+)
+
+
+@given(_RECORD)
+def test_the_quick_digest_is_the_digest(value: Any) -> None:
+    """Texts of any characters, large integers, bytes and nesting have the same canonical bytes either way."""
+    assert quick_digest(value) == digest(value)
 
 
 def test_leaf_identity_is_its_scope_and_set_of_events() -> None:

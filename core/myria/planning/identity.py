@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from myria.canonical import canonical_json, digest
+from myria.canonical import canonical_json, quick_digest
 from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, SUBJECT, Node, NodeType, Outline, Participants, Ref
 from myria.scopes import scope_key
 
@@ -19,7 +20,7 @@ _SUBJECT_LEVELS = 1000
 
 def leaf_node_id(participants: Participants, event_ids: Iterable[str]) -> bytes:
     """Return the 32-byte identity of a leaf: its participants and its set of events, nothing else."""
-    return digest(
+    return quick_digest(
         {
             "schema": SCHEMA,
             "node_type": LEAF,
@@ -51,7 +52,7 @@ def rendering_id(
     children: Sequence[bytes],
 ) -> bytes:
     """Return the 32-byte identity of a rendering: everything shown, and the renderings beneath it in order."""
-    return digest(
+    return quick_digest(
         {
             "schema": SCHEMA,
             "node_id": node_id,
@@ -64,12 +65,19 @@ def rendering_id(
     )
 
 
+@lru_cache(maxsize=64)
+def _scope(participants: Participants) -> str:
+    return scope_key(participants).hex()
+
+
 def topic_id(participants: Participants, node_type: NodeType, level: int, anchor_event_id: str) -> str:
     """Return the id of a topic: its scope, kind, height and the member event that arrived first.
 
     On a split the part that holds the anchor keeps the id; on a merge the older topic's id remains.
     """
-    body = digest({"scope": scope_key(participants), "node_type": node_type, "level": level, "anchor": anchor_event_id})
+    body = quick_digest(
+        {"scope": _scope(participants), "node_type": node_type, "level": level, "anchor": anchor_event_id}
+    )
     return f"top_{body.hex()[:32]}"
 
 
@@ -174,7 +182,7 @@ def subject_node_id(participants: Participants, prefix: str, children: Iterable[
 
     The children's, not those of all leaves beneath: what a leaf is about changes one path, and costs no more.
     """
-    return digest(
+    return quick_digest(
         {
             "schema": SCHEMA,
             "node_type": SUBJECT,
@@ -205,9 +213,9 @@ def subject_node(
     node_id = subject_node_id(participants, prefix, [child.node_id for child in children])
     level = _SUBJECT_LEVELS - len(prefix)
     rendering_ids = tuple(child.rendering_id for child in children)
-    topic = digest(
+    topic = quick_digest(
         {
-            "scope": scope_key(participants),
+            "scope": _scope(participants),
             "node_type": SUBJECT,
             "prefix": prefix,
             "anchor": anchor.anchor_event_id,
