@@ -49,6 +49,12 @@ def test_every_string_has_terms(text: str) -> None:
         assert -(2**63) <= term_id(token.term) < 2**63
 
 
+@given(st.text(st.characters(codec="ascii"), max_size=200))
+def test_plain_text_has_the_same_words_beside_other_letters(text: str) -> None:
+    """What is read quickly because it is ASCII is read as it would be beside a letter that is not."""
+    assert tokens(f"{text}\né")[:-1] == tokens(text)
+
+
 @given(st.lists(ANY_TEXT, max_size=5))
 def test_lines_do_not_touch(parts: list[str]) -> None:
     """A line break always separates terms, so that texts can be joined before they are analysed."""

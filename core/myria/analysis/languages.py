@@ -16,7 +16,7 @@ from unicodedata import ucd_3_2_0
 
 from myria.analysis._stemmers import stemmer
 from myria.analysis.function_words import FUNCTION_WORDS
-from myria.analysis.tokens import MAX_TERM_CHARACTERS, Token, folded, is_stopword, terms
+from myria.analysis.tokens import MAX_TERM_CHARACTERS, Token, folded, stop_terms, terms
 
 _STEMMED: Final = (
     "german",
@@ -70,11 +70,10 @@ def languages_of(text: str, text_terms: Iterable[str]) -> tuple[str, ...]:
     """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
     voters = _voters()
     votes: dict[int, int] = {}
-    english = 0
-    for term in set(text_terms):
-        if is_stopword(term):
-            english += 1
-        for position in voters.get(term, ()):
+    distinct = set(text_terms)
+    english = len(distinct & stop_terms())
+    for term in voters.keys() & distinct:
+        for position in voters[term]:
             votes[position] = votes.get(position, 0) + 1
     if not text.isascii():
         letters = _letters()
@@ -96,12 +95,13 @@ def is_function_term(term: str, language: str) -> bool:
 
 def stems(tokens: Sequence[Token], languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
+    of = [(language, _function_terms(language)) for language in languages]
     return [
         stem
-        for token in tokens
-        for language in languages
-        if not is_function_term(token.term, language)
-        for stem in stem_of(token.surface, language)
+        for surface, term, _, _ in tokens
+        for language, function_terms in of
+        if term not in function_terms
+        for stem in stem_of(surface, language)
     ]
 
 

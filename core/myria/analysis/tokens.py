@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 from unicodedata import ucd_3_2_0
 
@@ -28,6 +28,9 @@ MAX_TERM_CHARACTERS = 64
 
 _CACHED_WORDS = 65_536
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
+_ASCII_WORDS_APART = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")
+"""Splits a text into what is between words and the words, in turn."""
+
 _ENGLISH_LETTERS = re.compile(r"[a-z']+\Z")
 _RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
 _CLUSTER = re.compile(r"[ch]m{0,7}")
@@ -54,6 +57,25 @@ class Token(NamedTuple):
     end: int
 
 
+_token = partial(tuple.__new__, Token)
+"""Makes a token of a tuple of its fields."""
+
+
+class _Terms(dict[str, str]):
+    """The terms of words of ASCII by how they are written; emptied when it is full."""
+
+    def __missing__(self, word: str) -> str:
+        term = _term(word.lower())
+        if len(word) <= MAX_TERM_CHARACTERS:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[word] = term
+        return term
+
+
+_TERMS = _Terms()
+
+
 def terms(text: str) -> list[str]:
     """Return the terms of a text in document order, stop words included; never raises for any string."""
     if not text.isascii():
@@ -61,18 +83,16 @@ def terms(text: str) -> list[str]:
             text = text.replace(typographic, plain)
         if not text.isascii():
             return [token.term for token in tokens(text)]
-    return [_term(word) for word in _ASCII_WORD.findall(text.lower())]
+    return list(map(_TERMS.__getitem__, _ASCII_WORD.findall(text.lower())))
 
 
 def tokens(text: str) -> list[Token]:
     """Return the terms of a text with their surface forms and offsets, in document order."""
     if text.isascii():
-        return [
-            Token(text[start:end], _term(word), start, end)
-            for word, start, end in (
-                (match.group(), match.start(), match.end()) for match in _ASCII_WORD.finditer(text.lower())
-            )
-        ]
+        parts = _ASCII_WORDS_APART.split(text)
+        bounds = list(accumulate(map(len, parts)))
+        words = parts[1::2]
+        return list(map(_token, zip(words, map(_TERMS.__getitem__, words), bounds[0::2], bounds[1::2], strict=False)))
     classes = text.translate(_CLASSES)
     found_tokens: list[Token] = []
     for run in _RUN.finditer(classes):
@@ -115,6 +135,11 @@ def folded(text: str) -> str:
 def is_stopword(term: str) -> bool:
     """Tell whether a term (as returned by `terms`) carries structure and no subject."""
     return term in _STOP_TERMS
+
+
+def stop_terms() -> frozenset[str]:
+    """Return the terms that are stop words."""
+    return _STOP_TERMS
 
 
 @lru_cache(maxsize=1)

@@ -15,12 +15,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import ANALYSIS_VERSION, term_id, terms, tokens
+from myria.analysis import ANALYSIS_VERSION, Token, term_id, terms, tokens
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
 from myria.analysis.languages import languages_of, stems
@@ -158,10 +159,16 @@ class Doc:
         )
 
 
-def stems_of(text: str, text_terms: Sequence[str]) -> Sequence[str]:
-    """Return the stems of a text's words in the languages that it may be in, English excepted, given its terms."""
+def stems_of(text: str, text_terms: Sequence[str], words: Sequence[Token] | None = None) -> Sequence[str]:
+    """Return the stems of a text's words in the languages that it may be in, English excepted.
+
+    Args:
+        text: the text.
+        text_terms: its terms.
+        words: its tokens, where they are known already.
+    """
     languages = languages_of(text, text_terms)
-    return stems(tokens(text), languages) if languages else ()
+    return stems(tokens(text) if words is None else words, languages) if languages else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,7 +447,7 @@ class _Table:
         sizes = np.array([len(doc.terms) for doc in docs], dtype=np.int64)
         held = sizes + np.array([len(doc.stems) for doc in docs], dtype=np.int64)
         ids = np.fromiter(
-            (term_id(term) for doc in docs for term in (*doc.terms, *doc.stems)), np.int64, int(held.sum())
+            map(term_id, chain.from_iterable(chain(doc.terms, doc.stems) for doc in docs)), np.int64, int(held.sum())
         )
         places = np.repeat(np.arange(len(docs)), held)
         hints = [

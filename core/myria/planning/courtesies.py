@@ -155,6 +155,12 @@ def _longest_first(key: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 @cache
+def _beginnings() -> frozenset[str]:
+    """Return the terms that a courtesy or an address begins with."""
+    return _salutations().union(_by_first())
+
+
+@cache
 def _salutations() -> frozenset[str]:
     return frozenset(term for word in _SALUTATIONS.split() for term in terms(word))
 
@@ -167,8 +173,10 @@ def courtesies(text: str, tokens: Sequence[Token]) -> set[int]:
         tokens: in order.
     """
     inside: set[int] = set()
+    words = [term for _, term, _, _ in tokens]
+    if _beginnings().isdisjoint(words):
+        return inside
     phrases, salutations = _by_first(), _salutations()
-    words = [token.term for token in tokens]
     at, count = 0, len(words)
     while at < count:
         term = words[at]

@@ -384,7 +384,12 @@ def _sums(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _top(pairs: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
-    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:limit]
+    pairs = list(pairs)
+    if len(pairs) > limit:
+        least = sorted([weight for _, weight in pairs])[-limit]
+        pairs = [pair for pair in pairs if pair[1] >= least]
+    pairs.sort(key=lambda pair: (-pair[1], pair[0]))
+    return pairs[:limit]
 
 
 def _readable(name: str | None) -> str:

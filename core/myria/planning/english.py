@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+_CACHED_WORDS = 16_384
 
 _NO_NOUN = re.compile("(?:[^e]ed|ly|able|ible|ful|less|ous|[^r]ive|ish|iest|if(?:y|ies)|izes?|'ve|'d|'ll|'re|n't)$")
 _NOUN = re.compile(
@@ -66,17 +69,20 @@ LINKS = _words("of for in at from with on about")
 """Prepositions that a phrase may go on with."""
 
 
+@lru_cache(maxsize=_CACHED_WORDS)
 def ends_unlike_a_noun(surface: str) -> bool:
     """Tell whether a word ends as verbs, adjectives and adverbs do."""
     small = surface.lower()
     return small not in _NOUNS_AFTER_ALL and (small in _PARTICIPLES or _NO_NOUN.search(small) is not None)
 
 
+@lru_cache(maxsize=_CACHED_WORDS)
 def ends_like_a_noun(surface: str) -> bool:
     """Tell whether a word has an ending that makes nouns."""
     return _NOUN.search(surface) is not None
 
 
+@lru_cache(maxsize=_CACHED_WORDS)
 def may_describe(surface: str) -> bool:
     """Tell whether a word may be an adjective by its ending."""
     return _MAY_DESCRIBE.search(surface) is not None

@@ -7,10 +7,11 @@ what the two sides share; the cost of a leaf grows with its distance from the si
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import cache
+from itertools import islice, pairwise
 
-from myria.analysis import is_stopword
 from myria.analysis.common_words import weak_terms
+from myria.analysis.tokens import stop_terms
 from myria.planning.model import PlanEvent
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import stretch_starts
@@ -106,13 +107,17 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 
 
 def _words(event: PlanEvent) -> frozenset[str]:
-    words: dict[str, None] = {}
-    for token in event.tokens:
-        if token.term not in weak_terms() and not is_stopword(token.term):
-            words[token.term] = None
-            if len(words) == _WORDS_PER_EVENT:
-                break
-    return frozenset(words)
+    """Return the first words of an event that say something."""
+    read = [term for _, term, _, _ in event.tokens]
+    words = frozenset(read) - _empty_words()
+    if len(words) <= _WORDS_PER_EVENT:
+        return words
+    return frozenset(islice(filter(words.__contains__, dict.fromkeys(read)), _WORDS_PER_EVENT))
+
+
+@cache
+def _empty_words() -> frozenset[str]:
+    return weak_terms() | stop_terms()
 
 
 def _cohesion(words: Sequence[frozenset[str]], at: int) -> int:

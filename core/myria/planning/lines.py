@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_INVISIBLE = re.compile(
-    "[\x00-\x20\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+"
-)
+_UNSEEN = "\x00-\x1f\x7f-\xa0\u2028\u2029\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+_INVISIBLE = re.compile(f"[ {_UNSEEN}]+")
+_NOT_SPACES_ALONE = re.compile(f"[{_UNSEEN}]")
 _LETTER_CASE_ENDS = "\u0530"
 """From Armenian on, the case of letters may yet change with Python's Unicode tables, or there is none."""
 
@@ -23,6 +23,8 @@ _WITHOUT_SPACES = re.compile("[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000
 
 def clean(text: str) -> str:
     """Return text on one line, without control or directional characters."""
+    if _NOT_SPACES_ALONE.search(text) is None:
+        return " ".join(filter(None, text.split(" ")))
     return _INVISIBLE.sub(" ", text).strip(" ")
 
 

@@ -99,7 +99,7 @@ class PlanEvent:
     text: str = ""
     speaker: str | None = None
     hints: tuple[tuple[str, int], ...] = ()
-    _analysed: tuple[list[Token], list[str]] | None = field(
+    _analysed: tuple[list[Token], list[Token], list[str]] | None = field(
         default=None, init=False, repr=False, compare=False, hash=False
     )
 
@@ -114,12 +114,17 @@ class PlanEvent:
         return self._words[0]
 
     @property
-    def terms(self) -> list[str]:
-        """What the whole text is found by, as `myria.analysis.terms` gives it."""
+    def all_tokens(self) -> list[Token]:
+        """The words of the whole text."""
         return self._words[1]
 
     @property
-    def _words(self) -> tuple[list[Token], list[str]]:
+    def terms(self) -> list[str]:
+        """What the whole text is found by, as `myria.analysis.terms` gives it."""
+        return self._words[2]
+
+    @property
+    def _words(self) -> tuple[list[Token], list[Token], list[str]]:
         """Tokens and terms: the one analysis of the text, for the plan, its descriptions and the search index."""
         analysed = self._analysed
         if analysed is None:
@@ -127,7 +132,7 @@ class PlanEvent:
             read = every
             if len(self.text) > ANALYSED_CHARACTERS:
                 read = [token for token in every if token.end <= ANALYSED_CHARACTERS]
-            analysed = (read, [token.term for token in every])
+            analysed = (read, every, [token.term for token in every])
             object.__setattr__(self, "_analysed", analysed)
         return analysed
 

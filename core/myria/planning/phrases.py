@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from myria.analysis import Token, is_stopword, terms
 from myria.analysis.common_words import plain_terms, weak_terms
@@ -29,7 +30,7 @@ from myria.planning.english import (
 from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
 from myria.planning.prose import not_prose, reads_as_prose
-from myria.planning.wording import Language, language_of, words_of
+from myria.planning.wording import Language, Votes, words_of
 
 PHRASES = 6
 """Phrases kept of a node."""
@@ -48,6 +49,7 @@ _LONGEST_TIGHT_RUN = 4
 _LONGEST_LINKED_RUN = 3
 _OFTEN = 3
 _LONGEST_UNIT = 3
+_SHORTEST_NAME = 3
 
 _LINK = re.compile(
     " (?:of|for|in|at|from|with|on|about|against|between"
@@ -60,11 +62,15 @@ _IDENTIFIER = re.compile(r"[-./:_]\d")
 """What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
 
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?…])(?<!\b[DM]r\.)(?<!\bM[rsi]s\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)"
-    "[\"'”’)]*[ \t]+|(?<=[。！？])|[\r\n]+"
+    r"[.!?…。！？\r\n](?:(?<=[.!?…])(?<!\b[DM]r\.)(?<!\bM[rsi]s\.)(?<!\bProf\.)(?<!\bSt\.)(?<!\be\.g\.)"
+    r"(?<!\bi\.e\.)(?<!\bz\.B\.)[\"'”’)]*[ \t]+|(?<=[。！？])|(?<=[\r\n])[\r\n]*)"
 )
+_LINE_ENDS = "\r\n"
 _QUESTIONS = ("?", "？", "؟")
-_STARTERS = frozenset(".!?…:\n\r\"“”'‘’(*-—–。！？")
+_OPENING = re.compile("[.!?…:\n\r\"“”'‘’(*—–。！？-] *")
+"""What a sentence begins after."""
+
+_FIGURE = re.compile(r"\d")
 
 _NOWHERE = (1 << 30, 1 << 30)
 _CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "’re", "n’t")
@@ -75,6 +81,8 @@ _SHORT = 16
 """Words of so short a talk that its best word may name it, even where nothing tells that it is a noun."""
 
 _LEAST_SHOUTED = 8
+_REMEMBERED_WORDS = 32_768
+_REMEMBERED_CHARACTERS = 64
 _AFTER_GREEK = "\u0400"
 
 _Scored = tuple[str, int, tuple[str, ...]]
@@ -95,6 +103,69 @@ class Quote:
     score: int
     position: int
     text: str
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a word tells by its letters alone in one language.
+
+    `base` is how much it says, 0 for nothing; `small` is the word in small letters; `describes` tells that the word
+    before it describes it, `closes`, `opens` and `acts` that a noun stands before it, a noun after it, a verb after it.
+    """
+
+    base: int
+    small: str
+    is_small: bool
+    is_capital: bool
+    is_shouted: bool
+    heads: bool
+    describes: bool
+    closes: bool
+    opens: bool
+    acts: bool
+    owns: bool
+
+    @classmethod
+    def of(cls, surface: str, term: str, language: Language) -> _Known:
+        """Return what a word tells, given its term."""
+        small = lowered(surface)
+        is_small = small == surface
+        plain = small.replace("’", "'")
+        return cls(
+            base=_weighed(term, surface, language),
+            small=small,
+            is_small=is_small,
+            is_capital="A" <= surface[0] <= "Z",
+            is_shouted=not is_small and len(surface) > 1 and all(lowered(character) != character for character in surface),
+            heads=language.is_english and surface in COMMON_HEADS,
+            describes=language.is_english and plain in EMPTY_NOUNS,
+            closes=plain in language.closers or (language.is_english and plain in BEING),
+            opens=plain in language.openers,
+            acts=plain in language.subjects,
+            owns=plain.endswith("'s"),
+        )
+
+
+class _Lexicon:
+    """The words of a language that were met lately, as they are written; emptied when it is full."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self.get = self._known.get
+
+    def learn(self, surface: str, term: str, language: Language) -> _Known:
+        """Return what a word tells that is not held yet."""
+        known = _Known.of(surface, term, language)
+        if len(surface) <= _REMEMBERED_CHARACTERS:
+            if len(self._known) >= _REMEMBERED_WORDS:
+                self._known.clear()
+            self._known[surface] = known
+        return known
+
+
+@cache
+def _lexicon(language: str) -> _Lexicon:
+    return _Lexicon()
 
 
 @dataclass(slots=True)
@@ -133,24 +204,22 @@ class TextReading:
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:
         self._names = _name_terms(names)
         codes = [not_prose(event.text[:ANALYSED_CHARACTERS]) for event in events]
-        self.language = language_of(
-            token
+        votes = [
+            Votes.of(_outside(event.tokens, spans) if spans else event.tokens)
             for event, spans in zip(events, codes, strict=True)
-            for token in (_outside(event.tokens, spans) if spans else event.tokens)
-        )
+        ]
+        self.language = Votes.sum(votes).language()
         self._last: tuple[tuple[_Run, ...], ...] = ()
         self._events = 0
         self._phrases: dict[tuple[str, ...], _Phrase] = {}
         self._once: set[tuple[str, ...]] = set()
-        self._bases: dict[tuple[str, str], int] = {}
         self._terms: list[dict[str, None]] = []
         self.words: dict[str, _Word] = {}
         self._tokens: list[Sequence[Token]] = []
-        leaf_language = self.language
-        for event, spans in zip(events, codes, strict=True):
-            self._now = language_of(_outside(event.tokens, spans) if spans else event.tokens, likely=leaf_language)
+        for event, spans, vote in zip(events, codes, votes, strict=True):
+            self._now = vote.language(likely=self.language)
             self._tokens.append(words_of(event.text, event.tokens, self._now))
-            self._read(_unshouted(event.text), self._tokens[-1], spans)
+            self._read(event.text, self._tokens[-1], spans)
         self.scores = {term: word.score for term, word in self.words.items()}
         self._all_events = events
         self._size = sum(map(len, self._tokens))
@@ -164,75 +233,61 @@ class TextReading:
         end = -1
         self._last = ()
         polite = courtesies(text, tokens)
+        if _is_shouted(text):
+            text = text.lower()
+            tokens = [token._replace(surface=token.surface.lower()) for token in tokens]
+        openings = {opening.end() for opening in _OPENING.finditer(text)}
+        openings.add(len(text) - len(text.lstrip(" ")))
+        has_figures = _FIGURE.search(text) is not None
+        language, names = self._now, self._names
+        lexicon = _lexicon(language.name)
         spans = iter(code)
         span = next(spans, _NOWHERE)
-        place = _Spot(self._now)
-        for at, token in enumerate(tokens):
-            term, start = token.term, token.start
-            surface = text[start : token.end]
+        place = _Spot(language)
+        for at, (surface, term, start, token_end) in enumerate(tokens):
+            known = lexicon.get(surface) or lexicon.learn(surface, term, language)
             while span[1] <= start:
                 span = next(spans, _NOWHERE)
+            says = known.base > 0 and start < span[0] and start not in polite
+            is_name = says and (term in names or (known.is_capital and self._is_name(surface)))
+            if not says or is_name or (has_figures and _belongs_to_a_number(text, surface, start)):
+                place.pass_by(known, is_name=is_name)
+                if run:
+                    self._close(run, text)
+                end = token_end
+                continue
             overlaps = start < end
             joint = text[end:start] if 0 <= end < start else " "
-            base = 0 if span[0] <= start or start in polite else self._base(token, surface)
-            if base and self._is_name(surface, term):
-                place.pass_by(token, is_name=True)
-                self._close(run, text)
-                end = token.end
-                continue
-            if not base or _belongs_to_a_number(text, token):
-                place.pass_by(token)
-                self._close(run, text)
-                end = token.end
-                continue
-            opens = _opens_sentence(text, start)
-            word = self._count(term, surface, base, opens=opens, event_index=event_index)
+            opens = start in openings
+            word = self._count(term, surface, known, opens, event_index)
             event_terms[term] = None
             joint_of_run = text[run[-1][2] : start] if run and not overlaps else ""
-            end = max(end, token.end)
-            named = not opens and "A" <= surface[0] <= "Z"
-            place.reach(word, joint)
-            opened, acts = place.opened, place.acts
-            place.stay(word, surface)
-            heads = joint_of_run == " " and self._heads(run, text, surface, tokens[at + 1 : at + 2])
+            end = max(end, token_end)
+            named = known.is_capital and not opens
+            opened, acts = place.reach(word, surface, joint)
+            heads = known.heads and joint_of_run == " " and self._heads(run, text, tokens[at + 1 : at + 2])
             if word.base == _WEAK_BASE and joint_of_run != "-" and not named and not heads:
-                self._close(run, text)
+                if run:
+                    self._close(run, text)
                 continue
-            if joint_of_run not in (" ", "-"):
+            if run and joint_of_run not in (" ", "-"):
                 self._close(run, text)
-            run.append((term, start, token.end, opens, opened, acts))
-        place.pass_by()
-        self._close(run, text)
+            run.append((term, start, token_end, opens, opened, acts))
+        place.end()
+        if run:
+            self._close(run, text)
         self._terms.append(event_terms)
 
-    def _heads(self, run: _Run, text: str, surface: str, following: Sequence[Token]) -> bool:
+    def _heads(self, run: _Run, text: str, following: Sequence[Token]) -> bool:
         """Tell whether a common word ends an English compound, as in "roof repair", and is no verb with an object."""
-        if not self._now.is_english or surface not in COMMON_HEADS or text[run[-1][2] - 1] == "s":
+        if text[run[-1][2] - 1] == "s":
             return False
         after = following[0].surface.lower() if following else ""
         return after in LINKS or not (after in self._now.openers or after in OBJECTS)
 
-    def _base(self, token: Token, surface: str) -> int:
-        """Return how much a word of its kind says in the language of the leaf."""
-        known = self._bases.get((self._now.name, surface))
-        if known is None:
-            known = self._bases[self._now.name, surface] = self._weighed(token, surface)
-        return known
-
-    def _weighed(self, token: Token, surface: str) -> int:
-        if token.term in self._now.function_terms or surface.endswith(_CONTRACTIONS):
-            return 0
-        if self._now.is_verb(surface):
-            return min(_WEAK_BASE, _base(token.term))
-        if self._now.capitalises_nouns and surface == lowered(surface):
-            return min(_WEAK_BASE, _base(token.term))
-        if self._now.is_english and surface.lower() in VERB_FORMS:
-            return min(_WEAK_BASE, _base(token.term))
-        return _base(token.term)
-
     def keywords(self) -> list[tuple[str, int]]:
         """Return every word that says something, as it was said, with its score."""
-        return [(word.surface, word.score) for word in self.words.values() if word.base > _WEAK_BASE]
+        return [(word.surface, self.scores[term]) for term, word in self.words.items() if word.base > _WEAK_BASE]
 
     def surface(self, terms_of_phrase: tuple[str, ...]) -> str | None:
         """Return a word or phrase as it was said here, if it was."""
@@ -248,28 +303,32 @@ class TextReading:
         A single word counts where it is used as a noun; if nothing does, the one word that says most may stand.
         """
         words = self.scores
-        scored: list[_Scored] = [
-            (word.title, words[term], (term,)) for term, word in self.words.items() if self._is_subject(word)
+        scored: list[tuple[int, tuple[str, ...]]] = [
+            (-words[term], (term,)) for term, word in self.words.items() if self._is_subject(word)
         ]
         for key, phrase in self._phrases.items():
             if all(self.words[term].base <= _PLAIN_BASE for term in key) or not self._is_sound(key, phrase):
                 continue
             tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
             weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
-            scored.append((phrase.surface(self.words[key[0]]), weight, key))
-        if all(self.words[term].base <= _PLAIN_BASE for _, _, key in scored for term in key):
+            scored.append((-weight, key))
+        most = len(scored)
+        if all(self.words[term].base <= _PLAIN_BASE for _, key in scored for term in key):
+            most = 1
             scored = [
-                (word.title, words[term], (term,))
+                (-words[term], (term,))
                 for term, word in self.words.items()
                 if self._size <= _SHORT
                 and word.base > _PLAIN_BASE
                 and not word.verbal
                 and not ends_unlike_a_noun(word.surface)
             ]
-            scored.sort(key=_by_score)
-            return without_overlap(scored[:1])
-        scored.sort(key=_by_score)
-        return without_overlap(scored)
+        scored.sort()
+        return without_overlap((self._titled(key), -weight, key) for weight, key in scored[:most])
+
+    def _titled(self, key: tuple[str, ...]) -> str:
+        """Return a phrase or a word as a title shows it."""
+        return self._phrases[key].surface(self.words[key[0]]) if len(key) > 1 else self.words[key[0]].title
 
     def _is_subject(self, word: _Word) -> bool:
         """Tell whether a single word may be what a leaf is about: it says something and is a noun."""
@@ -348,50 +407,46 @@ class TextReading:
         ]
         if not candidates:
             return []
-        best = max(candidates, key=lambda item: (item.score(words, frozenset()), -item.position))
+        best = max(candidates, key=lambda item: (item.score, -item.position))
         chosen = [best]
-        others = [item for item in candidates if item.position != best.position]
+        others = [(item.score_beside(best.terms, words), item) for item in candidates if item.position != best.position]
         if others:
-            second = max(others, key=lambda item: (item.score(words, best.terms), -item.position))
-            if 3 * second.score(words, best.terms) > best.score(words, frozenset()):
+            adds, second = max(others, key=lambda other: (other[0], -other[1].position))
+            if 3 * adds > best.score:
                 chosen.append(second)
-        return [Quote(score=item.score(words, frozenset()), position=item.position, text=item.text) for item in chosen]
+        return [Quote(score=item.score, position=item.position, text=item.text) for item in chosen]
 
     def weights(self) -> tuple[int, ...]:
         """Return how central each event is: the weight of its words, the greatest of the leaf being 1000."""
-        sums = [sum(self.scores[term] for term in event_terms) for event_terms in self._terms]
+        sums = [sum(map(self.scores.__getitem__, event_terms)) for event_terms in self._terms]
         most = max(sums, default=0)
         return tuple(1000 * value // most if most else 1000 for value in sums)
 
-    def _is_name(self, surface: str, term: str) -> bool:
-        if term in self._names:
-            return True
-        if len(surface) < 3 or not "A" <= surface[0] <= "Z":
-            return False
+    def _is_name(self, surface: str) -> bool:
+        """Tell whether a word with a capital is short for a name."""
         short = surface.lower()
-        return any(name.startswith(short) for name in self._names)
+        return len(surface) >= _SHORTEST_NAME and any(name.startswith(short) for name in self._names)
 
-    def _count(self, term: str, surface: str, base: int, *, opens: bool, event_index: int) -> _Word:
+    def _count(self, term: str, surface: str, known: _Known, opens: bool, event_index: int) -> _Word:
         word = self.words.get(term)
-        shaped, capitals = base, 0
-        if base > _PLAIN_BASE and surface != (small := lowered(surface)):
-            capital = "A" <= surface[0] <= "Z"
-            if len(surface) > 1 and all(lowered(character) != character for character in surface):
+        shaped, capitals = known.base, 0
+        if not known.is_small and shaped > _PLAIN_BASE:
+            if known.is_shouted:
                 shaped += 3
             elif not opens:
                 shaped += 4
-            elif capital:
-                capitals, surface = 1, small
+            elif known.is_capital:
+                capitals, surface = 1, known.small
         if word is None:
             word = self.words[term] = _Word(term, surface, shaped, self._now)
             word.settled = not opens
         else:
             if not word.settled and not opens:
-                if not word.nominal or lowered(surface) == lowered(word.surface):
+                if not word.nominal or known.small == lowered(word.surface):
                     word.surface = surface
                 word.settled = True
             word.base = max(word.base, shaped)
-        if not opens and surface != lowered(surface):
+        if not opens and not known.is_small:
             word.named = True
         word.capitals += capitals
         word.times += 1
@@ -503,19 +558,26 @@ class _Spot:
         self._head: tuple[_Word, str, bool, bool] | None = None
         self.opened = self.acts = False
 
-    def pass_by(self, token: Token | None = None, *, is_name: bool = False) -> None:
-        """Go past a function word, a name or an end, and count how the word before it was used."""
-        language = self._language
-        word = lowered(token.surface).replace("’", "'") if token is not None else ""
-        if language.is_english and word in EMPTY_NOUNS:
-            self._describe()
-        self._settle(is_noun=word in language.closers or (language.is_english and word in BEING))
-        owner = is_name and word.endswith("'s")
-        self.opened = owner or word in language.openers
-        self.acts = (is_name and not owner) or word in language.subjects
+    def pass_by(self, known: _Known, *, is_name: bool = False) -> None:
+        """Go past a function word or a name, and count how the word before it was used."""
+        if self._head is not None:
+            if known.describes:
+                self._describe()
+            self._settle(is_noun=known.closes)
+        if is_name:
+            self.opened, self.acts = known.owns or known.opens, not known.owns or known.acts
+        else:
+            self.opened, self.acts = known.opens, known.acts
 
-    def reach(self, word: _Word, joint: str) -> None:
-        """Reach a word that says something, and count how the word before it was used."""
+    def end(self) -> None:
+        """Come to the end of the text."""
+        self._settle()
+
+    def reach(self, word: _Word, surface: str, joint: str) -> tuple[bool, bool]:
+        """Reach a word that says something, and count how the word before it was used.
+
+        Return whether it stands where a noun, and where a verb does.
+        """
         if joint not in (" ", "-", "'", "’"):
             self._settle()
             self.opened = self.acts = False
@@ -532,11 +594,11 @@ class _Spot:
             else:
                 self._describe()
 
-    def stay(self, word: _Word, surface: str) -> None:
-        """Take the word that was reached as what the next one follows."""
+        opened, acts = self.opened, self.acts
         if word.base > _WEAK_BASE:
-            self._head = (word, surface, self.opened, self.acts)
+            self._head = (word, surface, opened, acts)
         self.acts = False
+        return opened, acts
 
     def _describe(self) -> None:
         """Count the word before as one that describes what follows."""
@@ -549,24 +611,37 @@ class _Spot:
     def _settle(self, *, is_noun: bool = False) -> None:
         if self._head is not None:
             word, surface, opened, acts = self._head
-            if (is_noun or opened) and not word.nominal and lowered(surface) != lowered(word.surface):
+            if (
+                (is_noun or opened)
+                and not word.nominal
+                and surface != word.surface
+                and lowered(surface) != lowered(word.surface)
+            ):
                 word.surface = surface if word.named else lowered(surface)
             word.nominal += is_noun or opened
             word.verbal += acts
             self._head = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Sentence:
+    """A sentence: the words of it that count, what they weigh together, and how many words it has in all."""
+
     position: int
     text: str
-    terms: frozenset[str]
+    terms: AbstractSet[str]
+    weight: int
     size: int
     percent: int
 
-    def score(self, words: Mapping[str, int], known: frozenset[str]) -> int:
-        weight = sum(words.get(term, 0) for term in self.terms if term not in known)
-        return weight * self.percent // (12 + self.size)
+    @property
+    def score(self) -> int:
+        """How much the sentence says."""
+        return self.weight * self.percent // (12 + self.size)
+
+    def score_beside(self, known: AbstractSet[str], words: Mapping[str, int]) -> int:
+        """Return how much the sentence says besides words that are known."""
+        return sum(map(words.__getitem__, self.terms - known)) * self.percent // (12 + self.size)
 
 
 def without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
@@ -588,15 +663,20 @@ def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping
     text = text[:ANALYSED_CHARACTERS]
     sentences = []
     at = start = 0
-    ends = [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]
+    count = len(tokens)
+    ends = [
+        (match.start() + (text[match.start()] not in _LINE_ENDS), match.end()) for match in _SENTENCE_END.finditer(text)
+    ]
     for stop, following in [*ends[: _SENTENCES_PER_EVENT - 1], (len(text), len(text))]:
         first = at
-        while at < len(tokens) and tokens[at].start < stop:
+        if stop == len(text):
+            at = count
+        while at < count and tokens[at].start < stop:
             at += 1
         if at > first:
             raw = text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]
             sentence = clean(raw)
-            inside = frozenset(token.term for token in tokens[first:at]) & words.keys()
+            inside = words.keys() & {term for _, term, _, _ in tokens[first:at]}
             if sentence and inside:
                 percent = 100
                 if sentence.endswith(_QUESTIONS):
@@ -607,7 +687,8 @@ def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping
                     percent = percent * 2 // 3
                 elif len(sentence) > SENTENCE_CHARACTERS:
                     percent = percent * 4 // 5
-                sentences.append(_Sentence(position, sentence, inside, at - first, percent))
+                weight = sum(map(words.__getitem__, inside))
+                sentences.append(_Sentence(position, sentence, inside, weight, at - first, percent))
         start = following
     return sentences
 
@@ -625,6 +706,16 @@ def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
             words.update(terms(name))
             words.update(part.lower() for part in name.split(" ") if len(part) > 2)
     return frozenset(words)
+
+
+def _weighed(term: str, surface: str, language: Language) -> int:
+    """Return how much a word of its kind says in a language, 0 for nothing."""
+    if term in language.function_terms or surface.endswith(_CONTRACTIONS):
+        return 0
+    is_verb = language.is_verb(surface) or (language.is_english and surface.lower() in VERB_FORMS)
+    if is_verb or (language.capitalises_nouns and surface == lowered(surface)):
+        return min(_WEAK_BASE, _base(term))
+    return _base(term)
 
 
 @lru_cache(maxsize=65_536)
@@ -671,9 +762,9 @@ def _is_latin(surface: str) -> bool:
     return surface[:1] < _AFTER_GREEK
 
 
-def _unshouted(text: str) -> str:
-    """Return text that is all capitals in small letters: there, capitals tell no names."""
-    return text.lower() if len(text) >= _LEAST_SHOUTED and text.isascii() and text.isupper() else text
+def _is_shouted(text: str) -> bool:
+    """Tell whether a text is all capitals: there, capitals tell no names."""
+    return len(text) >= _LEAST_SHOUTED and text.isascii() and text.isupper()
 
 
 def _bare(surface: str) -> str:
@@ -687,20 +778,9 @@ def key_of(phrase: str) -> tuple[str, ...]:
     return tuple(terms(phrase)) or (phrase,)
 
 
-def _belongs_to_a_number(text: str, token: Token) -> bool:
-    """Tell whether a token begins an identifier, or is the unit of a number: no word."""
-    if _IDENTIFIER.match(text, token.end):
+def _belongs_to_a_number(text: str, surface: str, start: int) -> bool:
+    """Tell whether a word begins an identifier, or is the unit of a number: no word."""
+    if _IDENTIFIER.match(text, start + len(surface)):
         return True
-    before = text[max(0, token.start - 2) : token.start]
-    return len(token.surface) <= _LONGEST_UNIT and before[:1].isdecimal() and before[1:] in ("", " ")
-
-
-def _opens_sentence(text: str, start: int) -> bool:
-    at = start - 1
-    while at >= 0 and text[at] == " ":
-        at -= 1
-    return at < 0 or text[at] in _STARTERS
-
-
-def _by_score(scored: _Scored) -> tuple[int, tuple[str, ...]]:
-    return (-scored[1], scored[2])
+    before = text[max(0, start - 2) : start]
+    return len(surface) <= _LONGEST_UNIT and before[:1].isdecimal() and before[1:] in ("", " ")

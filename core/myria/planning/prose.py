@@ -45,8 +45,13 @@ def _spans() -> re.Pattern[str]:
     return re.compile(_NOT_PROSE, re.VERBOSE | re.DOTALL | re.MULTILINE)
 
 
-_SUSPECT = re.compile(r"[`<>{}\[\]|$#@/_\\=~^*(\d\n;]|\w\.\w|\w:\w|\bwww|[A-Z]{2}|[a-z][A-Z]")
-"""What every span above has some of: most remarks have nothing, and need no closer look."""
+_MARKS = r"`<>{}\[\]|$#@/_\\=~^*(\d\n;"
+_SUSPECT = re.compile(rf"[{_MARKS}.:A-Zw](?:(?<=[{_MARKS}])|(?<=\w[.:])(?=\w)|(?<=[A-Za-z][A-Z])|(?<=\bw)(?=ww))")
+"""What every span above has some of: most remarks have nothing, and need no closer look.
+
+A mark, a stop or colon inside a word, a capital after a letter, or "www". It begins with a set of characters, which
+`re` looks for many times faster than for one of several beginnings.
+"""
 
 _CODE_MARKS = re.compile(r"[{}\[\]<>=;|\\_/`$#~^*]|::|->|\w\(|\d+")
 _LETTERS = re.compile(r"[^\W\d_]")

@@ -9,13 +9,13 @@ and katakana in Japanese, what lies between function words in Chinese and Thai, 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from myria.analysis import Token, is_stopword, terms
 from myria.analysis.function_words import FUNCTION_WORDS
+from myria.analysis.tokens import stop_terms
 from myria.planning.lines import lowered
 
 _CONJUNCTIONS = {
@@ -293,8 +293,39 @@ class Votes:
         for position in _speaking().get(term, ()):
             self.of_languages[position] = self.of_languages.get(position, 0) + times
 
-    def language(self) -> Language:
-        """Return the language that most of the function words belong to; `UNKNOWN` where there are few."""
+    @classmethod
+    def of(cls, tokens: Iterable[Token]) -> Votes:
+        """Return the votes of the words of a text."""
+        stop, speaking = stop_terms(), _speaking()
+        read = [term for surface, term, _, _ in tokens if not surface.isdigit()]
+        of_languages: dict[int, int] = {}
+        for term in read:
+            if term in speaking:
+                for position in speaking[term]:
+                    of_languages[position] = of_languages.get(position, 0) + 1
+        return cls(words=len(read), stopwords=sum([term in stop for term in read]), of_languages=of_languages)
+
+    @classmethod
+    def sum(cls, parts: Iterable[Votes]) -> Votes:
+        """Return the votes of several texts together."""
+        total = cls()
+        for votes in parts:
+            total.words += votes.words
+            total.stopwords += votes.stopwords
+            for position, count in votes.of_languages.items():
+                total.of_languages[position] = total.of_languages.get(position, 0) + count
+        return total
+
+    def language(self, likely: Language | None = None) -> Language:
+        """Return the language that most of the function words belong to; `UNKNOWN` where there are few.
+
+        A short text is in the `likely` language unless another one shows itself clearly.
+        """
+        if likely is not None:
+            most = self.stopwords
+            if likely is not ENGLISH:
+                most = max(most, self.of_languages.get(_position_of(likely), 0))
+            return self.elected(likely, most + _DOUBT)
         best = ENGLISH if self.stopwords * _LEAST_SHARE >= self.words else UNKNOWN
         return self.elected(best, self.stopwords)
 
@@ -306,21 +337,9 @@ class Votes:
         return best
 
 
-def language_of(tokens: Iterable[Token], likely: Language | None = None) -> Language:
-    """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few.
-
-    A short text is in the `likely` language unless another one shows itself clearly.
-    """
-    seen = Counter(token.term for token in tokens if not token.surface.isdigit())
-    votes = Votes()
-    for term, times in seen.items():
-        votes.add(term, times)
-    if likely is None:
-        return votes.language()
-    most = votes.stopwords
-    if likely is not ENGLISH:
-        most = max(most, sum(times for term, times in seen.items() if term in likely.function_terms))
-    return votes.elected(likely, most + _DOUBT)
+def language_of(tokens: Iterable[Token]) -> Language:
+    """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few."""
+    return Votes.of(tokens).language()
 
 
 def is_function_word(term: str) -> bool:
@@ -449,6 +468,17 @@ UNKNOWN = Language(name="unknown")
 @cache
 def _known() -> tuple[Language, ...]:
     return tuple(_language(name) for name in FUNCTION_WORDS)
+
+
+@cache
+def _positions() -> dict[str, int]:
+    """Return the positions of the known languages by name."""
+    return {language.name: position for position, language in enumerate(_known())}
+
+
+def _position_of(language: Language) -> int:
+    """Return the position of a language among the known ones, -1 where it is none of them."""
+    return _positions().get(language.name, -1)
 
 
 @cache
