@@ -106,7 +106,7 @@ class Quote:
 
 
 @dataclass(slots=True)
-class _Known:
+class _Spelling:
     """What a word tells by its letters alone in one language.
 
     `base` is how much it says, 0 for nothing; `small` is the word in small letters; `describes` tells that the word
@@ -126,7 +126,7 @@ class _Known:
     owns: bool
 
     @classmethod
-    def of(cls, surface: str, term: str, language: Language) -> _Known:
+    def of(cls, surface: str, term: str, language: Language) -> _Spelling:
         """Return what a word tells, given its term."""
         small = lowered(surface)
         is_small = small == surface
@@ -136,7 +136,7 @@ class _Known:
             small=small,
             is_small=is_small,
             is_capital="A" <= surface[0] <= "Z",
-            is_shouted=not is_small and len(surface) > 1 and all(lowered(character) != character for character in surface),
+            is_shouted=not is_small and len(surface) > 1 and all(letter != lowered(letter) for letter in surface),
             heads=language.is_english and surface in COMMON_HEADS,
             describes=language.is_english and plain in EMPTY_NOUNS,
             closes=plain in language.closers or (language.is_english and plain in BEING),
@@ -150,12 +150,12 @@ class _Lexicon:
     """The words of a language that were met lately, as they are written; emptied when it is full."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _Spelling] = {}
         self.get = self._known.get
 
-    def learn(self, surface: str, term: str, language: Language) -> _Known:
+    def learn(self, surface: str, term: str, language: Language) -> _Spelling:
         """Return what a word tells that is not held yet."""
-        known = _Known.of(surface, term, language)
+        known = _Spelling.of(surface, term, language)
         if len(surface) <= _REMEMBERED_CHARACTERS:
             if len(self._known) >= _REMEMBERED_WORDS:
                 self._known.clear()
@@ -427,7 +427,7 @@ class TextReading:
         short = surface.lower()
         return len(surface) >= _SHORTEST_NAME and any(name.startswith(short) for name in self._names)
 
-    def _count(self, term: str, surface: str, known: _Known, opens: bool, event_index: int) -> _Word:
+    def _count(self, term: str, surface: str, known: _Spelling, opens: bool, event_index: int) -> _Word:
         word = self.words.get(term)
         shaped, capitals = known.base, 0
         if not known.is_small and shaped > _PLAIN_BASE:
@@ -558,7 +558,7 @@ class _Spot:
         self._head: tuple[_Word, str, bool, bool] | None = None
         self.opened = self.acts = False
 
-    def pass_by(self, known: _Known, *, is_name: bool = False) -> None:
+    def pass_by(self, known: _Spelling, *, is_name: bool = False) -> None:
         """Go past a function word or a name, and count how the word before it was used."""
         if self._head is not None:
             if known.describes:
