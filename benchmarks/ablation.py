@@ -19,10 +19,13 @@ from typing import Any
 from benchmarks import changed_facts, locomo_offline
 from myria.retrieval import question, ranking
 
+_NO_ANSWERS = {"_ANSWERS": (0, 0), "_DATED_ANSWERS": (0, 0)}
 SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "nothing taken out": (ranking, {}),
-    "words of neighbours in time": (ranking, {"_PREVIOUS": (0, 0), "_NEXT": (0, 0), "_ANSWERS": 0}),
-    "the answer after a question": (ranking, {"_ANSWERS": 0}),
+    "words of neighbours in time": (ranking, {"_PREVIOUS": (0, 0), "_NEXT": (0, 0)} | _NO_ANSWERS),
+    "the answer after a question": (ranking, _NO_ANSWERS),
+    "the statement before a question": (ranking, {"_ANSWERS": (45, 0)}),
+    "questions for many things": (ranking, {"_MANY": 100, "_INSTEAD_OF_MANY": 100}),
     "words of the leaf": (ranking, {"_LEAF": 0}),
     "words of the unit": (ranking, {"_UNIT": 0}),
     "words together": (ranking, {"_COVERED": 0}),

@@ -75,6 +75,53 @@ def test_a_member_answers_for_its_kind() -> None:
     assert _ask("Which pets does Anna have?", corpus) == [3, 2]
 
 
+def _talk(*turns: tuple[str, int, str]) -> Corpus:
+    docs = [
+        _doc(seq, text, speaker=speaker, timestamp=START + minutes * MINUTE)
+        for seq, (speaker, minutes, text) in enumerate(turns, 1)
+    ]
+    return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+
+
+def test_a_member_counts_more_where_many_are_asked_for() -> None:
+    """Asked for pets, the cat comes before a text with another word of the question; asked for one pet, after it."""
+    corpus = _said(
+        "The train was late again.",
+        "Our cat hid below the sofa.",
+        "Bread is dear.",
+        "Anna looks out of the window and waits for the bus that never comes.",
+        "A day of rain.",
+    )
+    assert _ask("Which pet does Anna look after?", corpus)[0] == 4
+    assert _ask("Which pets does Anna look after?", corpus)[0] == 2
+
+
+def test_neighbours_count_less_where_many_are_asked_for() -> None:
+    """Asked for one book, what is said next to it comes second; asked for books, another text about reading does."""
+    day = 24 * 60
+    corpus = _talk(
+        ("Anna", 0, "I read a book about whales."),
+        ("Anna", 1, "It rained for hours."),
+        ("Anna", 3 * day, "I read and read."),
+        ("Bob", 4 * day, "Good."),
+    )
+    assert _ask("Which book did Anna read?", corpus)[:2] == [1, 2]
+    assert _ask("Which books did Anna read?", corpus)[:2] == [1, 3]
+
+
+@pytest.mark.parametrize(("between", "order"), [("What was it like?", [1, 3, 5]), ("That sounds fine.", [1, 5, 3])])
+def test_an_answer_tells_more_of_the_statement_before_the_question(between: str, order: list[int]) -> None:
+    """What follows a question about a statement is lent more of that statement than what follows a remark."""
+    corpus = _talk(
+        ("Anna", 0, "Last week I tried a new board game."),
+        ("Bob", 1, between),
+        ("Anna", 2, "It went on for hours and I lost."),
+        ("Bob", 3, "Oh dear."),
+        ("Anna", 20 * 24 * 60, "A board on a board."),
+    )
+    assert _ask("How did the board game go that Anna tried?", corpus)[:3] == order
+
+
 def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> None:
     """Asked which one, the text with a name; asked how, the earlier one of two equals."""
     corpus = _said("Anna read a novel on the train.", "The day was grey.", "Anna read a novel by Lem on it.")

@@ -45,6 +45,16 @@ _ASKS_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 
+_NO_PLURAL: Final = (
+    r"(?:is|was|does|has|his|its|this|thus|as|us|days|always|perhaps|news|business|series|\w*ss|\w*us)\b|\S*['\u2019]"
+)
+_NO_NOUN: Final = r"(?:is|are|was|were|do|does|did|has|have|had)\b"
+_ASKS_MANY: Final = re.compile(
+    rf"\b(?i:what|which|whose)\s+(?:(?!{_NO_NOUN})[^\s?!.,;:]{{1,40}}\s+){{0,4}}?(?!{_NO_PLURAL})[a-z][\w-]{{0,40}}s\b"
+    r"|(?i:\bhow many\b|\bwhat (?:are|were)\b(?! \w+ \w+ing\b)|\b(?:besides|other than)\b)"
+)
+"""Questions for all of a kind: "which books", "what kind of classes", "what are", "what else ... besides"."""
+
 State = Literal["present", "before", "change"]
 """What a question wants to know of something that may have changed."""
 
@@ -108,7 +118,8 @@ class Reading:
 
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
-    tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name;
+    tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name,
+    `asks_many` that it is likely several things, each told in a place of its own;
     `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
     `of_state` that it asks so of one person at most. `asked` is False when there is no text: the most recent events.
     """
@@ -124,6 +135,7 @@ class Reading:
     only_when: bool = False
     asks_when: bool = False
     asks_name: bool = False
+    asks_many: bool = False
     asks_for: State | None = None
     of_state: bool = False
 
@@ -208,6 +220,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         only_when=only_when,
         asks_when=_ASKS_WHEN.search(text) is not None,
         asks_name=_ASKS_NAME.search(text) is not None,
+        asks_many=_ASKS_MANY.search(text) is not None,
         asks_for=asks_for,
         of_state=asks_for is not None
         and not any(window.exact for window in meant)

@@ -31,7 +31,7 @@ from myria.retrieval.successors import AskedAbout, Leader, Succession, successio
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 6
+RANKING_VERSION: Final = 7
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -43,10 +43,14 @@ _B: Final = 500
 """BM25's allowance for length, in permille."""
 _PREVIOUS: Final = (40, 20)
 """Percent of their own score that the 1st and 2nd document before lend."""
-_ANSWERS: Final = 30
-"""Percent more that the document right before lends if it ends in a question: what follows is its answer."""
+_ANSWERS: Final = (45, 20)
+"""Percent more that these lend to what follows a question: the question, and the statement that it asks about."""
+_DATED_ANSWERS: Final = (30, 0)
+"""The same if the question asks when: texts that say when count for it already."""
 _NEXT: Final = (30, 20)
-"""The same of documents after."""
+"""Percent of their own score that the 1st and 2nd document after lend."""
+_MANY: Final = 50
+"""Percent of what neighbours lend if the question asks for many things: each is told in a place of its own."""
 _LEAF: Final = 30
 """Percent of the best match of each word within the leaf."""
 _UNIT: Final = 40
@@ -55,6 +59,8 @@ _RELATED: Final = 50
 """Percent of a word's own weight that a related word counts."""
 _MEMBER: Final = 40
 """The same of a word that names one of the kind of thing asked for: "my cat" answers "what pets"."""
+_INSTEAD_OF_MANY: Final = 150
+"""Percent of both if the question asks for many things: few of them are told by its own words."""
 _COVERED: Final = 100
 """Percent that a document's own words gain if it holds all words of the question, by idf; less as it holds fewer."""
 _EXACT: Final = 200
@@ -391,8 +397,8 @@ class _Plan:
             total = np.where(total, total, formerly)
             located += places
         frequency = dict(zip(wanted, total.tolist(), strict=True))
-        concepts = _concepts(reading.words, frequency, census.docs)
-        hint_concepts = _concepts(reading.hint_words, frequency, census.docs)
+        concepts = _concepts(reading.words, frequency, census.docs, _INSTEAD_OF_MANY if reading.asks_many else 100)
+        hint_concepts = _concepts(reading.hint_words, frequency, census.docs, 100)
         return cls(
             reading=reading,
             concepts=concepts,
@@ -405,19 +411,23 @@ class _Plan:
         )
 
 
-def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int) -> tuple[_Concept, ...]:
+def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share: int) -> tuple[_Concept, ...]:
+    """Return what to score of these words.
+
+    Args:
+        share: percent of its usual weight that counts of what stands in for a word.
+    """
+    related, member = _RELATED * share // 100, _MEMBER * share // 100
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
         own = [identity for identity in map(term_id, (word.term, *word.stems)) if frequency[identity]]
-        instead = [(identity, _RELATED) for identity in map(term_id, word.instead) if frequency[identity]]
+        instead = [(identity, related) for identity in map(term_id, word.instead) if frequency[identity]]
         if not own:
             parts = [term_id(part) for part in word.parts]
             pairs = zip(parts[::2], parts[1::2], strict=True)
-            instead += [
-                (part, _RELATED) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair
-            ]
+            instead += [(part, related) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair]
         named = dict.fromkeys(map(term_id, (*word.members, *word.states)))
-        members = [(identity, _MEMBER) for identity in named if frequency[identity]]
+        members = [(identity, member) for identity in named if frequency[identity]]
         if not (own or instead or members):
             continue
         if own:
@@ -479,7 +489,7 @@ def _scores(
         own[_within(plan, timeline) > 100] += _ALONE
     total = own * 100
     if reading.asked:
-        _lend(own, total, timeline)
+        _lend(reading, own, total, timeline)
         total += _LEAF * in_leaf[timeline.leaf]
         total += _UNIT * in_unit[timeline.unit] * (total > 0)
         if matched_only:
@@ -600,13 +610,19 @@ def _add_best(groups: Ints, where: Ints, gain: Ints) -> None:
     groups += best
 
 
-def _lend(own: Ints, total: Ints, timeline: Timeline) -> None:
-    for step, (previous, following, linked) in enumerate(zip(_PREVIOUS, _NEXT, timeline.linked, strict=True), 1):
+def _lend(reading: Reading, own: Ints, total: Ints, timeline: Timeline) -> None:
+    share = _MANY if reading.asks_many else 100
+    answers = _DATED_ANSWERS if reading.asks_when else _ANSWERS
+    asks = (timeline.flags & ASKS).astype(np.int64)
+    for step, linked in enumerate(timeline.linked, 1):
         if len(linked) == 0:
             continue
-        percent = previous + _ANSWERS * (timeline.flags[:-1] & ASKS).astype(np.int64) if step == 1 else previous
+        at = step - 1
+        # What follows a question answers it, and tells more of the statement before it.
+        asked = asks[:-1] if step == 1 else asks[1:-1] * (timeline.linked[0][:-1] & timeline.linked[0][1:])
+        percent = _PREVIOUS[at] * share // 100 + answers[at] * share // 100 * asked
         total[step:] += own[:-step] * linked * percent
-        total[:-step] += own[step:] * linked * following
+        total[:-step] += own[step:] * linked * (_NEXT[at] * share // 100)
 
 
 def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced: Mask | None) -> None:
