@@ -54,9 +54,10 @@ def main() -> None:
     for talk, weights in zip(talks, chosen, strict=True):
         found = [_found(options.data, given) for given in ({}, weights, of_all)]
         print(f"| {talk} | " + " | ".join(_shown(_figures(one, {talk})) for one in found) + " |", flush=True)
+    columns: list[list[Weights]] = [[{}] * len(talks), [*chosen], [of_all] * len(talks)]
     wholes = [
         _figures({talk: _found(options.data, given)[talk] for talk, given in zip(talks, of, strict=True)}, set(talks))
-        for of in ([{}] * len(talks), chosen, [of_all] * len(talks))
+        for of in columns
     ]
     print("| all | " + " | ".join(map(_shown, wholes)) + " |")
     for name in SEARCHED:

@@ -34,6 +34,7 @@ from myria.notes.links import NoteLinks
 from myria.redaction.redactor import PayloadRedactor
 from myria.registry import Registry
 from myria.retrieval import searching
+from myria.retrieval.ranking import rank
 from myria.settings import Settings
 from myria.store.database import Database
 from myria.verify import verify
@@ -255,7 +256,6 @@ async def test_a_read_that_began_before_an_erasure_leaves_nothing_wrong_behind(
         assert goes_on.wait(PATIENCE_S)
         return rank(*arguments, **named)
 
-    rank = searching.rank
     monkeypatch.setattr(searching, "RANKED_IN_PLACE", -1)
     monkeypatch.setattr(searching, "rank", waiting)
     async with Memory(database.server_dsn, SETTINGS) as memory, Database(database.dsn) as pool:
