@@ -14,14 +14,16 @@ import time
 from dataclasses import dataclass
 from importlib import metadata
 
+import asyncpg
+
 from myria import errors
 from myria.building.finish import end_with_nothing
 from myria.building.model import BuildRow, Outcome, Parent, RunningBuild
 from myria.building.queue import automatic_builds_pause
-from myria.building.versions import planner_number
+from myria.building.versions import Fingerprint, planner_number
 from myria.ids import new_id
 from myria.planning.settings import PLANNER_VERSION
-from myria.store.database import Database
+from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
 
@@ -33,6 +35,13 @@ GIVE_UP_AFTER_S = 60.0
 """Seconds after which the wait for the append lock is given up; it is long only if a process that holds it hangs."""
 
 _PAUSE_S = (0.02, 0.3)
+
+_FILED_EVENTS = 100_000
+"""Events of the scopes to whose trees a build adds subjects beside what else it does, unless a single one has more."""
+
+_FILED_SCOPES = 1000
+
+_NO_SCOPE_BEYOND = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +137,16 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
             return
         parent = await connection.fetchrow(sql("snapshots.active"), tenant)
         cutoff = max(mark.cutoff, parent["cutoff"]) if parent is not None else mark.cutoff
-        is_full = build.is_full or parent is None or parent["planner_settings"] != fingerprint
+        made_with = Fingerprint.of(fingerprint)
+        is_full = build.is_full or parent is None or Fingerprint.of(parent["planner_settings"]).time != made_with.time
         if parent is not None and not is_full and not parent["knows_withdrawals"]:
             is_full = await connection.fetchval(sql("builds.any_withdrawn"), tenant, parent["cutoff"])
+        is_filing = False
+        if parent is not None and not is_full:
+            made_with, is_filing = await _file_some(connection, tenant, parent, made_with)
         if (
             parent is not None
-            and not (is_full or build.is_forced)
+            and not (is_full or build.is_forced or is_filing)
             and not await connection.fetchval(sql("builds.any_new"), tenant, parent["cutoff"], cutoff)
         ):
             await connection.execute(
@@ -152,7 +165,7 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
             mark.first_event_seq,
             mark.tail_xid,
             planner_number(),
-            fingerprint,
+            str(made_with),
             metadata.version("myria"),
             f"extractive ({PLANNER_VERSION})",
             f"calendar ({PLANNER_VERSION})",
@@ -174,6 +187,27 @@ async def _stage(database: Database, tenant: str, build: BuildRow, mark: HighWat
     )
 
 
+async def _file_some(
+    connection: Connection, tenant: str, parent: asyncpg.Record, made_with: Fingerprint
+) -> tuple[Fingerprint, bool]:
+    """Choose the scopes whose subjects a build brings up to date though nothing else of them may have changed.
+
+    Returns:
+        The fingerprint of the build's snapshot, which says up to which scope, and whether there is anything of this to
+        do: the parent was made without subjects or by other rules, or has only come part of the way itself.
+    """
+    before = Fingerprint.of(parent["planner_settings"])
+    after = made_with.filed_before(before)
+    if after is None:
+        return made_with, False
+    row = await connection.fetchrow(
+        sql("builds.scopes_to_file"), tenant, after, parent["lineage"], _FILED_EVENTS, _FILED_SCOPES
+    )
+    if row is None or row["up_to"] is None or row["is_all"]:
+        return made_with, True
+    return made_with.part_way(made_with.since_after(before, parent["number"]), row["up_to"]), True
+
+
 async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
     async with database.write(tenant) as connection:
         await connection.execute(sql("builds.share_build_lock"), lock_key("build", tenant))
@@ -187,6 +221,20 @@ async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
             if parent is None:
                 raise errors.InternalError("a build's parent snapshot is gone", build_id=build_id)
             await connection.execute(sql("builds.list_dirty_scopes"), tenant, build_id, parent["cutoff"], row["cutoff"])
+            staged = await connection.fetchrow(sql("snapshots.get"), tenant, row["snapshot_id"])
+            if staged is None:
+                raise errors.InternalError("a build's own snapshot is gone", build_id=build_id)
+            before, made_with = (Fingerprint.of(snapshot["planner_settings"]) for snapshot in (parent, staged))
+            after = made_with.filed_before(before)
+            if after is not None:
+                await connection.execute(
+                    sql("builds.list_unfiled_scopes"),
+                    tenant,
+                    build_id,
+                    after,
+                    made_with.filed_to if made_with.filed_to is not None else _NO_SCOPE_BEYOND,
+                    parent["lineage"],
+                )
         await connection.execute(sql("builds.run"), tenant, build_id)
 
 
@@ -201,8 +249,10 @@ async def _running(database: Database, tenant: str, build: BuildRow) -> RunningB
         if outcome is None:
             raise errors.InternalError("a running build has no snapshot", build_id=build.build_id)
         return outcome  # it ended between the two reads
-    parent = None
+    parent, subjects_since = None, 0
     if parent_row is not None:
+        made_with, before = (Fingerprint.of(row["planner_settings"]) for row in (snapshot, parent_row))
+        subjects_since = made_with.since_after(before, parent_row["number"])
         parent = Parent(
             snapshot_id=parent_row["snapshot_id"], cutoff=parent_row["cutoff"], tail_xid=parent_row["tail_xid"]
         )
@@ -214,6 +264,7 @@ async def _running(database: Database, tenant: str, build: BuildRow) -> RunningB
         cutoff=build.cutoff,
         is_full=build.is_full,
         parent=parent,
+        subjects_since=subjects_since,
     )
 
 

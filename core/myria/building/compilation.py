@@ -120,7 +120,11 @@ async def compile_scope(
     planned = await work.run()
     old, root = planned.old, planned.root
     if planned.unchanged:
-        return Compiled(root=planned.old_root, blocks=old.blocks if old is not None else [], changed=False)
+        subjects = await work.add_subjects(planned.old_root)
+        if subjects is not None:
+            counts["scopes"] = counts["scopes_changed"] = 1
+        blocks = old.blocks if old is not None else []
+        return Compiled(root=planned.old_root, blocks=blocks, changed=False, subjects=subjects)
     if root is None:
         changed = planned.old_root is not None
         subjects = await work.compile_subjects(None, changed=changed)
@@ -330,6 +334,16 @@ class _Work:
             )
         self._counts["rows_subjects"] = subjects.rows
         return compiled
+
+    async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:
+        """Plan and write the subjects of a tree of time that stays; None where it has those that it must have."""
+        if not self._settings.subjects or root is None:
+            return None
+        subjects = ScopeSubjects(self._database, self._build, self._task, self._tree)
+        if await subjects.are_known():
+            return None
+        (top,) = await self._tree.nodes([root])
+        return await self.compile_subjects(Outline.of(top), changed=False)
 
     async def write_blocks(self, root: bytes, old: Sequence[bytes]) -> list[bytes]:
         """Write the search blocks that the tree needs and nobody has written; return all of them.

@@ -113,6 +113,8 @@ class RunningBuild:
     cutoff: int
     is_full: bool
     parent: Parent | None
+    subjects_since: int = 0
+    """Subjects that the parent has from before this number are of other rules and are planned anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ class ScopeSubjects:
         """
         old = await self._old()
         update = None
-        if old is not None and in_place:
+        if old is not None and in_place and old["since"] >= self._build.subjects_since:
             self._since = old["since"]
             removed = await leaves_under(gone, self._tree)
             try:
@@ -96,6 +96,11 @@ class ScopeSubjects:
             self._since = self._build.number
         await self._write(update)
         return CompiledSubjects(root=update.root.rendering_id if update.root else None, since=self._since)
+
+    async def are_known(self) -> bool:
+        """Tell whether the parent has subjects of the scope, planned by the rules of now."""
+        old = await self._old()
+        return old is not None and old["since"] >= self._build.subjects_since
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, subjects and leaves, in this order."""

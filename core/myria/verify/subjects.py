@@ -10,7 +10,7 @@ from typing import Any
 from myria import errors
 from myria.building.reading import node_from_row
 from myria.building.subjects import subject_from_row
-from myria.building.versions import files_alike
+from myria.building.versions import files_alike_since
 from myria.planning.identity import subject_node
 from myria.planning.model import Node, Outline, Participants
 from myria.planning.settings import PlannerSettings
@@ -101,9 +101,10 @@ async def subject_tree(exam: Examination, subjects: ExaminedSubjects, shape: Tre
     if not exam.deep:
         return
     with exam.timed("subjects_anew") as check:
-        if files_alike(snapshot.planner_settings, exam.settings):
+        alike_since = files_alike_since(snapshot.planner_settings, exam.settings)
+        if alike_since is not None and subjects.since >= alike_since:
             await _anew(exam, check, subjects)
-        elif snapshot.status in ("active", "held"):
+        elif alike_since is None and snapshot.status in ("active", "held"):
             check.fail(
                 f"{name}: its subjects were planned by another version or with other settings than these; "
                 "run `myria rebuild --full`, or name its --config"

@@ -158,6 +158,39 @@ FROM (
 GROUP BY dirty.scope_id
 ON CONFLICT DO NOTHING;
 
+-- name: scopes_to_file
+-- The last of the next scopes after $2 whose trees hold together no more than $4 events, or of a single one, at most $5
+-- scopes; and whether there are no more. $3 is the lineage of the parent.
+SELECT max(scope_id) FILTER (WHERE fits) AS up_to, bool_and(fits) AS is_all
+FROM (
+    SELECT scope_id, place <= $5 AND (place = 1 OR events <= $4) AS fits
+    FROM (
+        SELECT sized.scope_id, row_number() OVER (ORDER BY sized.scope_id) AS place,
+               sum(sized.events) OVER (ORDER BY sized.scope_id) AS events
+        FROM (
+            SELECT next.scope_id, coalesce(tree.events, 0)::bigint AS events
+            FROM (SELECT s.scope_id FROM myria.scopes s
+                  WHERE s.tenant_id = $1 AND s.scope_id > $2 ORDER BY s.scope_id LIMIT $5 + 1) next
+            LEFT JOIN LATERAL (
+                SELECT x.root_rendering_id FROM myria.scope_roots x
+                WHERE x.tenant_id = $1 AND x.scope_id = next.scope_id AND x.number::bigint <@ $3::text::int8multirange
+                ORDER BY x.number DESC LIMIT 1) root ON true
+            LEFT JOIN myria.renderings tree ON tree.tenant_id = $1 AND tree.rendering_id = root.root_rendering_id) sized) summed
+) chosen;
+
+-- name: list_unfiled_scopes
+-- One task per scope after $3 and up to $4 that has a tree in the parent's lineage $5, without an event that is new,
+-- unless there is one already.
+INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id, counts)
+SELECT $1, $2, s.scope_id, jsonb_build_object('events_eligible', 0)
+FROM myria.scopes s
+CROSS JOIN LATERAL (
+    SELECT x.root_rendering_id FROM myria.scope_roots x
+    WHERE x.tenant_id = $1 AND x.scope_id = s.scope_id AND x.number::bigint <@ $5::text::int8multirange
+    ORDER BY x.number DESC LIMIT 1) root
+WHERE s.tenant_id = $1 AND s.scope_id > $3 AND s.scope_id <= $4 AND root.root_rendering_id IS NOT NULL
+ON CONFLICT DO NOTHING;
+
 -- name: list_all_scopes
 -- A full build has a task for every scope; one without an event that counts ends without a tree.
 INSERT INTO myria.build_tasks (tenant_id, build_id, scope_id)
