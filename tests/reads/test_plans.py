@@ -160,7 +160,6 @@ CASES = [
     Case("retrieval.cursor_secret", []),
     Case("retrieval.subjects_since", [TENANT, "snap_200", "{1,2,3}"]),
     Case("retrieval.subjects_of_keys", [TENANT, "snap_200", "{1,2}", rf'{{"\{RENDERING}","\{RENDERING}"}}', "{1,1}"]),
-    Case("retrieval.subject_topic", [TENANT, "top_77"]),
     Case("retrieval.leaves_of_subject", [TENANT, RENDERING, "100"]),
 ]
 MUST_BOUND = {"events.tail": ("xid",), "events.internal": ("xid",)}

@@ -12,8 +12,10 @@ from myria.contract.queries import ReferencesQuery
 from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.memory import Memory
+from myria.retrieval import turns
 from myria.retrieval.paths import Topic
 from myria.retrieval.subjects import Subjects
+from myria.retrieval.turns import Turn
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
 from myria.withdrawal.commands import Withdrawals
@@ -110,6 +112,28 @@ async def test_a_subject_can_be_the_root_of_an_answer(told: Database) -> None:
     leaves = [child["topic_id"] for child in again["children"]]
     assert leaves == topic["children"]
     assert sum(len(child["children"]) for child in again["children"]) == topic["counts"]["events"] < 12
+    async with Memory(told.server_dsn, WITH) as memory:
+        query = ReferencesQuery(participants=PAIR, root=subject["node_id"])
+        assert (await memory.query_references(TENANT, query))["root"] == below
+
+
+async def test_a_subject_of_very_many_events_is_a_heavy_root(told: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for a turn as other heavy reads do, before its leaves are read, and reads them once."""
+    subject = subject_of(await ask(told, PAIR))
+    query = ReferencesQuery(participants=PAIR, root=subject["topic_id"])
+    heavy: list[int] = []
+    weigh = Turn.weigh
+
+    def weighed(turn: Turn, *, scopes: int = 0, events: int = 0) -> None:
+        heavy.append(events)
+        weigh(turn, scopes=scopes, events=events)
+
+    async with Memory(told.server_dsn, WITH) as memory:
+        light = await memory.query_references(TENANT, query)
+        monkeypatch.setattr(turns, "HEAVY_EVENTS", 3)
+        monkeypatch.setattr(Turn, "weigh", weighed)
+        assert await memory.query_references(TENANT, query) == light
+    assert heavy.count(subject["counts"]["events"]) >= 2
 
 
 async def test_the_last_leaves_of_a_large_subject_are_found_across_its_divisions(told: Database) -> None:

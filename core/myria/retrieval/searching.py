@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -165,7 +165,7 @@ class Search:
             scopes = pinned.scopes
             owners, corpora, trees = await self._corpora(connection, pinned, query)
         else:
-            scope, corpus, under = await self._subtree(connection, pinned, root)
+            scope, corpus, under = await self._subtree(connection, pinned, root, turn)
             scopes, owners, corpora, trees = (scope,), (scope,), (corpus,), ()
         events = sum([len(view) for corpus in corpora for view, _ in corpus.parts()])
         turn.weigh(events=events)
@@ -303,15 +303,20 @@ class Search:
                 self._cache.put(of.key, made, made.timeline.nbytes + (0 if mask is None else len(mask)))
 
     async def _subtree(
-        self, connection: Connection, pinned: Pinned, root: str
+        self, connection: Connection, pinned: Pinned, root: str, turn: Turn
     ) -> tuple[VisibleScope, Corpus, NamedSubject | None]:
         """Return the scope of a topic or node, a corpus of the events below it alone, and the subject that it is.
 
         Raises:
             TopicNotFound: no such topic or node is visible in this snapshot.
+            HeavyRead: it is a subject of very many events, and this read has no turn.
         """
         row = await _root_row(connection, pinned.tenant, root)
-        if row is None and (subject := await self._subjects.named(connection, pinned, root)) is not None:
+        if row is not None and row["prefix"] is not None:
+            subject = await self._subjects.named(connection, pinned, row, root)
+            if subject is None:
+                raise no_topic(root)
+            turn.weigh(events=subject.events)
             return subject.scope, await self._beneath(connection, pinned, subject), subject
         scope = None if row is None else pinned.scope(row["scope_id"])
         path = None
@@ -344,12 +349,11 @@ class Search:
 
     async def _beneath(self, connection: Connection, pinned: Pinned, subject: NamedSubject) -> Corpus:
         """Return a corpus of the events of a subject's leaves."""
-        leaves = {leaf for leaf, _ in await self._subjects.leaves(connection, pinned, subject.rendering_id)}
+        leaves = await self._subjects.all_leaves(connection, pinned, subject)
         views: list[View] = []
         masks: list[npt.NDArray[np.bool_] | None] = []
         for view in await self._gatherer.views(connection, pinned.tenant, subject.scope):
-            inside = np.array([view.rendering(node) in leaves for node in range(len(view.node_parent))] + [False])
-            mask = masked(self._cache, pinned.hidden, view, inside[view.leaf])
+            mask = masked(self._cache, pinned.hidden, view, _of_leaves(view, leaves))
             if mask is None or bool(mask.any()):
                 views.append(view)
                 masks.append(mask)
@@ -398,6 +402,17 @@ def _below(view: BlockView, rendering_id: bytes) -> npt.NDArray[np.bool_]:
     inside = np.zeros(len(view.node_parent) + 1, dtype=np.bool_)
     for node, parent in enumerate(view.node_parent.tolist()):
         inside[node] = (parent >= 0 and inside[parent]) or view.rendering(node) == rendering_id
+    return inside[view.leaf]
+
+
+def _of_leaves(view: BlockView, leaves: Collection[bytes]) -> npt.NDArray[np.bool_]:
+    """Return which documents of a block are of some leaves."""
+    inside = np.zeros(len(view.node_parent) + 1, dtype=np.bool_)
+    # Looked for by their first eight bytes, and those that are found compared whole.
+    heads = np.frombuffer(view.node_rendering.tobytes(), dtype="<u8")[::4]
+    wanted = np.frombuffer(b"".join([leaf[:8] for leaf in leaves]), dtype="<u8")
+    for node in np.flatnonzero(np.isin(heads, wanted)).tolist():
+        inside[node] = view.rendering(node) in leaves
     return inside[view.leaf]
 
 

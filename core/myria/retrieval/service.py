@@ -393,7 +393,10 @@ class Retrieval:
     async def _topic(self, tenant: str, topic_id: str, masks: Masks, connection: Connection, turn: Turn) -> Json:
         pinned = await pin(connection, self.cache, tenant, masks, None, turn=turn)
         row = await connection.fetchrow(sql("retrieval.topic"), tenant, topic_id)
-        if row is None and (subject := await self._subjects.named(connection, pinned, topic_id)) is not None:
+        if row is not None and row["prefix"] is not None:
+            subject = await self._subjects.named(connection, pinned, row, topic_id)
+            if subject is None:
+                raise no_topic(topic_id)
             return await self._subject(connection, pinned, subject)
         if row is None or not masks.sees(row["participants"]):
             raise no_topic(topic_id)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import asyncpg
+
 from myria.planning.subjects.holders import stored_key, units_held
 from myria.planning.subjects.keys import candidates, filed_under
 from myria.planning.subjects.trie import keys_of
@@ -25,6 +27,7 @@ SHARED_BY = 2
 
 _ROOT_BYTES = 150
 _PLACE_BYTES = 250
+_LEAF_BYTES = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class NamedSubject:
     scope: VisibleScope
     rendering_id: bytes
     topic: Topic
+    events: int
 
 
 _Place = tuple[tuple[bytes, Topic], ...]
@@ -115,13 +119,17 @@ class SubjectFinder:
             topics=dict(entry for place in found_now.values() for entry in place),
         )
 
-    async def named(self, connection: Connection, pinned: Pinned, topic_id: str) -> NamedSubject | None:
-        """Return the subject of a topic's id; None where the request sees none such in its snapshot."""
-        if not pinned.has_subjects:
-            return None
-        row = await connection.fetchrow(sql("retrieval.subject_topic"), pinned.tenant, topic_id)
-        scope = None if row is None else pinned.scope(row["scope_id"])
-        if row is None or scope is None or pinned.snapshot_id is None:
+    async def named(self, connection: Connection, pinned: Pinned, row: asyncpg.Record, id_: str) -> NamedSubject | None:
+        """Return the subject of a topic's or node's id; None where the request sees none such in its snapshot.
+
+        Args:
+            connection: the request's transaction.
+            pinned: its view.
+            row: of `retrieval.topic` or `retrieval.node`, with a prefix.
+            id_: what was asked for.
+        """
+        scope = pinned.scope(row["scope_id"])
+        if scope is None or pinned.snapshot_id is None:
             return None
         since = (await self._since(connection, pinned, [scope.scope_id]))[scope.scope_id]
         if since is None:
@@ -134,18 +142,34 @@ class SubjectFinder:
             [stored_key(keys_of(row["prefix"])[0])],
             [since],
         )
-        if subject is None or subject["topic_id"] != topic_id:
+        if subject is None or subject["rendering_id"] is None:
+            return None
+        if id_ not in (subject["topic_id"], subject["node_id"].hex()):
             return None
         return NamedSubject(
-            scope=scope, rendering_id=subject["rendering_id"], topic=Topic.of(subject, scope.participants)
+            scope=scope,
+            rendering_id=subject["rendering_id"],
+            topic=Topic.of(subject, scope.participants),
+            events=subject["events"],
         )
 
     async def leaves(
-        self, connection: Connection, pinned: Pinned, rendering_id: bytes, *, most: int | None = None
+        self, connection: Connection, pinned: Pinned, rendering_id: bytes, *, most: int | None
     ) -> list[tuple[bytes, str]]:
         """Return rendering and topic_id of the leaves of a subject in the order of time, of `most` the last."""
         rows = await connection.fetch(sql("retrieval.leaves_of_subject"), pinned.tenant, rendering_id, most)
         return [(row["rendering_id"], row["topic_id"]) for row in rows]
+
+    async def all_leaves(self, connection: Connection, pinned: Pinned, subject: NamedSubject) -> frozenset[bytes]:
+        """Return the renderings of all leaves of a subject: read once, and kept."""
+        key = (pinned.tenant, "leaves of a subject", subject.rendering_id)
+        known: frozenset[bytes] | None = self._cache.get(key)
+        if known is None:
+            known = frozenset(
+                leaf for leaf, _ in await self.leaves(connection, pinned, subject.rendering_id, most=None)
+            )
+            self._cache.put(key, known, _ROOT_BYTES + _LEAF_BYTES * len(known))
+        return known
 
     async def _since(self, connection: Connection, pinned: Pinned, scope_ids: Sequence[int]) -> dict[int, int | None]:
         """Return since which number the records of scopes count; None for a scope without subjects."""

@@ -225,18 +225,32 @@ WITH RECURSIVE upper AS (
 SELECT rendering_id, parent_id FROM upper;
 
 -- name: topic
-SELECT t.topic_id, t.scope_id, t.node_type, t.level, t.anchor_seq, t.anchor_event_id, t.created_at, s.participants
+-- Of time or a subject, which has the prefix of its paths, the same in every snapshot. In one statement: who may not see
+-- a topic learns nothing from how many there are.
+SELECT t.topic_id, t.scope_id, t.node_type, t.level, t.anchor_seq, s.participants, NULL AS prefix
 FROM myria.topics t
 JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = t.scope_id
-WHERE t.tenant_id = $1 AND t.topic_id = $2;
+WHERE t.tenant_id = $1 AND t.topic_id = $2
+UNION ALL
+SELECT $2, n.scope_id, 'subject', n.level, n.anchor_seq, s.participants, n.prefix
+FROM (
+    SELECT x.scope_id, x.level, x.anchor_seq, x.metadata->>'prefix' AS prefix FROM myria.subject_nodes x
+    WHERE x.tenant_id = $1 AND x.topic_id = $2 AND x.is_subject LIMIT 1) n
+JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id;
 
 -- name: node
--- Any rendering of a node tells its scope and one member event.
-SELECT r.scope_id, r.node_type, r.level, r.anchor_seq, r.anchor_event_id, s.participants
-FROM myria.renderings r
-JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
-WHERE r.tenant_id = $1 AND r.node_id = $2
-LIMIT 1;
+-- Likewise, by the id of a node. Any rendering tells its scope and one member event.
+(SELECT r.scope_id, r.node_type, r.level, r.anchor_seq, s.participants, NULL AS prefix
+ FROM myria.renderings r
+ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = r.scope_id
+ WHERE r.tenant_id = $1 AND r.node_id = $2
+ LIMIT 1)
+UNION ALL
+(SELECT n.scope_id, 'subject', n.level, n.anchor_seq, s.participants, n.metadata->>'prefix'
+ FROM myria.subject_nodes n
+ JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = n.scope_id
+ WHERE n.tenant_id = $1 AND n.node_id = $2 AND n.is_subject
+ LIMIT 1);
 
 -- name: newest_moment
 -- The newest visible event in time that is not ahead of this server's clock (null where all are), from which topics
@@ -310,13 +324,6 @@ CROSS JOIN LATERAL (
     ORDER BY x.number DESC LIMIT 1) h
 LEFT JOIN myria.subject_nodes n
     ON n.tenant_id = $1 AND n.rendering_id = h.subject AND n.scope_id = wanted.scope_id;
-
--- name: subject_topic
--- Whose a subject is, and the prefix of its paths, which is the same in every snapshot.
-SELECT n.scope_id, n.metadata->>'prefix' AS prefix
-FROM myria.subject_nodes n
-WHERE n.tenant_id = $1 AND n.topic_id = $2 AND n.is_subject
-LIMIT 1;
 
 -- name: leaves_of_subject
 -- The last $3 leaves beneath a node of subjects in the order of time; all for NULL. The latest leaf of each node has the
