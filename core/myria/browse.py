@@ -103,10 +103,11 @@ class MovedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeDifference:
-    """What differs in one scope: topics from the top down, events by number."""
+    """What differs in one scope: topics of time from the top down, subjects, events by number."""
 
     participants: tuple[str, ...]
     topics: tuple[ChangedTopic, ...]
+    subjects: tuple[ChangedTopic, ...]
     events: tuple[MovedEvent, ...]
 
 
@@ -194,12 +195,21 @@ async def differing_scopes(
     while True:
         rows = await connection.fetch(sql("browse.differing_roots"), tenant, before.lineage, after.lineage, last, PAGE)
         for row in rows:
-            if row["before"] != row["after"]:
-                floor = min(before.withdrawn_floor, after.withdrawn_floor)
-                difference = await _difference(connection, tenant, row["before"], row["after"], floor=floor)
-                yield ScopeDifference(
-                    participants=tuple(row["participants"]), topics=difference[0], events=difference[1]
-                )
+            of_time = (row["before"], row["after"])
+            of_subjects = [
+                await subject_root(connection, tenant, snapshot, row["scope_id"]) for snapshot in (before, after)
+            ]
+            if of_time[0] == of_time[1] and of_subjects[0] == of_subjects[1]:
+                continue
+            floor = min(before.withdrawn_floor, after.withdrawn_floor)
+            old, new = await _opened(connection, tenant, *of_time, floor=floor)
+            old_subjects, new_subjects = await _opened(connection, tenant, *of_subjects, floor=floor)
+            yield ScopeDifference(
+                participants=tuple(row["participants"]),
+                topics=_topics(old, new),
+                subjects=_topics(_subjects_of(old_subjects), _subjects_of(new_subjects)),
+                events=_events(old, new),
+            )
         if len(rows) < PAGE:
             return
         last = rows[-1]["scope_id"]
@@ -217,10 +227,10 @@ class _Side:
             self.waiting[node.rendering_id] = node
 
 
-async def _difference(
+async def _opened(
     connection: Connection, tenant: str, before: bytes | None, after: bytes | None, *, floor: int
-) -> tuple[tuple[ChangedTopic, ...], tuple[MovedEvent, ...]]:
-    """Walk two trees from the top, level by level.
+) -> tuple[dict[str, TreeNode], dict[str, TreeNode]]:
+    """Walk two trees from the top, level by level, of subjects down to these; return what each has alone, by topic.
 
     A rendering fixes its level, so one that both trees hold waits on both sides when its level is reached.
     """
@@ -236,9 +246,17 @@ async def _difference(
                 del side.waiting[key]
                 if key not in there:
                     side.opened[node.topic_id] = node
-                    inner.extend(node.children)
+                    inner.extend(() if _is_one_subject(node) else node.children)
             await side.add(connection, tenant, inner, floor=floor)
-    return _topics(sides[0].opened, sides[1].opened), _events(sides[0].opened, sides[1].opened)
+    return sides[0].opened, sides[1].opened
+
+
+def _is_one_subject(node: TreeNode) -> bool:
+    return node.is_subject and node.units == 1
+
+
+def _subjects_of(opened: dict[str, TreeNode]) -> dict[str, TreeNode]:
+    return {topic_id: node for topic_id, node in opened.items() if _is_one_subject(node)}
 
 
 def _topics(before: dict[str, TreeNode], after: dict[str, TreeNode]) -> tuple[ChangedTopic, ...]:

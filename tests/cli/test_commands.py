@@ -243,9 +243,10 @@ def test_show_masks_and_cuts(myria: Call, sample_file: Path) -> None:
 def test_show_draws_subjects(myria: Call, sample_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--subjects draws what topics are about: trees over leaf topics of the trees of time, none without subjects."""
     myria("import", sample_file)
+    monkeypatch.setenv("MYRIA_PLANNER_SUBJECTS", "false")
     myria("rebuild", "--here")
     assert myria("show", "--subjects", "--json").json["scopes"] == []
-    monkeypatch.setenv("MYRIA_PLANNER_SUBJECTS", "true")
+    monkeypatch.delenv("MYRIA_PLANNER_SUBJECTS")
     myria("rebuild", "--here")
     in_time = {tuple(scope["participants"]): scope["root"] for scope in myria("show", "--json").json["scopes"]}
     by_subject = myria("show", "--subjects", "--json").json["scopes"]
@@ -254,6 +255,21 @@ def test_show_draws_subjects(myria: Call, sample_file: Path, monkeypatch: pytest
         assert scope["root"]["kind"] == "subject"
         assert _leaves(scope["root"]) <= _leaves(in_time[tuple(scope["participants"])])
     assert "Sourdough" in myria("show", "--subjects").out
+    differences = myria("diff", "1", "2", "--json").json["scopes"]
+    assert [difference["participants"] for difference in differences] == [scope["participants"] for scope in by_subject]
+    for difference, scope in zip(differences, by_subject, strict=True):
+        assert (difference["topics"], difference["events"]) == ([], [])
+        drawn = {topic["topic_id"] for topic in _topics(scope["root"])}
+        assert {subject["change"] for subject in difference["subjects"]} == {"added"}
+        assert {subject["topic_id"] for subject in difference["subjects"]} <= drawn
+    assert any("+ Sourdough" in line and "subject, " in line for line in myria("diff", "1", "2").out.splitlines())
+    assert {
+        subject["change"] for scope in myria("diff", "2", "1", "--json").json["scopes"] for subject in scope["subjects"]
+    } == {"gone"}
+
+
+def _topics(topic: dict[str, Any]) -> list[dict[str, Any]]:
+    return [topic, *(below for child in topic.get("children", ()) for below in _topics(child))]
 
 
 def _leaves(topic: dict[str, Any]) -> set[str]:

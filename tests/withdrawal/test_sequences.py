@@ -601,7 +601,8 @@ class World:
             chosen = [await browse.find_snapshot(connection, tenant, row["snapshot_id"]) for row in rows]
             for snapshot in chosen:
                 async for root in browse.scope_roots(connection, tenant, snapshot):
-                    waiting = [root.root]
+                    subjects = await browse.subject_root(connection, tenant, snapshot, root.scope_id)
+                    waiting = [root.root, *([] if subjects is None else [subjects])]
                     while waiting:
                         nodes = await browse.tree_nodes(connection, tenant, waiting, floor=snapshot.withdrawn_floor)
                         yield repr(nodes)

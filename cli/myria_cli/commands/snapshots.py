@@ -269,7 +269,7 @@ myria diff snap_0193c1… active --json
         a: Annotated[str, typer.Argument(metavar="A", help="Id or number of the earlier snapshot.")],
         b: Annotated[str, typer.Argument(metavar="B", help="Of the later one, or `active`.")] = "active",
     ) -> None:
-        """Tell what differs between two snapshots: topics added, gone and changed, and events that moved."""
+        """Tell what differs between two snapshots: topics and subjects added, gone, changed, and events that moved."""
         settings = options.settings()
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
@@ -358,18 +358,20 @@ def _topic_json(node: browse.TreeNode) -> dict[str, Any]:
 def _difference_json(difference: browse.ScopeDifference) -> dict[str, Any]:
     return {
         "participants": list(difference.participants),
-        "topics": [
-            {
-                "change": topic.change,
-                "topic_id": topic.topic_id,
-                "before": None if topic.before is None else _topic_json(topic.before),
-                "after": None if topic.after is None else _topic_json(topic.after),
-            }
-            for topic in difference.topics
-        ],
+        "topics": [_change_json(topic) for topic in difference.topics],
+        "subjects": [_change_json(subject) for subject in difference.subjects],
         "events": [
             {"event_seq": event.event_seq, "before": event.before, "after": event.after} for event in difference.events
         ],
+    }
+
+
+def _change_json(topic: browse.ChangedTopic) -> dict[str, Any]:
+    return {
+        "change": topic.change,
+        "topic_id": topic.topic_id,
+        "before": None if topic.before is None else _topic_json(topic.before),
+        "after": None if topic.after is None else _topic_json(topic.after),
     }
 
 
@@ -384,13 +386,16 @@ def _difference_lines(difference: browse.ScopeDifference) -> list[Text]:
     notes = [f"{number:,} {what}" for number, what in ((came, "new"), (moved, "moved"), (went, "gone")) if number]
     heading.append(f"  events: {', '.join(notes) or 'the same'}", style="dim")
     lines = [heading]
-    for topic in difference.topics:
-        sign, style = _SIGNS[topic.change]
-        node = topic.node
-        line = Text(f"  {sign} {console.one_line(node.label, 100)}", style=style)
-        line.append(f"  {_change_note(topic)}", style="dim")
-        lines.append(line)
+    lines += [_change_line(topic, "") for topic in difference.topics]
+    lines += [_change_line(subject, "subject, ") for subject in difference.subjects]
     return lines
+
+
+def _change_line(topic: browse.ChangedTopic, kind: str) -> Text:
+    sign, style = _SIGNS[topic.change]
+    line = Text(f"  {sign} {console.one_line(topic.node.label, 100)}", style=style)
+    line.append(f"  {kind}{_change_note(topic)}", style="dim")
+    return line
 
 
 def _change_note(topic: browse.ChangedTopic) -> str:

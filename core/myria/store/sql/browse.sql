@@ -33,12 +33,17 @@ ORDER BY r.number DESC
 LIMIT 1;
 
 -- name: differing_roots
--- One page of the scopes whose roots differ between two lineages; a root is null where a lineage has none.
-WITH touched AS (
-    SELECT DISTINCT x.scope_id FROM myria.scope_roots x
-    WHERE x.tenant_id = $1 AND x.scope_id > $4
-      AND x.number::bigint <@ (($2::int8multirange + $3::int8multirange) - ($2::int8multirange * $3::int8multirange))
-    ORDER BY x.scope_id LIMIT $5
+-- One page of the scopes whose roots, of time or of subjects, may differ between two lineages; those of time are given, null
+-- where a lineage has none.
+WITH alone AS (
+    SELECT ($2::int8multirange + $3::int8multirange) - ($2::int8multirange * $3::int8multirange) AS numbers
+), touched AS (
+    SELECT x.scope_id FROM myria.scope_roots x, alone
+    WHERE x.tenant_id = $1 AND x.scope_id > $4 AND x.number::bigint <@ alone.numbers
+    UNION
+    SELECT x.scope_id FROM myria.subject_roots x, alone
+    WHERE x.tenant_id = $1 AND x.scope_id > $4 AND x.number::bigint <@ alone.numbers
+    ORDER BY scope_id LIMIT $5
 )
 SELECT t.scope_id, c.participants, a.root_rendering_id AS before, b.root_rendering_id AS after
 FROM touched t
