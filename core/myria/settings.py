@@ -606,9 +606,9 @@ class PlannerSection(Section):
     max_children: Annotated[int, Field(ge=16, le=256)] = 16
     """Most children of an internal topic; beyond it a level is added, so there is no giant root. Not below 16,
     the widest digit of the calendar trie."""
-    subjects: bool = False
-    """Whether builds also gather what is about one thing from different conversations, and answers place matches there
-    that share it. Experimental: a build costs up to three times as much."""
+    subjects: bool = True
+    """Whether builds also gather what is about one thing from different conversations; answers place matches that share
+    such a subject under it. Trees of time are the same without: switched on or off, no build plans them anew."""
 
     def rules(self) -> None:
         """A leaf must be splittable: min <= target <= max, and two smallest leaves fit into one largest."""

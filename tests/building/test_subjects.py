@@ -15,6 +15,7 @@ from tests.support.events import TENANT, append, conversation, event
 from tests.support.postgres import Database
 
 WITH = builds.settings(planner={"subjects": True})
+WITHOUT = builds.settings(planner={"subjects": False})
 PAIR = ("ana", "ben")
 
 
@@ -123,7 +124,7 @@ async def test_subjects_follow_a_rollback(database: Database) -> None:
 async def test_without_the_setting_nothing_of_subjects_is_stored(database: Database) -> None:
     """Where the setting is off a build writes trees of time alone, the same as with it."""
     await append(database.server_dsn, conversation(60, participants=PAIR))
-    await builds.build(database)
+    await builds.build(database, configured=WITHOUT)
     assert not await builds.rows(database, "SELECT FROM myria.subject_roots")
     alone = await builds.roots(database)
     await builds.build(database, configured=WITH)

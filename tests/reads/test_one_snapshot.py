@@ -41,9 +41,19 @@ WITH RECURSIVE pinned AS (
         WHERE x.scope_id = s.scope_id AND x.number::bigint <@ pinned.lineage ORDER BY x.number DESC LIMIT 1) root
     UNION ALL
     SELECT child FROM below JOIN myria.renderings USING (rendering_id) CROSS JOIN unnest(children) AS child
+), about (rendering_id) AS (
+    SELECT root.root_rendering_id
+    FROM myria.scopes s CROSS JOIN LATERAL (
+        SELECT x.root_rendering_id FROM myria.subject_roots x, pinned
+        WHERE x.scope_id = s.scope_id AND x.number::bigint <@ pinned.lineage ORDER BY x.number DESC LIMIT 1) root
+    UNION ALL
+    SELECT child FROM about JOIN myria.subject_nodes USING (rendering_id) CROSS JOIN unnest(children) AS child
 )
 SELECT encode(r.node_id, 'hex') AS node_id, r.topic_id, r.label, r.summary
 FROM below JOIN myria.renderings r USING (rendering_id)
+UNION ALL
+SELECT encode(n.node_id, 'hex'), n.topic_id, n.label, n.summary
+FROM about JOIN myria.subject_nodes n USING (rendering_id)
 """
 
 

@@ -40,7 +40,7 @@ class PlannerSettings:
     hash_cut: int = 256
     """One event in so many starts a stretch by its hash alone, which bounds dense streams."""
 
-    subjects: bool = False
+    subjects: bool = True
     """Whether leaves are gathered by what they are about, too. It changes no tree of time."""
 
     def __post_init__(self) -> None:
