@@ -51,6 +51,8 @@ class Conversation:
     corpus: Corpus
     facts: tuple[Fact, ...]
     texts: Mapping[int, str]
+    events: Mapping[int, Mapping[str, Any]]
+    """Arguments of append_event, by number."""
 
 
 def conversations() -> Iterator[Conversation]:
@@ -179,6 +181,7 @@ def _conversation(pair: Mapping[str, Any], talk: Iterator[str]) -> Conversation:
             for asks in ("now", "before", "change")
         ),
         texts={number: row["payload"]["text"] for number, row in rows},
+        events=dict(rows),
     )
 
 

@@ -104,3 +104,78 @@ SELECT event_id FROM (
 ) e
 WHERE position % greatest(1, total / $1) = 0
 ORDER BY position LIMIT $1;
+
+-- name: peer_words_table
+-- What somebody makes who searches texts with PostgreSQL alone.
+DROP TABLE IF EXISTS peer_words;
+CREATE TABLE peer_words (
+    number integer PRIMARY KEY,
+    conversation text NOT NULL,
+    text text NOT NULL,
+    words tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED
+);
+CREATE INDEX ON peer_words (conversation);
+CREATE INDEX ON peer_words USING gin (words);
+
+-- name: peer_words_insert
+INSERT INTO peer_words (number, conversation, text) VALUES ($1, $2, $3);
+
+-- name: peer_words_search
+-- Any of the question's words; among equals the newest.
+SELECT m.number
+FROM peer_words m, CAST(replace(plainto_tsquery('english', $1)::text, '&', '|') AS tsquery) AS asked
+WHERE m.conversation = $2 AND m.words @@ asked
+ORDER BY ts_rank(m.words, asked) DESC, m.number DESC
+LIMIT $3;
+
+-- name: peer_trigrams_table
+CREATE EXTENSION IF NOT EXISTS pg_trgm;
+DROP TABLE IF EXISTS peer_trigrams;
+CREATE TABLE peer_trigrams (number integer PRIMARY KEY, conversation text NOT NULL, text text NOT NULL);
+CREATE INDEX ON peer_trigrams (conversation);
+
+-- name: peer_trigrams_insert
+INSERT INTO peer_trigrams (number, conversation, text) VALUES ($1, $2, $3);
+
+-- name: peer_trigrams_search
+-- How much each of the question's words is like one of the text, in sum.
+SELECT number FROM peer_trigrams WHERE conversation = $2
+ORDER BY (SELECT sum(word_similarity(word, text)) FROM unnest($1::text[]) AS word) DESC NULLS LAST, number DESC
+LIMIT $3;
+
+-- name: peer_fused_table
+-- Vectors are compared exactly: a conversation has some hundred.
+CREATE EXTENSION IF NOT EXISTS vector;
+DROP TABLE IF EXISTS peer_fused;
+CREATE TABLE peer_fused (
+    number integer PRIMARY KEY,
+    conversation text NOT NULL,
+    text text NOT NULL,
+    words tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED,
+    meaning vector NOT NULL
+);
+CREATE INDEX ON peer_fused (conversation);
+CREATE INDEX ON peer_fused USING gin (words);
+
+-- name: peer_fused_insert
+INSERT INTO peer_fused (number, conversation, text, meaning) VALUES ($1, $2, $3, CAST($4::text AS vector));
+
+-- name: peer_fused_search
+-- The 60 best by words and by vectors, fused by reciprocal ranks.
+WITH asked AS (
+    SELECT CAST(replace(plainto_tsquery('english', $1)::text, '&', '|') AS tsquery) AS words,
+           CAST($4::text AS vector) AS meaning
+),
+by_words AS (
+    SELECT number, row_number() OVER (ORDER BY ts_rank(m.words, asked.words) DESC, number DESC) AS place
+    FROM peer_fused m, asked WHERE m.conversation = $2 AND m.words @@ asked.words
+    ORDER BY place LIMIT 60
+),
+by_meaning AS (
+    SELECT number, row_number() OVER (ORDER BY m.meaning <=> asked.meaning, number DESC) AS place
+    FROM peer_fused m, asked WHERE m.conversation = $2
+    ORDER BY place LIMIT 60
+)
+SELECT number FROM by_words FULL JOIN by_meaning USING (number)
+ORDER BY coalesce(1.0 / (60 + by_words.place), 0) + coalesce(1.0 / (60 + by_meaning.place), 0) DESC, number DESC
+LIMIT $3;

@@ -131,6 +131,35 @@ def test_locomo(work_dir: Path) -> None:
     assert report["query_event_nodes"]["all"]["R@5"] == 1.0  # type: ignore[index]
 
 
+def test_peers(work_dir: Path) -> None:
+    """Other ways to remember and Myria keep the same events, and all find what repeats the question's words."""
+    data = work_dir / "peers-data"
+    data.mkdir()
+    said = list(events(120, sets=2))
+    questions = [
+        {
+            "participants": event["participants"],
+            "conversation": event["conversation"],
+            "question": event["payload"]["text"],
+            "category": 4,
+            "category_name": "single-hop",
+            "evidence": [event["source_event_key"]],
+        }
+        for event in said[::40]
+    ]
+    (data / "events.jsonl").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in said))
+    (data / "questions.jsonl").write_bytes(b"".join(orjson.dumps(question) + b"\n" for question in questions))
+    names = ("substrings", "sqlite-fts5", "postgres-words", "myria")
+    small = ("--data", str(data), "--systems", ",".join(names), "--half", "dev")
+    report = run_part("peers", work_dir, *small)
+    for name in names:
+        figures: dict[str, object] = report[name]  # type: ignore[assignment]
+        assert figures["R@5"] == 1.0, name
+        assert figures["question_ms"] > 0, name  # type: ignore[operator]
+    rows = (work_dir / "out" / "peers.md").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 2 + len(names)
+
+
 def test_hostile(work_dir: Path) -> None:
     """Every hostile body is refused with a code, and the server's loop and memory are measured."""
     report = run_part("hostile", work_dir, "--bodies", "6")
