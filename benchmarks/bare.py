@@ -1,4 +1,5 @@
-"""What appends are compared with: a bare Starlette endpoint, one asyncpg INSERT and one commit per request.
+"""What appends are compared with: a bare Starlette endpoint, one asyncpg INSERT and one commit per request, of one
+event or, by unnest, of many.
 
 No validation, no idempotency, no tenants, no shared commits: the least a service must do to keep an event.
 
@@ -23,10 +24,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.statements import statement
-from myria.ids import new_id
+from myria.ids import new_id, new_ids
 from myria_cli.children import stop_with_parent
 
 _INSERT = statement("bare_insert")
+_INSERT_MANY = statement("bare_insert_many")
 
 
 def build_app(dsn: str, pool_size: int) -> Starlette:
@@ -47,7 +49,7 @@ def build_app(dsn: str, pool_size: int) -> Starlette:
         event_seq = await pools[0].fetchval(
             _INSERT,
             event_id,
-            int.from_bytes(hashlib.blake2b("\0".join(sorted(participants)).encode(), digest_size=7).digest()),
+            _scope_id(participants),
             datetime.fromisoformat(event["timestamp"]),
             event["channel"],
             event.get("type"),
@@ -59,13 +61,37 @@ def build_app(dsn: str, pool_size: int) -> Starlette:
         )
         return Response(orjson.dumps({"event_id": event_id, "event_seq": event_seq}), media_type="application/json")
 
+    async def append_many(request: Request) -> Response:
+        events = orjson.loads(await request.body())["events"]
+        event_ids = new_ids("evt", len(events))
+        rows = await pools[0].fetch(
+            _INSERT_MANY,
+            event_ids,
+            [_scope_id(event["participants"]) for event in events],
+            [datetime.fromisoformat(event["timestamp"]) for event in events],
+            [event["channel"] for event in events],
+            [orjson.dumps(event["payload"]).decode() for event in events],
+        )
+        results = [
+            {"event_id": event_id, "event_seq": row["event_seq"]} for event_id, row in zip(event_ids, rows, strict=True)
+        ]
+        return Response(orjson.dumps({"results": results}), media_type="application/json")
+
     async def ready(_request: Request) -> Response:
         return Response(b"ready")
 
     return Starlette(
-        routes=[Route("/append", append, methods=["POST"]), Route("/ready", ready)],
+        routes=[
+            Route("/append", append, methods=["POST"]),
+            Route("/append_many", append_many, methods=["POST"]),
+            Route("/ready", ready),
+        ],
         lifespan=lifespan,
     )
+
+
+def _scope_id(participants: list[str]) -> int:
+    return int.from_bytes(hashlib.blake2b("\0".join(sorted(participants)).encode(), digest_size=7).digest())
 
 
 def main() -> None:

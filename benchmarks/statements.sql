@@ -13,6 +13,14 @@ INSERT INTO bare.events (tenant_id, event_id, scope_id, occurred_at, channel, ty
 VALUES ('default', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 RETURNING event_seq;
 
+-- name: bare_insert_many
+-- Many events of one request, one commit.
+INSERT INTO bare.events (tenant_id, event_id, scope_id, occurred_at, channel, payload, topic_hints)
+SELECT 'default', i.event_id, i.scope_id, i.occurred_at, i.channel, i.payload, '[]'
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::text[], $5::jsonb[])
+     AS i (event_id, scope_id, occurred_at, channel, payload)
+RETURNING event_seq;
+
 -- name: bare_count
 SELECT count(*) FROM bare.events;
 

@@ -19,6 +19,8 @@ def new_ids(prefix: str, count: int) -> list[str]:
 
     One call for random bits serves all: what an identifier costs is mostly that.
     """
+    if count == 1:
+        return [new_id(prefix)]
     began = f"{prefix}_{time.time_ns() // 1_000_000:012x}"
     digits = os.urandom(_RANDOM * count).hex()
     width = 2 * _RANDOM

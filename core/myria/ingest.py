@@ -14,10 +14,10 @@ import logging
 import random
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
@@ -25,6 +25,7 @@ import orjson
 from myria import errors
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
+from myria.deadlines import Deadlines
 from myria.events import TopicHint, dedupe_key
 from myria.ids import new_ids
 from myria.memories.projection import MemoryProjection
@@ -32,13 +33,13 @@ from myria.notes.evaluations import EvaluationProjection
 from myria.notes.feedback import FeedbackProjection
 from myria.notes.links import LinkProjection
 from myria.notes.projection import NoteProjection
-from myria.projections import Incoming, Likenesses, Projection, Stored
+from myria.projections import AtOnce, Incoming, Likenesses, Projection, Stored, numbers_alone
 from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_datetime
-from myria.store.database import TENANT_REMADE, Connection, Database
+from myria.store.database import NOT_NEW, TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
 from myria.turns.projection import TurnProjection
 from myria.withdrawal.projection import WithdrawalProjection
@@ -68,6 +69,7 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
     )
 
 
+_NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
 _KNOWN_SCOPES = 100_000
 _JOINING = 4
 """Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
@@ -158,7 +160,7 @@ class Ingest:
         self._events_per_commit = events_per_commit
         self._full = max(1, events_per_commit // 2)
         self._writers = writers
-        self._deadline = deadline
+        self._deadlines = Deadlines(deadline)
         self._on_commit = on_commit or (lambda _tenant, _events: None)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -214,34 +216,30 @@ class Ingest:
             return []
         if self._waiting_events + len(events) > MAX_WAITING_EVENTS:
             raise errors.Overloaded("too many appends wait for the database; slow down and retry")
-        deadline = time.monotonic() + self._deadline
+        deadline = time.monotonic() + self._deadlines.seconds
         self._waiting_events += len(events)
         try:
-            rows = await self._rows(tenant, events, deadline, compare=compare)
-            outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
-            group = _Group(rows=rows, importing=importing, deadline=deadline, outcome=outcome)
-            outcome.add_done_callback(_seen)
-            lane = self._lanes.get(tenant)
-            if lane is None:
-                lane = self._lanes[tenant] = _Lane()
-            lane.add(group)
-            if lane.writers < (self._writers if lane.waiting_events < self._full else 2 * self._writers):
-                lane.writers += 1
-                task = asyncio.create_task(self._drain(tenant, lane))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            return await self._answer(outcome, deadline)
-        finally:
-            self._waiting_events -= len(events)
-
-    async def _answer(self, outcome: asyncio.Future[list[AppendResult]], deadline: float) -> list[AppendResult]:
-        try:
-            async with asyncio.timeout(max(0.05, deadline - time.monotonic())):
-                return await asyncio.shield(outcome)
+            with self._deadlines.within():
+                rows = await self._rows(tenant, events, deadline, compare=compare)
+                outcome: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
+                group = _Group(rows=rows, importing=importing, deadline=deadline, outcome=outcome)
+                outcome.add_done_callback(_seen)
+                lane = self._lanes.get(tenant)
+                if lane is None:
+                    lane = self._lanes[tenant] = _Lane()
+                lane.add(group)
+                if lane.writers < (self._writers if lane.waiting_events < self._full else 2 * self._writers):
+                    lane.writers += 1
+                    task = asyncio.create_task(self._drain(tenant, lane))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                return await outcome
         except TimeoutError as error:
             raise errors.DeadlineExceeded(
                 "the append was not confirmed within its deadline; retry (with a source_event_key it cannot duplicate)"
             ) from error
+        finally:
+            self._waiting_events -= len(events)
 
     async def _rows(
         self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: tuple[bytes, ...] | None
@@ -360,6 +358,8 @@ class Ingest:
         since = rows[0].scope.tenant_since
         if any(row.scope.tenant_since != since for row in rows):
             raise _ScopesGoneError
+        if not importing and (results := await self._at_once(tenant, since, rows, incoming)) is not None:
+            return results
         async with self._database.append(tenant, since) as connection:
             for projection, positions in projected:
                 own = [incoming[position] for position in positions]
@@ -407,6 +407,42 @@ class Ingest:
         self._on_commit(tenant, len(rows))
         return results
 
+    async def _at_once(
+        self, tenant: str, since: str, rows: list[_Row], folded: Mapping[int, Incoming]
+    ) -> list[AppendResult] | None:
+        """Append new events in one round trip, as far as nothing is folded of them but rows that are known.
+
+        Returns:
+            None where more is folded, or one of them is not new: nothing was stored.
+        """
+        way = self._way(tenant, folded)
+        if way is None:
+            return None
+        try:
+            stored = await self._database.append_new(way.statement, tenant, since, *_columns(rows), *way.columns)
+        except asyncpg.UniqueViolationError:
+            return None
+        except asyncpg.UnknownPostgresError as error:
+            if error.sqlstate == TENANT_REMADE:
+                raise _ScopesGoneError from error
+            if error.sqlstate == NOT_NEW:
+                return None
+            raise
+        numbers, alike = way.read(stored)
+        self._on_commit(tenant, len(rows))
+        return [_new(row, number, alike) for row, number in zip(rows, numbers, strict=True)]
+
+    def _way(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+        """Return how events are appended in one round trip, None where they cannot be."""
+        if not folded:
+            return _NOTHING_FOLDED
+        for projection in self._projections:
+            if isinstance(projection, MemoryProjection | NoteProjection | TurnProjection):
+                way = projection.at_once(tenant, folded)
+                if way is not None:
+                    return way
+        return None
+
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:
         """Return the projections that fold some of these rows, in their order, and the positions of those."""
         folded = [position for position, row in enumerate(rows) if row.event.type in self._folded]
@@ -437,13 +473,12 @@ def _hints_json(hints: tuple[TopicHint, ...]) -> str:
     return orjson.dumps(hints).decode()
 
 
-async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
+def _columns(rows: list[_Row]) -> tuple[Any, ...]:
+    """Return what the statements that insert events take of them: in the order of their keys, each with its place."""
     order = sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
     ordered = [rows[i] for i in order]
     events = [row.event for row in ordered]
-    inserted = await connection.fetch(
-        sql("events.insert"),
-        tenant,
+    return (
         plain([i + 1 for i in order]),
         texts([row.event_id for row in ordered]),
         plain([row.scope.scope_id for row in ordered]),
@@ -457,6 +492,10 @@ async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict
         [event.payload_json.decode() for event in events],
         [row.topic_hints for row in ordered],
     )
+
+
+async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
+    inserted = await connection.fetch(sql("events.insert"), tenant, *_columns(rows))
     return {record["event_id"]: record["event_seq"] for record in inserted}
 
 

@@ -7,9 +7,10 @@ function of the log alone, and `myria verify` can compare the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import asyncpg
 import orjson
 
 from myria.contract.event import NewEvent
@@ -49,8 +50,26 @@ def payload_of(event: NewEvent) -> Mapping[str, Any]:
     return payload
 
 
+class AtOnce(NamedTuple):
+    """How new events are appended in one round trip, with the rows that are folded of them.
+
+    `statement` is named like a statement of `myria.store.sql`, `columns` is what it takes beside the events, and `read`
+    gives the numbers of the events in their order, and what is like them.
+    """
+
+    statement: str
+    columns: tuple[Any, ...]
+    read: Callable[[Sequence[asyncpg.Record]], tuple[Sequence[int], Likenesses]]
+
+
 Likenesses = Mapping[int, tuple[tuple[int, float], ...]]
 """What is like events that a commit stored, by their numbers: numbers of earlier ones, each with its similarity."""
+
+
+def numbers_alone(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
+    """Return the numbers of events that a statement appended of which nobody asks what is like them."""
+    numbers: Sequence[int] = rows[0]["numbers"]
+    return numbers, {}
 
 
 class Projection(Protocol):

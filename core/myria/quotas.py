@@ -12,8 +12,7 @@ import asyncio
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from myria.access.limits import BURST_S, TokenBucket
@@ -31,7 +30,7 @@ MAX_REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
-class _Use:
+class Use:
     """What one tenant may use, and uses.
 
     Sizes are bytes: `stored` as last read, `added` what was admitted here since, `under_way` what of that, or of
@@ -46,6 +45,27 @@ class _Use:
     under_way: int = 0
     redacted: tuple[Kind, ...] | None = None
     turns: TurnsMode | None = None
+
+
+class Admission:
+    """Appends of a tenant that are being admitted, and are under way in the block; see `TenantQuotas.append`."""
+
+    __slots__ = ("_events", "_quotas", "_size", "_tenant", "_use")
+
+    def __init__(self, quotas: TenantQuotas, tenant: str, events: int, size: int) -> None:
+        self._quotas = quotas
+        self._tenant = tenant
+        self._events = events
+        self._size = size
+        self._use: Use | None = None
+
+    async def __aenter__(self) -> tuple[Kind, ...] | None:
+        self._use = await self._quotas.admit(self._tenant, self._events, self._size)
+        return self._use.redacted
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._use is not None:
+            self._use.under_way -= self._size
 
 
 class TenantQuotas:
@@ -70,11 +90,10 @@ class TenantQuotas:
         self._events_per_s = events_per_s
         self._bytes_stored = bytes_stored
         self._ticks = ticks
-        self._uses: OrderedDict[str, _Use] = OrderedDict()
-        self._reading: dict[str, asyncio.Task[_Use]] = {}
+        self._uses: OrderedDict[str, Use] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[Use]] = {}
 
-    @asynccontextmanager
-    async def append(self, tenant: str, events: int, size: int = 0) -> AsyncIterator[tuple[Kind, ...] | None]:
+    def append(self, tenant: str, events: int, size: int = 0) -> Admission:
         """Count events that are appended in the block; `size` is that of their payloads in bytes.
 
         It gives what is taken out of the tenant's payloads; None where that is what the settings say.
@@ -86,6 +105,10 @@ class TenantQuotas:
             StorageQuotaExceeded: they would take more room than the tenant has; none was counted.
             DatabaseUnavailable: nobody can tell now.
         """
+        return Admission(self, tenant, events, size)
+
+    async def admit(self, tenant: str, events: int, size: int) -> Use:
+        """Return what is known of a tenant, with what it appends counted; see `append`."""
         use = await self._fresh(tenant)
         if use.most is not None and use.stored + use.added + size > use.most and use.added:
             # What was admitted here may have been a repetition, or have failed.
@@ -109,10 +132,7 @@ class TenantQuotas:
                 )
         use.added += size
         use.under_way += size
-        try:
-            yield use.redacted
-        finally:
-            use.under_way -= size
+        return use
 
     async def redacted(self, tenant: str) -> tuple[Kind, ...] | None:
         """Return what is taken out of a tenant's payloads; None where that is what the settings say.
@@ -122,7 +142,7 @@ class TenantQuotas:
         """
         return (await self._fresh(tenant)).redacted
 
-    async def _fresh(self, tenant: str) -> _Use:
+    async def _fresh(self, tenant: str) -> Use:
         """Return what is known of a tenant, read again if that is too old: once for all who ask meanwhile."""
         use = self._uses.get(tenant)
         if use is not None and self._ticks() - use.read_at < FRESH_S:
@@ -133,7 +153,7 @@ class TenantQuotas:
             reading.add_done_callback(lambda done: self._was_read(tenant, done))
         return await asyncio.shield(reading)
 
-    def _was_read(self, tenant: str, reading: asyncio.Task[_Use]) -> None:
+    def _was_read(self, tenant: str, reading: asyncio.Task[Use]) -> None:
         del self._reading[tenant]
         if not reading.cancelled():
             reading.exception()  # those who wait get it; perhaps nobody does any more
@@ -146,11 +166,11 @@ class TenantQuotas:
         """
         return (await self._fresh(tenant)).turns
 
-    async def _read(self, tenant: str) -> _Use:
+    async def _read(self, tenant: str) -> Use:
         async with self._database.read(tenant) as connection:
             row = await connection.fetchrow(sql("access.quotas"), tenant)
         now = self._ticks()
-        use = self._uses.setdefault(tenant, _Use(now))
+        use = self._uses.setdefault(tenant, Use(now))
         self._uses.move_to_end(tenant)
         if len(self._uses) > MAX_REMEMBERED:
             self._uses.popitem(last=False)

@@ -91,9 +91,11 @@ async def redacted_events(
 
 
 def _suspected(event: NewEvent, redactor: PayloadRedactor) -> bool:
-    if redactor.suspects(event.payload_json):
-        return True
-    return any(redactor.suspects(hint.hint.encode("utf-8", "surrogatepass")) for hint in event.topic_hints)
+    if not event.topic_hints:
+        return redactor.suspects(event.payload_json)
+    # Each on a line of its own: one look costs less than several.
+    hints = "\n".join([hint.hint for hint in event.topic_hints]).encode("utf-8", "surrogatepass")
+    return redactor.suspects(event.payload_json + b"\n" + hints)
 
 
 def _is_our_own(event: NewEvent) -> bool:

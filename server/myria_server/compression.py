@@ -21,8 +21,8 @@ _REFUSED = re.compile(rb"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 
 def accepts_gzip(scope: Scope) -> bool:
     """Tell whether a request accepts gzip."""
-    offered = b",".join(value for name, value in scope["headers"] if name == b"accept-encoding").lower()
-    return b"gzip" in offered and _REFUSED.search(offered) is None
+    offered = b",".join([value for name, value in scope["headers"] if name == b"accept-encoding"]).lower()
+    return b"gzip" in offered and (b"=0" not in offered or _REFUSED.search(offered) is None)
 
 
 def compressing(send: Send, least_bytes: int) -> Send:

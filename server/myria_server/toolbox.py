@@ -5,7 +5,6 @@ Every transport goes through here, so a call means the same over HTTP, the fast 
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import logging
 import time
@@ -23,6 +22,7 @@ from myria.contract.event import each_event, parse_event
 from myria.contract.limits import limits_of
 from myria.contract.routes import Route
 from myria.contract.tools import PATH_OF, TOOLS, Tool
+from myria.deadlines import Deadlines
 from myria.errors import (
     AccessError,
     DeadlineExceeded,
@@ -129,8 +129,8 @@ class Toolbox:
         self.limits = limits_of(settings)
         self._max_in_flight = settings.mcp.max_in_flight
         # The domain has its own append deadline and knows the commit's outcome; this one is only a safeguard.
-        self._append_deadline = settings.mcp.append_deadline_s + 1.0
-        self._read_deadline = settings.mcp.request_deadline_s
+        self._append_deadline = Deadlines(settings.mcp.append_deadline_s + 1.0)
+        self._read_deadline = Deadlines(settings.mcp.request_deadline_s)
         self._name_style = settings.mcp.tool_names
         profiles = set(settings.mcp.profiles)
         self.offered = tuple(tool for tool in TOOLS if tool.profile in profiles and face in tool.faces)
@@ -142,7 +142,7 @@ class Toolbox:
             **erasing.handlers(memory, settings),
             **rest.handlers(rest.RestFace(memory, settings)),
         }
-        self._runs: dict[str, tuple[Tool, _Handler, float, bool]] = {}
+        self._runs: dict[str, tuple[Tool, _Handler, Deadlines, bool]] = {}
         for tool in TOOLS:
             deadline = self._append_deadline if tool.roles == ("append",) else self._read_deadline
             entry = (tool, handlers[tool.name], deadline, tool.name in offered)
@@ -248,7 +248,7 @@ class Toolbox:
         answer: Callable[[], Awaitable[Json | ShownAnswer]],
         principal: Principal,
         *,
-        deadline: float,
+        deadline: Deadlines,
         arguments: Any,
         address_of: AddressOf | None,
     ) -> CallResult:
@@ -261,7 +261,7 @@ class Toolbox:
         try:
             if metrics.in_flight > self._max_in_flight:
                 raise Overloaded(f"{self._max_in_flight} requests are being worked on; slow down and retry")
-            async with asyncio.timeout(deadline):
+            with deadline.within():
                 answered = await answer()
             shown = answered if isinstance(answered, ShownAnswer) else ShownAnswer(content=answered)
             if shown.content.get("degraded"):
@@ -282,7 +282,8 @@ class Toolbox:
                 )
             return self.refusal(error)
         except TimeoutError:
-            late = DeadlineExceeded(f"{name} did not finish within {deadline:g} s; retry", deadline_s=deadline)
+            seconds = deadline.seconds
+            late = DeadlineExceeded(f"{name} did not finish within {seconds:g} s; retry", deadline_s=seconds)
             code = late.code
             return self.refusal(late)
         except Exception:

@@ -38,7 +38,8 @@ def test_appends(work_dir: Path) -> None:
     checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
     assert checks["rows that differ from what was acknowledged"]["value"] == 0
     assert checks["requests that failed"]["value"] == 0
-    assert report["myria over MCP"]["acknowledged"] > 0  # type: ignore[index]
+    for shape in ("32 connections", "1 connection", "batches of 100, 4 connections"):
+        assert report[f"myria over MCP, {shape}"]["acknowledged"] > 0  # type: ignore[index]
 
 
 def test_reads_and_builds(work_dir: Path) -> None:

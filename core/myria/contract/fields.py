@@ -203,7 +203,12 @@ def parse_hints(value: Any, field: str, *, limit: int, longest: int, texts: bool
         raise InvalidArgument(f"{field} must be a list of {{hint, confidence}}", field=field)
     if len(value) > limit:
         raise InvalidArgument(f"{field} may hold at most {limit} hints", field=field, limit=limit)
-    return tuple([_parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts) for i, item in enumerate(value)])
+    return tuple(
+        [
+            _plain_hint(item, longest) or _parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts)
+            for i, item in enumerate(value)
+        ]
+    )
 
 
 def required(value: Mapping[str, Any], names: Iterable[str]) -> MyriaError:
@@ -212,6 +217,18 @@ def required(value: Mapping[str, Any], names: Iterable[str]) -> MyriaError:
         if value.get(name) is None:
             return InvalidArgument(f"{name} is required", field=name)
     raise AssertionError("nothing is missing")
+
+
+def _plain_hint(item: Any, longest: int) -> TopicHint | None:
+    """Return a hint of the usual form; None for what must be looked at more closely."""
+    if type(item) is not dict or item.keys() != _HINT_FIELDS:
+        return None
+    hint, confidence = item["hint"], item["confidence"]
+    if type(hint) is not str or not 0 < len(hint) <= longest or not hint.isascii() or "\x00" in hint:
+        return None
+    if type(confidence) is not float or not 0 <= confidence <= 1:
+        return None
+    return TopicHint(hint=hint, confidence=confidence)
 
 
 def _parse_hint(item: Any, field: str, *, longest: int, texts: bool) -> TopicHint:

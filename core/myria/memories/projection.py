@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import asyncpg
@@ -11,7 +11,7 @@ from myria.errors import DuplicateMemory
 from myria.memories.model import MemoryRow
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
-from myria.projections import Incoming, Stored, payload_of
+from myria.projections import AtOnce, Incoming, Stored, numbers_alone, payload_of
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection
@@ -43,6 +43,29 @@ class MemoryProjection:
 
     def __init__(self, *, evaluates: bool = False) -> None:
         self._evaluates = evaluates
+
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+        """Return how the memories of a commit are appended with their rows.
+
+        Args:
+            folded: all events of the commit of which something is folded, by their positions in it.
+
+        Returns:
+            None where they need statements of their own: of a session more is folded, two have one key, a model rates
+            what is kept, or they are no memories that this process made.
+        """
+        made = [(place, event, event.event.row) for place, event in folded.items()]
+        rows = [row for _, event, row in made if isinstance(row, MemoryRow) and event.event.context_id is None]
+        keyed = [row for row in rows if row.key is not None]
+        if self._evaluates or len(rows) < len(made) or len({(row.key, row.shared) for row in keyed}) < len(keyed):
+            return None
+        columns = (
+            plain([place + 1 for place, _, _ in made]),
+            plain([event.scope_id for _, event, _ in made]),
+            *map(texts, zip(*[row.columns for row in rows], strict=True)),
+            *_asked(tenant, keyed),
+        )
+        return AtOnce("memories.append_new", columns, numbers_alone)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool

@@ -18,7 +18,8 @@ from myria.errors import NoteExists
 from myria.notes.likeness import BEGINNING, LOOKED_AT, NewestNotes, Said, said_by, those_alike
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.rows import columns_of, new_notes, payloads_of
-from myria.projections import Incoming, Likenesses, Stored
+from myria.projections import AtOnce, Incoming, Likenesses, Stored
+from myria.store.arrays import plain
 from myria.store.database import Connection
 from myria.store.queries import sql
 from myria.withdrawal.model import WITHDRAWAL_TYPE
@@ -46,6 +47,34 @@ class NoteProjection:
         self._newest.forget(tenant)
         for known in [known for known in self._scope_ids if known[0] == tenant]:
             self._scope_ids.pop(known)
+
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+        """Return how the notes of a commit are appended with their rows.
+
+        Args:
+            folded: all events of the commit of which something is folded, by their positions in it.
+
+        Returns:
+            None where they need statements of their own: they are of a session, of which more is folded, or not first
+            versions that this process made.
+        """
+        if any(
+            event.event.said is None or event.event.type != NOTE_TYPE or event.event.context_id is not None
+            for event in folded.values()
+        ):
+            return None
+        notes = [Stored(*event, event_seq=position + 1) for position, event in folded.items()]
+        new = new_notes(notes, payloads_of(notes))
+        if len(new) < len(notes) or any(is_memory(note.event) for note in notes):
+            return None
+
+        def read(rows: Sequence[asyncpg.Record]) -> tuple[Sequence[int], Likenesses]:
+            numbers: Sequence[int] = next(row["event_seqs"] for row in rows if row["scope_id"] is None)
+            stored = [note._replace(event_seq=numbers[note.event_seq - 1]) for note in notes]
+            before = [row for row in rows if row["scope_id"] is not None]
+            return numbers, self._likenesses(tenant, before, _asking(stored), payloads_of(stored))
+
+        return AtOnce("notes.append_new", (*columns_of(new), *self._looked_up(tenant, notes)), read)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
@@ -77,12 +106,7 @@ class NoteProjection:
 
     async def _fold_notes(self, connection: Connection, tenant: str, notes: Sequence[Stored]) -> Likenesses:
         payloads = payloads_of(notes)
-        asking: defaultdict[int, list[Stored]] = defaultdict(list)
-        for event in notes:
-            if event.compare is not None:
-                asking[event.scope_id].append(event)
-        further = sorted({key for event in notes for key in event.compare or ()})
-        looked_at = {*asking, *(self._scope_ids[tenant, key] for key in further if (tenant, key) in self._scope_ids)}
+        asking = _asking(notes)
         new = new_notes(notes, payloads)
         rows: list[asyncpg.Record] = []
         folded: set[int] = set()
@@ -91,11 +115,7 @@ class NoteProjection:
                 sql("notes.fold_new"),
                 tenant,
                 *columns_of(new),
-                list(asking),
-                [number for scope_id in looked_at for number in self._newest.of(tenant, scope_id)],
-                LOOKED_AT,
-                BEGINNING,
-                further,
+                *self._looked_up(tenant, notes),
             )
             folded.update(number for row in rows if row["scope_id"] is None for number in row["event_seqs"] or ())
             rows = [row for row in rows if row["scope_id"] is not None]
@@ -103,6 +123,14 @@ class NoteProjection:
         if others:
             await connection.execute(sql("notes.fold"), tenant, others)
         return self._likenesses(tenant, rows, asking, payloads)
+
+    def _looked_up(self, tenant: str, notes: Sequence[Stored]) -> tuple[Any, ...]:
+        """Return in which scopes what is like notes is looked for, and what of them is known here already."""
+        asking = _asking(notes)
+        further = sorted({key for event in notes for key in event.compare or ()})
+        looked_at = {*asking, *(self._scope_ids[tenant, key] for key in further if (tenant, key) in self._scope_ids)}
+        known = [number for scope_id in looked_at for number in self._newest.of(tenant, scope_id)]
+        return list(asking), plain(known), LOOKED_AT, BEGINNING, further
 
     def _likenesses(
         self,
@@ -149,6 +177,15 @@ class NoteProjection:
                     others = [(event.event_seq, said), *others[: LOOKED_AT - 1]]
             self._newest.learn(tenant, scope_id, read, standing=numbers)
         return likenesses
+
+
+def _asking(notes: Sequence[Stored]) -> Mapping[int, Sequence[Stored]]:
+    """Return the notes whose callers want to know what is like them, by their scopes."""
+    asking: defaultdict[int, list[Stored]] = defaultdict(list)
+    for event in notes:
+        if event.compare is not None:
+            asking[event.scope_id].append(event)
+    return asking
 
 
 def note_exists(error: asyncpg.UniqueViolationError) -> NoteExists | None:

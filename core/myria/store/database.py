@@ -242,6 +242,24 @@ class Database:
         async with self.connection() as connection, _begun(connection, begin):
             yield connection
 
+    async def append_new(self, statement: str, tenant: str, since: str, *columns: Any) -> list[asyncpg.Record]:
+        """Append events in a transaction of their own, in one round trip; return what the statement says.
+
+        Args:
+            statement: `events.append_new`, or one that writes rows of projections, too.
+            since: as of `append`.
+            columns: what the statement takes of the events.
+
+        Raises:
+            asyncpg.UnknownPostgresError: `TENANT_REMADE`, or `NOT_NEW`; nothing was stored.
+        """
+        _, _, lock, total = self._bounds
+        async with self.connection() as connection:
+            rows: list[asyncpg.Record] = await connection.fetch(
+                sql(statement), tenant, since, lock_key("append", tenant), lock, total, *columns
+            )
+            return rows
+
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:
             if self._pool is None:
@@ -420,6 +438,9 @@ _TENANT_DELETING = "MYR01"
 
 TENANT_REMADE = "MYR02"
 """The SQLSTATE with which it refuses events of a tenant whose name is another's by now."""
+
+NOT_NEW = "MYR03"
+"""The SQLSTATE with which `myria.append_new` refuses events of which one stands already, or was erased."""
 
 _NOT_AS_EXPECTED = (
     asyncpg.UndefinedTableError,

@@ -6,13 +6,14 @@ newest; where another came in between, its caller alone is refused, looks again,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from myria.errors import SessionMoved
-from myria.projections import Incoming, Stored
+from myria.projections import AtOnce, Incoming, Stored, numbers_alone
+from myria.store.arrays import texts
 from myria.store.database import Connection
 from myria.store.locks import turns_lock_key
 from myria.store.queries import sql
@@ -23,6 +24,34 @@ class TurnProjection:
     """Folds marks into `turns` and `turn_sessions`; implements `myria.projections.Projection`."""
 
     types = frozenset({TURN_TYPE})
+
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+        """Return how the marks of a commit are appended with their rows.
+
+        Args:
+            folded: all events of the commit of which something is folded, by their positions in it.
+
+        Returns:
+            None where they need statements of their own: facts come with them, or two are of one session.
+        """
+        if any(event.event.type != TURN_TYPE or event.event.context_id is None for event in folded.values()):
+            return None
+        said = [_said(event) for event in folded.values()]
+        contexts = [event.event.context_id or "" for event in folded.values()]
+        owners = [one["owner"] for one in said]
+        if len(set(zip(owners, contexts, strict=True))) < len(said):
+            return None
+        columns = (
+            [place + 1 for place in folded],
+            [event.scope_id for event in folded.values()],
+            sorted({turns_lock_key(tenant, *session) for session in zip(owners, contexts, strict=True)}),
+            owners,
+            contexts,
+            [one["id"] for one in said],
+            [texts(one["items"]) for one in said],
+            [one["previous"] for one in said],
+        )
+        return AtOnce("turns.append_new", columns, numbers_alone)
 
     async def prepare(
         self, connection: Connection, tenant: str, events: Sequence[Incoming], *, importing: bool
@@ -68,6 +97,7 @@ def _said(event: Incoming) -> dict[str, Any]:
     return {
         "owner": bytes.fromhex(owner) if isinstance(owner, str) and _is_hex(owner) else b"",
         "id": said["id"] if isinstance(said.get("id"), str) else "",
+        "items": said["items"] if isinstance(said.get("items"), list) else [],
         "previous": said.get("previous"),
     }
 

@@ -20,6 +20,10 @@ ORDER BY i.position
 ON CONFLICT DO NOTHING
 RETURNING event_id, event_seq;
 
+-- name: append_new
+-- New events that no projection folds, as a transaction of its own; refused as a whole (MYR03) where one is not new.
+SELECT myria.append_new($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS numbers;
+
 -- name: find_duplicates
 -- What stands already where an insert was skipped: by dedupe key, or by event_id (a retry, an import). Contents are not
 -- compared with an event that the new one's participants may not see: the time of a refusal tells nothing of it.

@@ -23,6 +23,11 @@ LEFT JOIN LATERAL (
 ) found ON true
 ORDER BY asked.position;
 
+-- name: append_new
+-- As events.append_new, with the rows of memories among the events ($18 to $31) and their keys ($32 to $35).
+SELECT myria.append_new($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                        $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35) AS numbers;
+
 -- name: fold_made
 -- First versions of memories whose ids were made for them: what `fold` would write, at a third of its cost. They come in
 -- the order of their numbers. Their keys ($17) are locked ($16) and looked up as by `locked`; where one stands already,

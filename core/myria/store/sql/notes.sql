@@ -57,7 +57,7 @@ FROM (
 ) asked
 CROSS JOIN LATERAL (
     SELECT array_agg(k.event_seq) AS event_seqs,
-           array_agg(CASE WHEN k.event_seq <> ALL ($14::bigint[]) THEN (
+           array_agg(CASE WHEN k.event_seq <> ALL ($14::text::bigint[]) THEN (
                SELECT jsonb_build_array(coalesce(left(e.payload->>'text', $16), ''), e.payload->'note'->'keywords')::text FROM myria.events e
                WHERE e.tenant_id = $1 AND e.event_seq = k.event_seq) END) AS texts
     FROM (
@@ -66,6 +66,13 @@ CROSS JOIN LATERAL (
         ORDER BY m.event_seq DESC LIMIT $15
     ) k
 ) before;
+
+-- name: append_new
+-- As events.append_new, with the rows of notes among the events ($18 to $28), which come in the order of scope and digest,
+-- each with the place of its event; and what is looked up by fold_new ($29 to $33). A row without a scope has the numbers.
+SELECT scope_id, scope_key, event_seqs, texts
+FROM myria.append_notes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                        $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33);
 
 -- name: newest
 -- What the newest notes of scopes say that hold for longer than a session, at most $3, of each the first $4 characters.

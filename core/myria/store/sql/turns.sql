@@ -63,6 +63,13 @@ ON CONFLICT (tenant_id, owner, context_id, scope_id) DO UPDATE SET
     first_seq = least(s.first_seq, EXCLUDED.first_seq), last_seq = greatest(s.last_seq, EXCLUDED.last_seq),
     turns = s.turns + EXCLUDED.turns, items = s.items + EXCLUDED.items;
 
+-- name: append_new
+-- As events.append_new, with what is folded of marks among the events ($18 their places) that are the next of their
+-- sessions ($19 scopes, $20 locks in their order, $21 to $25 owner, context, turn, items and the mark before). Each is of
+-- another session.
+SELECT myria.append_turns($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                          $18, $19, $20, $21, $22, $23, $24, $25) AS numbers;
+
 -- name: sessions
 -- The scopes of a session, and who may see each.
 SELECT x.scope_id, x.turns, x.items, s.participants

@@ -1,0 +1,194 @@
+"""Appending in one round trip: what is new is written with all that is folded of it, whatever comes between."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+import pytest
+
+from myria import errors
+from myria.ingest import Ingest
+from myria.memories.commands import Keeping
+from myria.memories.model import MemoryDraft
+from myria.memory import Memory
+from myria.notes.commands import Notes
+from myria.notes.drafting import Draft
+from myria.redaction.redactor import PayloadRedactor
+from myria.settings import Settings
+from myria.store.database import Database as Pool
+from myria.verify import verify
+from tests.support.events import TENANT, append, conversation, event
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres import Database
+from tests.turns.hosts import Host
+
+SETTINGS = Settings()
+KEEPING = Keeping(own=("ana",), shared="org")
+MOST_ROWS = 60
+"""Rows that writing one thing may read of any table: far fewer than what the log holds."""
+
+
+class Watched:
+    """The statements that append in one round trip, and what each read of every table."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read: list[tuple[str, str, int, int]] = []
+        watched = self
+
+        async def append_new(
+            self: Pool, statement: str, tenant: str, since: str, *columns: Any
+        ) -> list[asyncpg.Record]:
+            pool: Any = self
+            async with self.connection() as connection, connection.transaction():
+                pool.connection = lambda: _Lent(connection)
+                try:
+                    before = await _read(connection)
+                    rows = await plain(self, statement, tenant, since, *columns)
+                    after = await _read(connection)
+                finally:
+                    del pool.connection
+            watched.read += [
+                (statement, table, seq - before.get(table, (0, 0))[0], idx - before.get(table, (0, 0))[1])
+                for table, (seq, idx) in after.items()
+            ]
+            return rows
+
+        plain = Pool.append_new
+        monkeypatch.setattr(Pool, "append_new", append_new)
+
+    @property
+    def statements(self) -> set[str]:
+        return {statement for statement, *_ in self.read}
+
+
+async def _read(connection: Any) -> dict[str, tuple[int, int]]:
+    """Return how many rows of each table a session has read by scans and by indexes, since it last reported that."""
+    rows = await connection.fetch(
+        "SELECT relname, seq_tup_read, coalesce(idx_tup_fetch, 0) AS fetched FROM pg_stat_xact_user_tables "
+        "WHERE schemaname = 'myria'"
+    )
+    return {row["relname"]: (row["seq_tup_read"], row["fetched"]) for row in rows}
+
+
+class _Lent:
+    """A connection that is lent for a block and not given back."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> Any:
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+def keeper(pool: Pool) -> Notes:
+    ingest = Ingest(pool)
+    return Notes(pool, ingest.append_events, PayloadRedactor(()), content_characters=200, payload_bytes=2_000)
+
+
+async def failed(dsn: str) -> dict[str, list[str]]:
+    async with Pool(dsn) as pool:
+        report = await verify(pool, TENANT, SETTINGS.planner.for_planner())
+    return {check.name: check.failures for check in report.checks if check.failed}
+
+
+async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events, memories, notes and turns; with a log of hundreds of each, and without statistics of any table."""
+    await append(database.dsn, conversation(400))
+    async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
+        notes, host = keeper(pool), Host(memory)
+        for number in range(4):
+            drafts = [MemoryDraft(agent_id="bot", content=f"{number} {n}") for n in range(100)]
+            await memory.memories.keep_all(TENANT, KEEPING, drafts)
+        for number in range(100):
+            draft = Draft(content=f"word{number} other{number} third{number}")
+            await notes.remember(TENANT, ("ana",), draft, contract="004")
+            await host.after(f"t{number}", f"item {number}")
+        superuser = await asyncpg.connect(database.superuser_dsn)
+        await superuser.execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'myria.%'")
+        await superuser.close()
+        watched = Watched(monkeypatch)
+        await memory.append_events(TENANT, [event(1)])
+        await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="another"))
+        await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
+        await host.after("last", "one more")
+    assert watched.statements == {
+        "events.append_new",
+        "memories.append_new",
+        "notes.append_new",
+        "turns.append_new",
+    }
+    big = {"events", "notes", "memories", "turns", "note_looks"}
+    assert [read for read in watched.read if read[1] in big and read[2]] == []
+    assert [read for read in watched.read if read[3] > MOST_ROWS] == []
+    assert await failed(database.dsn) == {}
+
+
+async def test_what_is_written_at_once_is_what_the_log_says(database: Database) -> None:
+    """All kinds in any company, one after the other and many at the same time: `verify` finds every row as folded."""
+    async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
+        notes = keeper(pool)
+        hosts = [Host(memory, session=f"s{number}") for number in range(4)]
+
+        async def work(number: int) -> None:
+            await memory.append_events(TENANT, [event(number, key=f"k{number % 7}")])
+            with suppress(errors.DuplicateMemory):
+                await memory.memories.keep(
+                    TENANT, KEEPING, MemoryDraft(agent_id="bot", content=f"memory {number % 9}", tags=("a b",))
+                )
+            with suppress(errors.NoteExists):
+                await notes.remember(TENANT, ("ana",), Draft(content=f"note {number % 11}"), contract="004")
+            await hosts[number % 4].after(f"t{number}", f"I live in town {number}" if number % 3 else f"item {number}")
+
+        await asyncio.wait_for(asyncio.gather(*(work(number) for number in range(40))), PATIENCE_S)
+        async with pool.read(TENANT) as connection:
+            counted = await connection.fetchrow(
+                "SELECT (SELECT count(*) FROM myria.memories) AS memories, "
+                "(SELECT count(*) FROM myria.turns) AS turns, "
+                "(SELECT count(*) FROM myria.events WHERE source_event_key LIKE 'k%') AS keyed"
+            )
+    assert counted is not None
+    assert (counted["memories"], counted["turns"], counted["keyed"]) == (9, 40, 7)
+    assert await failed(database.dsn) == {}
+
+
+async def test_a_commit_that_nobody_heard_of_is_found_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of an append is lost after its commit: the attempt after it stores nothing twice, of any kind."""
+    plain, lost = Pool.append_new, []
+
+    async def append_new(self: Pool, statement: str, tenant: str, since: str, *columns: Any) -> Any:
+        rows = await plain(self, statement, tenant, since, *columns)
+        if statement not in lost:
+            lost.append(statement)
+            raise errors.DatabaseUnavailable("the answer was lost")
+        return rows
+
+    async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
+        host = Host(memory)
+        await host.after("first", "one")
+        monkeypatch.setattr(Pool, "append_new", append_new)
+        (result,) = await memory.append_events(TENANT, [event(1)])
+        kept = await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="kept once"))
+        note = await keeper(pool).remember(TENANT, ("ana",), Draft(content="a note kept once"), contract="004")
+        turn = await host.after("second", "two")
+        async with pool.read(TENANT) as connection:
+            counted = await connection.fetchrow(
+                "SELECT (SELECT count(*) FROM myria.memories) AS memories, "
+                "(SELECT count(*) FROM myria.turns) AS turns, "
+                "(SELECT count(*) FROM myria.notes n WHERE n.kind <> 'episodic') AS notes"
+            )
+    assert sorted(lost) == ["events.append_new", "memories.append_new", "notes.append_new", "turns.append_new"]
+    assert (result.deduplicated, kept.is_new, turn.is_new) == (False, True, True)
+    assert note.note_id
+    assert counted is not None
+    assert tuple(counted) == (1, 2, 1)
+    assert await failed(database.dsn) == {}
