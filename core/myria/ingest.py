@@ -246,7 +246,9 @@ class Ingest:
     ) -> list[_Row]:
         rows = []
         for event, event_id in zip(events, new_ids("evt", len(events)), strict=True):
-            scope = await self._scope(tenant, event.participants, deadline)
+            scope = self._scopes.get((tenant, event.participants))
+            if scope is None:
+                scope = await self._make_scope(tenant, event.participants, deadline)
             rows.append(
                 _Row(
                     event,
