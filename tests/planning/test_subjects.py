@@ -21,8 +21,10 @@ from myria.planning.subjects.update import (
     NoSubjects,
     PlacedLeaf,
     SubjectUpdate,
+    leaves_beneath,
     leaves_of,
     leaves_under,
+    plan_all_subjects,
     update_subjects,
 )
 from myria.planning.trie import assemble
@@ -127,6 +129,41 @@ async def test_any_order_of_units_that_come_and_go_ends_with_the_root_of_a_full_
         assert tree.root == root_of(anew)
         for key, record in (await tree.holders([*tree.records, *anew.holders])).items():
             assert record.is_part_of(anew.holders.get(key, Holders()))
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3, 8, 40, 90]), st.sampled_from([2, 4, 10]))
+async def test_a_plan_that_keeps_no_nodes_gives_the_same(seed: int, count: int, variety: int) -> None:
+    """From all leaves, read out of the tree of time and kept small, come the same root, nodes and records, each node
+    once and after its children."""
+    events = talks(seed, count, words=WORDS[:variety])
+    units = units_of(events)
+    nodes = [plan_unit(SCOPE, unit, DENSE) for unit in split_units(events, DENSE)]
+    times = MemoryTree(node for unit in nodes for node in unit)
+    top, groups = await assemble(
+        None, set(), [Unit.of(unit) for unit in nodes], times, participants=SCOPE, settings=DENSE
+    )
+    times.add(groups)
+    assert top is not None
+    taken: list[Node] = []
+
+    async def take(some: Sequence[Node]) -> None:
+        taken.extend(some)
+
+    leaves = await leaves_beneath(top, times)
+    assert {(placed.leaf.rendering_id, placed.unit) for placed in leaves} == {
+        (placed.leaf.rendering_id, placed.unit) for unit in units for placed in unit
+    }
+    update = await plan_all_subjects(leaves, take, participants=SCOPE, settings=SETTINGS)
+    anew = await full(units)
+    assert root_of(update) == root_of(anew)
+    assert update.holders == anew.holders
+    assert {node.rendering_id: node for node in taken} == {node.rendering_id: node for node in anew.nodes}
+    assert len(taken) == len(anew.nodes)
+    seen = {placed.leaf.rendering_id for placed in leaves}
+    for node in taken:
+        assert seen.issuperset(node.children)
+        seen.add(node.rendering_id)
 
 
 async def built(

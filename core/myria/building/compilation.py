@@ -387,7 +387,7 @@ class _Work:
         self._counts["events_analysed"] += len(events)
         self._counts["leaves_planned"] += sum(node.node_type == LEAF for node in nodes)
         self._units.append(Unit.of(nodes))
-        if self._settings.subjects:
+        if self._settings.subjects and self._is_in_place:
             self._new_leaves.extend(leaves_of(nodes))
         await self._writer.add(nodes)
 

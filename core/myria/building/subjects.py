@@ -16,11 +16,11 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, stored_key
 from myria.planning.subjects.update import (
     IncompleteHolders,
-    NoSubjects,
     PlacedLeaf,
     SubjectUpdate,
     leaves_beneath,
     leaves_under,
+    plan_all_subjects,
     update_subjects,
 )
 from myria.store.clock import to_datetime, to_microseconds
@@ -48,6 +48,7 @@ class ScopeSubjects:
         self._attempt = task.attempt
         self._tree = tree
         self._since = 0
+        self._waiting: list[Node] = []
         self.rows = 0
 
     async def compile(
@@ -88,9 +89,9 @@ class ScopeSubjects:
                     return None
         if update is None:
             leaves = await leaves_beneath(root, self._tree) if root is not None else []
-            update = await update_subjects(
-                None, (), leaves, NoSubjects(), participants=self._participants, settings=settings
-            )
+            update = await plan_all_subjects(leaves, self._take, participants=self._participants, settings=settings)
+            del leaves
+            await self._flush()
             if old is not None and is_same_tree and await self._stand(update, old):
                 return None
             self._since = self._build.number
@@ -161,9 +162,8 @@ class ScopeSubjects:
 
     async def _write(self, update: SubjectUpdate) -> None:
         tenant = self._build.tenant
-        nodes = sorted(update.nodes, key=lambda node: node.rendering_id)
-        for at in range(0, len(nodes), BATCH_NODES):
-            await self._write_nodes(nodes[at : at + BATCH_NODES])
+        await self._take(update.nodes)
+        await self._flush()
         records = sorted(
             ((stored_key(key), holders.bounded()) for key, holders in update.holders.items()), key=lambda pair: pair[0]
         )
@@ -186,7 +186,20 @@ class ScopeSubjects:
                 )
         self.rows += len(records)
 
+    async def _take(self, nodes: Sequence[Node]) -> None:
+        """Write nodes, as many at once as one transaction may; what is left waits for more."""
+        self._waiting.extend(nodes)
+        while len(self._waiting) >= BATCH_NODES:
+            part, self._waiting = self._waiting[:BATCH_NODES], self._waiting[BATCH_NODES:]
+            await self._write_nodes(part)
+
+    async def _flush(self) -> None:
+        part, self._waiting = self._waiting, []
+        if part:
+            await self._write_nodes(part)
+
     async def _write_nodes(self, nodes: Sequence[Node]) -> None:
+        nodes = sorted(nodes, key=lambda node: node.rendering_id)
         tenant = self._build.tenant
         async with self._database.write(tenant) as connection:
             await hold_build(connection, tenant, self._build.build_id)

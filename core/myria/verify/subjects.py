@@ -16,7 +16,7 @@ from myria.planning.model import Node, Outline, Participants
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, stored_key
 from myria.planning.subjects.keys import SUBJECTS_MOST
-from myria.planning.subjects.update import NoSubjects, leaves_beneath, update_subjects
+from myria.planning.subjects.update import leaves_beneath, plan_all_subjects
 from myria.store.queries import sql
 from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, StoredSnapshot, TreeShape
 from myria.verify.report import Check
@@ -212,14 +212,7 @@ async def _anew(exam: Examination, check: Check, subjects: ExaminedSubjects) -> 
     except errors.InternalError as error:
         check.fail(f"{name}: its leaves cannot be read: {error.message}")
         return
-    planned = await update_subjects(
-        None,
-        (),
-        leaves,
-        NoSubjects(),
-        participants=scope.participants,
-        settings=exam.settings,
-    )
+    planned = await plan_all_subjects(leaves, _forget, participants=scope.participants, settings=exam.settings)
     given = planned.root.rendering_id if planned.root is not None else None
     if given != subjects.root:
         check.fail(f"{name}: the root of its subjects is {_named(subjects.root)}, anew {_named(given)}")
@@ -230,6 +223,10 @@ async def _anew(exam: Examination, check: Check, subjects: ExaminedSubjects) -> 
             check.fail(f"{name}: the record of key {key.hex()} is not what its leaves give")
     for key in whole:
         check.fail(f"{name}: there is no record of key {key.hex()}, which leaves hold")
+
+
+async def _forget(nodes: Sequence[Node]) -> None:
+    """Keep nothing of nodes: the root tells them all."""
 
 
 class _Stored:

@@ -10,7 +10,7 @@ index of a book. The tree is thus a function of the set of paths, whatever the o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +21,7 @@ from myria.planning import calendar
 from myria.planning.identity import subject_node
 from myria.planning.model import LEAF, Node, Participants
 from myria.planning.settings import PlannerSettings
+from myria.planning.subjects.packing import packed
 from myria.planning.subjects.words import describe_division, describe_index, describe_subject
 
 _END = "00"
@@ -32,6 +33,14 @@ class NodeReader(Protocol):
 
     async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
         """Return the nodes of these renderings, in this order."""
+        ...
+
+
+class NodeSink(Protocol):
+    """Takes new nodes as they are made."""
+
+    async def __call__(self, nodes: Sequence[Node]) -> None:
+        """Take some nodes, children before parents."""
         ...
 
 
@@ -65,6 +74,45 @@ def keys_of(prefix: str) -> tuple[str, ...]:
             keys.append(bytes.fromhex(prefix[start:at]).decode("utf-8", "surrogatepass"))
             start = at + 2
     return tuple(keys)
+
+
+async def plan_subjects(
+    keys: Iterable[str],
+    filed: Callable[[str], Sequence[Filing]],
+    sink: NodeSink,
+    *,
+    participants: Participants,
+    settings: PlannerSettings,
+) -> Node | None:
+    """Return the root over all that is filed in a scope; None without subjects.
+
+    The same tree as `assemble_subjects` gives. Every node goes to `sink` as soon as its subject is whole, and no more
+    is kept of a subject than the nodes above it are made of.
+
+    Args:
+        keys: the keys of all subjects.
+        filed: all that is filed under a key.
+        sink: takes the nodes.
+        participants: the scope.
+        settings: the planner's settings.
+
+    Raises:
+        InternalError: a subject would have a single leaf, or a leaf is filed twice under one key.
+    """
+    assembly = _SubjectAssembly(NoNodes(), participants, settings)
+    subjects: list[_SubjectPiece] = []
+    for key in sorted(keys, key=subject_prefix):
+        pieces = sorted(map(_piece, filed(key)), key=lambda piece: piece.path)
+        _refuse_doubles(pieces)
+        subject = await assembly.subject(pieces)
+        await sink(list(assembly.nodes.values()))
+        assembly.nodes.clear()
+        subjects.append(_SubjectPiece(subject.path, packed(subject.node)))
+    if not subjects:
+        return None
+    top = await assembly.index(subjects)
+    await sink(list(assembly.nodes.values()))
+    return top.node
 
 
 async def assemble_subjects(
@@ -106,13 +154,11 @@ async def assemble_subjects(
             pieces.append(piece)
     if gone:
         raise InternalError("a filing to be removed is not in the tree of subjects", filings=len(gone))
-    pieces.extend(_SubjectPiece(filing.path, filing.leaf, filing.others) for filing in added)
+    pieces.extend(map(_piece, added))
     if not pieces:
         return None, []
     pieces.sort(key=lambda piece: piece.path)
-    for at in range(1, len(pieces)):
-        if pieces[at].path.startswith(pieces[at - 1].path):
-            raise InternalError("a leaf is filed twice under one key", rendering_id=pieces[at].node.rendering_id.hex())
+    _refuse_doubles(pieces)
     top = await assembly.index([await assembly.subject(part) for part in _by_subject(pieces)])
     return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
 
@@ -132,6 +178,14 @@ class _SubjectPiece:
     @property
     def in_time(self) -> tuple[int, bytes]:
         return self.node.key
+
+
+class NoNodes:
+    """The nodes of a tree that is not there."""
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Refuse: nothing is stored."""
+        raise InternalError("a scope without subjects was read", nodes=len(rendering_ids))
 
 
 class _SubjectAssembly:
@@ -246,6 +300,17 @@ class _SubjectAssembly:
         )
         self.nodes[node.rendering_id] = node
         return _SubjectPiece(prefix, node)
+
+
+def _piece(filing: Filing) -> _SubjectPiece:
+    return _SubjectPiece(filing.path, filing.leaf, filing.others)
+
+
+def _refuse_doubles(pieces: Sequence[_SubjectPiece]) -> None:
+    """Refuse pieces in the order of paths of which one lies within another."""
+    for at in range(1, len(pieces)):
+        if pieces[at].path.startswith(pieces[at - 1].path):
+            raise InternalError("a leaf is filed twice under one key", rendering_id=pieces[at].node.rendering_id.hex())
 
 
 def _path(key: str, others: Sequence[str], leaf: Node) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from sys import intern
 from typing import Protocol
 
 from myria.errors import InternalError
@@ -16,7 +17,16 @@ from myria.planning.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, IncompleteHolders
 from myria.planning.subjects.keys import candidates, filed_under
-from myria.planning.subjects.trie import Filing, NodeReader, assemble_subjects, keys_of
+from myria.planning.subjects.packing import packed
+from myria.planning.subjects.trie import (
+    Filing,
+    NodeReader,
+    NodeSink,
+    NoNodes,
+    assemble_subjects,
+    keys_of,
+    plan_subjects,
+)
 
 __all__ = [
     "IncompleteHolders",
@@ -27,8 +37,11 @@ __all__ = [
     "leaves_beneath",
     "leaves_of",
     "leaves_under",
+    "plan_all_subjects",
     "update_subjects",
 ]
+
+_READ_AT_ONCE = 2_000
 
 
 class SubjectReader(NodeReader, Protocol):
@@ -39,12 +52,8 @@ class SubjectReader(NodeReader, Protocol):
         ...
 
 
-class NoSubjects:
+class NoSubjects(NoNodes):
     """The old tree of a scope that has none; leaves are found where they were given."""
-
-    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
-        """Refuse: nothing is stored."""
-        raise InternalError("a scope without subjects was read", nodes=len(rendering_ids))
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return none of the records of `keys`: there are none."""
@@ -84,15 +93,27 @@ async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[Pla
 
 
 async def leaves_beneath(root: Outline, reader: NodeReader) -> list[PlacedLeaf]:
-    """Return every leaf of a tree of time."""
-    units: list[Outline] = []
-    frontier = [root]
+    """Return every leaf of a tree of time, as small as a plan of subjects can keep it.
+
+    Raises:
+        InternalError: a leaf is in no unit.
+    """
+    found: list[PlacedLeaf] = []
+    frontier: list[tuple[bytes, bytes | None]] = [(root.rendering_id, None)]
     while frontier:
-        units.extend(outline for outline in frontier if outline.is_unit)
-        groups = await reader.nodes([outline.rendering_id for outline in frontier if not outline.is_unit])
-        children = [child for node in groups for child in node.children]
-        frontier = [Outline.of(node) for node in await reader.nodes(children)]
-    return await leaves_under(units, reader)
+        below: list[tuple[bytes, bytes | None]] = []
+        for at in range(0, len(frontier), _READ_AT_ONCE):
+            part = frontier[at : at + _READ_AT_ONCE]
+            nodes = await reader.nodes([rendering_id for rendering_id, _ in part])
+            for node, (rendering_id, above) in zip(nodes, part, strict=True):
+                unit = unit_of(node.key) if above is None and node.is_unit else above
+                if node.node_type == LEAF:
+                    if unit is None:
+                        raise InternalError("a leaf is in no unit", rendering_id=rendering_id.hex())
+                    found.append(PlacedLeaf(leaf=packed(node), unit=unit))
+                below.extend((child, unit) for child in node.children)
+        frontier = below
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +184,35 @@ async def update_subjects(
         settings=settings,
     )
     return SubjectUpdate(
-        root=root, nodes=nodes, holders=step.changed_holders(nodes), leaves_filed_anew=len(step.leaves)
+        root=root, nodes=nodes, holders=step.changed_holders(_made(nodes)), leaves_filed_anew=len(step.leaves)
     )
+
+
+async def plan_all_subjects(
+    leaves: Iterable[PlacedLeaf], sink: NodeSink, *, participants: Participants, settings: PlannerSettings
+) -> SubjectUpdate:
+    """Return the tree of subjects of a scope from all its leaves, whose nodes go to `sink` and are not kept.
+
+    The same as `update_subjects` gives without an old tree.
+    """
+    step = _Step(NoSubjects())
+    for placed in leaves:
+        step.adds(placed)
+    await step.reach_neighbours()
+    step.choose()
+    made: dict[str, bytes] = {}
+
+    async def take(nodes: Sequence[Node]) -> None:
+        made.update(_made(nodes))
+        await sink(nodes)
+
+    root = await plan_subjects(step.subjects(), step.filings, take, participants=participants, settings=settings)
+    return SubjectUpdate(root=root, nodes=[], holders=step.changed_holders(made), leaves_filed_anew=len(step.leaves))
+
+
+def _made(nodes: Iterable[Node]) -> dict[str, bytes]:
+    """Return the renderings of those nodes that are a subject, by its key."""
+    return {keys_of(node.metadata["prefix"])[0]: node.rendering_id for node in nodes if node.is_unit}
 
 
 class _Step:
@@ -203,12 +251,12 @@ class _Step:
 
     def choose(self) -> None:
         """File every leaf that is looked at, as it was and as it is now."""
-        counted = {key: self._moved(key, is_settled=False) for key in self._old}
+        counted = {key: self._moved(key, is_settled=False).units for key in self._old}
         for leaf in self.leaves.values():
             if leaf.old_unit is not None:
                 leaf.was = filed_under(leaf.leaf, leaf.weights, lambda key: self._old[key].units)
             if leaf.new_unit is not None:
-                leaf.now = filed_under(leaf.leaf, leaf.weights, lambda key: counted[key].units)
+                leaf.now = filed_under(leaf.leaf, leaf.weights, counted.__getitem__)
         self._new = {key: self._moved(key, is_settled=True) for key in self._old}
 
     async def move(self) -> None:
@@ -224,9 +272,16 @@ class _Step:
                 begun.append(key)
         await self._begin(begun)
 
-    def changed_holders(self, nodes: Iterable[Node]) -> dict[str, Holders]:
-        """Return the records that change, each with its key's subject; `nodes` are the new ones of the tree."""
-        made = {keys_of(node.metadata["prefix"])[0]: node.rendering_id for node in nodes if node.is_unit}
+    def subjects(self) -> list[str]:
+        """Return the keys that are subjects now."""
+        return [key for key, holders in self._new.items() if holders.is_subject]
+
+    def filings(self, key: str) -> list[Filing]:
+        """Return what is filed under a key now, where all leaves are looked at."""
+        return [leaf.filing(leaf.now, key) for leaf in self._holding[key] if key in leaf.now]
+
+    def changed_holders(self, made: Mapping[str, bytes]) -> dict[str, Holders]:
+        """Return the records that change, each with its key's subject; `made` are the new ones, by key."""
         for key, holders in self._new.items():
             subject = None if key in self.ended else made.get(key, holders.subject)
             if subject != holders.subject:
@@ -236,7 +291,8 @@ class _Step:
     def _leaf(self, node: Node) -> _Leaf:
         known = self.leaves.get(node.rendering_id)
         if known is None:
-            known = self.leaves[node.rendering_id] = _Leaf(node, candidates(node))
+            weights = {intern(key): weight for key, weight in candidates(node).items()}
+            known = self.leaves[node.rendering_id] = _Leaf(node, weights)
             for key in known.weights:
                 self._holding.setdefault(key, []).append(known)
         return known

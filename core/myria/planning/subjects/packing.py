@@ -1,0 +1,38 @@
+"""Nodes as small as they can be kept: planning a long scope from all its leaves holds every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from myria.planning.model import Node
+
+
+class PackedMetadata(Mapping[str, Any]):
+    """A node's metadata as JSON text, parsed whenever it is asked for something."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._text = orjson.dumps(dict(metadata))
+
+    def __getitem__(self, name: str) -> Any:
+        """Return one of them."""
+        return orjson.loads(self._text)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield their names."""
+        return iter(orjson.loads(self._text))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(orjson.loads(self._text))
+
+
+def packed(node: Node) -> Node:
+    """Return what a plan of subjects needs of a node: not which events and children it has."""
+    kept = {name: value for name, value in node.metadata.items() if name != "filed"}
+    return replace(node, metadata=PackedMetadata(kept), refs=(), children=(), child_leaves=())
