@@ -10,7 +10,7 @@ index of a book. The tree is thus a function of the set of paths, whatever the o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
@@ -36,12 +36,8 @@ class NodeReader(Protocol):
         ...
 
 
-class NodeSink(Protocol):
-    """Takes new nodes as they are made."""
-
-    async def __call__(self, nodes: Sequence[Node]) -> None:
-        """Take some nodes, children before parents."""
-        ...
+NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
+"""Takes new nodes as they are made, children before parents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
