@@ -35,7 +35,8 @@ SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "the named speaker": (ranking, {"_SPEAKER": 100}),
     "texts that say when": (ranking, {"_SAYS_WHEN": 100}),
     "texts that name something": (ranking, {"_NAMES": 100}),
-    "texts that ask": (ranking, {"_ASKS": 100}),
+    "texts that only ask": (ranking, {"_ONLY_ASKS": 85}),
+    "texts that ask": (ranking, {"_ASKS": 100, "_ONLY_ASKS": 100}),
     "times the question names": (ranking, {"_PERIOD": 100, "_AROUND_DAY": 100}),
     "what was changed later": (question, {"_asks_for": lambda text: None}),
 }

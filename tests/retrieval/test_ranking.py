@@ -122,6 +122,17 @@ def test_an_answer_tells_more_of_the_statement_before_the_question(between: str,
     assert _ask("How did the board game go that Anna tried?", corpus)[:3] == order
 
 
+def test_a_text_that_tells_before_it_asks_comes_before_one_that_only_asks() -> None:
+    """Of two texts that end in a question, the longer one comes first though the word weighs more in the shorter."""
+    corpus = _said(
+        "Hello again, and how are you today, and do you still like jazz?",
+        "Bread is dear.",
+        "We heard jazz down at the harbour until it was late, and what did you do then?",
+        "The rain stopped.",
+    )
+    assert _ask("What about jazz?", corpus) == [3, 1]
+
+
 def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> None:
     """Asked which one, the text with a name; asked how, the earlier one of two equals."""
     corpus = _said("Anna read a novel on the train.", "The day was grey.", "Anna read a novel by Lem on it.")

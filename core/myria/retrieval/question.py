@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, Protocol
 
@@ -26,6 +27,7 @@ QUERY_BYTES: Final = 8 * 1024
 MAX_WORDS: Final = 256
 """How many different words of a query are looked up."""
 
+_CACHED_TERMS: Final = 8_192
 _SHORTEST_PART: Final = 4
 _LONGEST_COMPOUND: Final = 24
 _SAME_FIRST_NAME: Final = 3
@@ -317,6 +319,7 @@ def _joined(question_tokens: Sequence[Token]) -> dict[str, tuple[str, ...]]:
     return {term: tuple(others) for term, others in compounds.items()}
 
 
+@lru_cache(maxsize=_CACHED_TERMS)
 def _parts_of(term: str) -> tuple[str, ...]:
     """Return the pairs of words that a term may be a compound of ("roadtrip": "road", "trip")."""
     if not (term.isascii() and term.isalpha()) or len(term) > _LONGEST_COMPOUND:

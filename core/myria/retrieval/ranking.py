@@ -31,7 +31,7 @@ from myria.retrieval.successors import AskedAbout, Leader, Succession, successio
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 7
+RANKING_VERSION: Final = 8
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -73,8 +73,12 @@ _SAYS_WHEN: Final = 150
 """Percent of the score of a text that says when, if the question asks when."""
 _NAMES: Final = 130
 """Percent of the score of a text that names something, if the question asks which, where or what it is called."""
-_ASKS: Final = 80
+_ASKS: Final = 85
 """Percent of the score of a text that ends in a question: it holds fewer answers."""
+_ONLY_ASKS: Final = 60
+"""The same of a short one: it tells nothing before it asks."""
+_SHORT_QUESTION: Final = 15
+"""Terms of a text that only asks, at most."""
 _PERIOD: Final = 250
 """Percent of the score within a month, year or other period that the question names."""
 _AROUND_DAY: Final = 400
@@ -613,16 +617,18 @@ def _add_best(groups: Ints, where: Ints, gain: Ints) -> None:
 def _lend(reading: Reading, own: Ints, total: Ints, timeline: Timeline) -> None:
     share = _MANY if reading.asks_many else 100
     answers = _DATED_ANSWERS if reading.asks_when else _ANSWERS
-    asks = (timeline.flags & ASKS).astype(np.int64)
+    after_question = (timeline.flags[:-1] & ASKS).astype(np.int64) * timeline.linked[0]
     for step, linked in enumerate(timeline.linked, 1):
         if len(linked) == 0:
             continue
         at = step - 1
-        # What follows a question answers it, and tells more of the statement before it.
-        asked = asks[:-1] if step == 1 else asks[1:-1] * (timeline.linked[0][:-1] & timeline.linked[0][1:])
-        percent = _PREVIOUS[at] * share // 100 + answers[at] * share // 100 * asked
-        total[step:] += own[:-step] * linked * percent
-        total[:-step] += own[step:] * linked * (_NEXT[at] * share // 100)
+        lent = linked * (_PREVIOUS[at] * share // 100)
+        if answers[at]:
+            # What follows a question answers it, and tells more of the statement before it.
+            answering = after_question if step == 1 else after_question[1:] * timeline.linked[0][:-1]
+            lent += answering * (answers[at] * share // 100)
+        total[step:] += own[:-step] * lent
+        total[:-step] += own[step:] * (linked * (_NEXT[at] * share // 100))
 
 
 def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced: Mask | None) -> None:
@@ -633,7 +639,8 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
         _times(total, timeline.flags & DATED != 0, _SAYS_WHEN)
     if reading.asks_name:
         _times(total, timeline.flags & NAMING != 0, _NAMES)
-    _times(total, timeline.flags & ASKS != 0, _ASKS)
+    asks = np.flatnonzero(timeline.flags & ASKS)
+    total[asks] = total[asks] * np.where(timeline.length[asks] <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS) // 100
     if reading.windows:
         total *= _within(plan, timeline)
         total //= 100
@@ -655,8 +662,8 @@ def _weigh_participants(names: frozenset[str], corpus: Corpus, total: Ints, time
 
 
 def _times(total: Ints, where: Mask, percent: int) -> None:
-    total *= np.where(where, percent, 100)
-    total //= 100
+    at = np.flatnonzero(where)
+    total[at] = total[at] * percent // 100
 
 
 def _within(plan: _Plan, timeline: Timeline) -> Ints:
