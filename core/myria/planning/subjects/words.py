@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -38,6 +39,9 @@ _GROUP_CHARACTERS = 160
 _STATE_CHARACTERS = 200
 _ENTRY_CHARACTERS = 60
 _BEFORE = " Before: "
+_SUMMARIES_HELD = 4096
+"""Summaries of leaves whose quotes are remembered: a leaf is described in up to three subjects and their divisions."""
+
 _QUOTE = re.compile("(?:(?<=[.!?…”] )[^“”.!?:]{1,40}: )?“[^“”]+”")
 
 
@@ -89,6 +93,7 @@ def _label(title: str, about: Sequence[str]) -> str:
 
 def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) -> list[str]:
     """Return the phrases that say most beside the names: children share their words, or they name one of a kind."""
+    kinds = [key for key in keys if kind_name(key) is not None]
     said: dict[tuple[str, ...], tuple[int, str]] = {}
     shared: dict[str, int] = {}
     for child in children:
@@ -98,12 +103,17 @@ def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) 
         for place, (wording, weight) in enumerate(wordings):
             of = key_of(wording)
             # A single word is worth showing where it is one of the kind; phrases are nouns.
-            if place < len(child.metadata["phrases"]) or any(_is_of(term, keys) for term in of):
+            if place < len(child.metadata["phrases"]) or _names_one(of, keys, kinds):
                 total, best = said.get(of, (0, wording))
                 said[of] = (total + weight, best)
     taken = {term for name in (*names, *keys) for term in key_of(name)}
     ranked = sorted(
-        (-weight * min(max(map(shared.__getitem__, of)), _SHARED_MOST) * (_OF_KIND if _names_one(of, keys) else 1), of)
+        (
+            -weight
+            * min(max(map(shared.__getitem__, of)), _SHARED_MOST)
+            * (_OF_KIND if _names_one(of, keys, kinds) else 1),
+            of,
+        )
         for of, (weight, _) in said.items()
     )
     chosen: list[str] = []
@@ -116,12 +126,9 @@ def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) 
     return chosen
 
 
-def _names_one(of: Iterable[str], keys: Sequence[str]) -> bool:
-    return any(_is_of(term, keys) for term in of)
-
-
-def _is_of(term: str, keys: Sequence[str]) -> bool:
-    return term not in keys and any(kind in keys for kind in kinds_of(term))
+def _names_one(of: Iterable[str], keys: Sequence[str], kinds: Sequence[str]) -> bool:
+    """Tell whether a phrase names one of a kind; `kinds` are those keys that are kinds."""
+    return bool(kinds) and any(term not in keys and any(kind in kinds for kind in kinds_of(term)) for term in of)
 
 
 def _name(key: str, place: int, children: Sequence[Node]) -> str:
@@ -164,7 +171,7 @@ def _said_by(key: str, children: Sequence[Node]) -> dict[str, int]:
         if child.node_type != LEAF:
             counts = child.metadata.get("said_by", ())
         else:
-            counts = [(speaker, 1) for speaker, words in _quotes(child) if speaker and _says(key, words)]
+            counts = [(speaker, 1) for speaker, words in _quotes(child.summary) if speaker and _says(key, words)]
         for speaker, count in counts:
             said[speaker] = said.get(speaker, 0) + count
     return said
@@ -177,15 +184,23 @@ def _owner(said_by: Mapping[str, int]) -> str:
     return speaker if count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3 else ""
 
 
-def _quotes(leaf: Node) -> list[tuple[str, str]]:
+@lru_cache(maxsize=_SUMMARIES_HELD)
+def _quotes(summary: str) -> tuple[tuple[str, str], ...]:
     """Return the statements that the summary of a leaf quotes, with their speakers."""
-    found = [quote.partition("“") for quote in _QUOTE.findall(leaf.summary)]
-    return [(who.rstrip(": "), words.rstrip("”")) for who, _, words in found if not words.endswith(("?”", "？”"))]
+    found = [quote.partition("“") for quote in _QUOTE.findall(summary)]
+    return tuple((who.rstrip(": "), words.rstrip("”")) for who, _, words in found if not words.endswith(("?”", "？”")))
 
 
 def _says(key: str, words: str) -> bool:
-    wanted = set(key.split(" "))
-    return any(term in wanted or key in kinds_of(term) for term in terms(words))
+    said, kinds = _said(words)
+    return key in kinds or not said.isdisjoint(key.split(" "))
+
+
+@lru_cache(maxsize=2 * _SUMMARIES_HELD)
+def _said(words: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the terms of a statement, and the kinds of thing that they name."""
+    said = frozenset(terms(words))
+    return said, frozenset(kind for term in said for kind in kinds_of(term))
 
 
 def _history(key: str, children: Sequence[Node], most: int) -> str:
@@ -213,7 +228,7 @@ def _newest_first(node: Node) -> tuple[int, int, bytes]:
 
 def _state(key: str, leaf: Node) -> str:
     """Return the sentence of a leaf that says a key or names something of its kind, else what the leaf is called."""
-    for speaker, words in _quotes(leaf):
+    for speaker, words in _quotes(leaf.summary):
         if _says(key, words):
             return clip(f"{speaker}: “{words}”" if speaker else f"“{words}”", _STATE_CHARACTERS)
     return clip(leaf.label, _STATE_CHARACTERS)
