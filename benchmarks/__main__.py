@@ -21,6 +21,7 @@ from benchmarks import (
     noisy,
     reads,
     remembering,
+    sharing,
     turns,
 )
 from benchmarks.options import common, parser, run
@@ -31,6 +32,7 @@ PARTS = (
     reads.PART,
     many_scopes.PART,
     builds.PART,
+    sharing.PART,
     hostile.PART,
     auth.PART,
     noisy.PART,
@@ -71,6 +73,7 @@ def main() -> None:
         builds.PART: lambda: builds.measure(
             shared, rounds=5 if full else 2, one_scope=builds.ONE_SCOPE if full else builds.SMALL_ONE_SCOPE
         ),
+        sharing.PART: lambda: sharing.measure(shared, rounds=3 if full else 1),
         hostile.PART: lambda: hostile.measure(shared, bodies=hostile.BODIES if full else hostile.FEW_BODIES),
         auth.PART: lambda: auth.measure(shared, blocks=300 if full else 40),
         noisy.PART: lambda: noisy.measure(shared, rounds=9 if full else 3, seconds=3.0 if full else 2.0),

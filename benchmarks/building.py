@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,8 @@ TENANT = "default"
 class Built:
     """What a build took.
 
-    `seconds` is the build's own time, from its cutoff to its end; `process_seconds` that of the processes, whose start
-    it includes. `peak_mib` is the largest process's. `counts` are the build's own.
+    `seconds` is the build's own time, from its cutoff to its end; `process_seconds` that of the process, whose start
+    it includes. `counts` are the build's own.
     """
 
     seconds: float
@@ -36,7 +35,7 @@ class Built:
 
 
 async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = False, processes: int = 1) -> Built:
-    """Queue a build and see it through.
+    """Queue a build and see it through, by one command with so many processes; `cpu_s` is that of its first one.
 
     Raises:
         RuntimeError: it did not succeed.
@@ -53,9 +52,8 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
         if taken is None:
             raise RuntimeError("another build of this database is not finished; drop the work folder's databases")
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [*MYRIA, "build", "--tenant", TENANT, "--build", build_id]
-        env = {"MYRIA_POSTGRES_DSN": dsns.builder}
-        ended = await asyncio.gather(*(run_command(command, env=env, log=log) for _ in range(processes)))
+        command = [*MYRIA, "build", "--tenant", TENANT, "--build", build_id, "--processes", str(processes)]
+        ended = await run_command(command, env={"MYRIA_POSTGRES_DSN": dsns.builder}, log=log)
         async with database.read(TENANT) as connection:
             row = await connection.fetchrow(sql("builds.get"), TENANT, build_id)
     if row is None or row["status"] not in {"succeeded", "held"}:
@@ -63,9 +61,9 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
     counts: dict[str, Any] = orjson.loads(row["counts"])
     return Built(
         seconds=(row["finished_at"] - row["started_at"]).total_seconds(),
-        process_seconds=max(process.seconds for process in ended),
-        cpu_s=sum(process.cpu_s for process in ended),
-        peak_mib=max(process.peak_mib for process in ended),
+        process_seconds=ended.seconds,
+        cpu_s=ended.cpu_s,
+        peak_mib=ended.peak_mib,
         counts=counts,
         snapshot_id=row["snapshot_id"],
     )

@@ -29,7 +29,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="myria_builder", description="Work on one build until it has ended.")
     parser.add_argument("--tenant", default="default")
     parser.add_argument("--build", required=True, help="the build's id")
-    parser.add_argument("--workers", type=int, default=1, help="processes to work with")
+    parser.add_argument(
+        "--processes", "--workers", type=int, help="processes to work with (default: builder.processes)"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -48,7 +50,8 @@ async def _run(settings: Settings, dsn: str, options: argparse.Namespace) -> int
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    outcome = await build(settings, dsn, options.tenant, options.build, workers=options.workers)
+    processes = options.processes or settings.builder.processes
+    outcome = await build(settings, dsn, options.tenant, options.build, processes=processes)
     return outcome.exit_status
 
 

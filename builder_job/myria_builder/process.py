@@ -22,8 +22,8 @@ _YOUNG_OBJECTS = 100_000
 """Objects made before Python looks for cycles among them: a unit's words are gone by then, and make none."""
 
 
-async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, workers: int = 1) -> Outcome:
-    """Work on a build with `workers` processes until it has ended; return how (`Outcome.exit_status` for the shell).
+async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, processes: int = 1) -> Outcome:
+    """Work on a build with `processes` processes until it has ended; return how (`Outcome.exit_status` for the shell).
 
     In a pod it also reports the build on the Kubernetes resource that the environment names. All processes do the
     same work, so one that dies is not replaced: the others take over its task. Cancelling ends them.
@@ -32,7 +32,7 @@ async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, wor
         MyriaError: this process cannot go on; the build waits for another one.
     """
     _look_for_cycles_seldom()
-    others = [_spawn(settings, dsn, tenant, build_id) for _ in range(workers - 1)]
+    others = [_spawn(settings, dsn, tenant, build_id) for _ in range(processes - 1)]
     options = build_options(settings, size=1)
     try:
         async with reported(dsn, options, tenant, build_id):

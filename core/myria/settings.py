@@ -531,7 +531,7 @@ class BuilderSettings(Section):
     which all of them are visible analyses them, which takes about 40 microseconds for each, so 2 s."""
     long_tail_time_share: Annotated[float, Field(ge=0.001, le=1)] = 0.25
     """Largest share of the time for builds while the tail is that long; enough for some 250 events a second and core.
-    A tail that grows even so wants more builders (`builder.workers`, `operator.default_parallelism`)."""
+    A tail that grows even so wants more builders (`builder.processes`, `operator.default_parallelism`)."""
     full_rebuild_schedule: str | None = None
     """When every tenant that has a tree is rebuilt in full: a cron expression of five fields in UTC, such as
     `0 3 * * SUN`. Unset: never. A full rebuild finds what an incremental one cannot (rows that somebody changed by
@@ -541,8 +541,9 @@ class BuilderSettings(Section):
     """True publishes a valid snapshot at once; false holds it until `myria publish` or the publish tool."""
     allow_manual_trigger: bool = True
     """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
-    workers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Build tasks worked on at once in one builder process; each task is one scope."""
+    processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes that work on one build on one machine, or in one pod; each works on one scope at a time, so a single
+    scope has one of them at work. PostgreSQL wants a core beside them."""
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     """Time after which a silent worker's task may be taken over, in seconds. It is renewed every third of
     it."""

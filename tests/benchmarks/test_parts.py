@@ -51,6 +51,14 @@ def test_reads_and_builds(work_dir: Path) -> None:
     assert report["2 x 100 events at 400"]["rows_by_table"]["scope_roots"] == 2  # type: ignore[index]
 
 
+def test_sharing(work_dir: Path) -> None:
+    """Builds by one process and by two end with the same roots."""
+    report = run_part("sharing", work_dir, "--sizes", "400", "--rounds", "1")
+    checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
+    assert checks["many scopes at 400: different results"]["value"] == 1
+    assert checks["one scope at 400: different results"]["value"] == 1
+
+
 def test_many_scopes(work_dir: Path) -> None:
     """An agent of many scopes is asked beside one scope of as many events, and appends go on beside its readers."""
     small = ("--scopes", "30", "--each", "3", "--rounds", "1", "--requests", "4", "--seconds", "0.5")

@@ -160,6 +160,25 @@ async def test_two_processes_share_the_tasks(database: Database, monkeypatch: py
     assert workers == 2
 
 
+async def test_several_processes_of_one_machine_build_what_one_builds(database: Database) -> None:
+    """With `builder.processes` a builder starts others; a full build by three finds nothing that one did otherwise."""
+    for number in range(6):
+        await append(database.server_dsn, conversation(30, seed=number, participants=["ana", f"p{number}"]))
+    await builds.build(database)
+    before = await builds.roots(database)
+    build_id = await builds.queue(database, is_full=True)
+
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "myria_builder", "--build", build_id),
+        env={**os.environ, "MYRIA_POSTGRES_DSN": database.builder_dsn, "MYRIA_BUILDER_PROCESSES": "3"},
+    )
+
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == Outcome.NOTHING_TO_DO.exit_status
+    status = await builds.value(database, "SELECT status FROM myria.builds WHERE build_id = $1", build_id)
+    assert status == Outcome.NOTHING_TO_DO.value
+    assert await builds.roots(database) == before
+
+
 async def test_a_task_that_kills_its_workers_fails_the_build(database: Database) -> None:
     """A task taken up more often than the limit fails its build, with the scope and a reason."""
     limited = builds.settings(builder={"max_task_attempts": 2})

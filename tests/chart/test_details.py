@@ -262,7 +262,7 @@ def test_a_changed_setting_restarts_what_reads_it() -> None:
     before = {pod.component: pod.metadata.get("annotations") for pod in render().pods()}
     after = {
         pod.component: pod.metadata.get("annotations")
-        for pod in render({"settings": {"builder": {"workers": 2}}}).pods()
+        for pod in render({"settings": {"builder": {"processes": 2}}}).pods()
     }
     assert before["server"] != after["server"]
     assert before["operator"] != after["operator"]
@@ -756,7 +756,7 @@ def test_values_of_an_older_release_ask_for_keys() -> None:
 def test_settings_do_not_restart_the_trial_database() -> None:
     """Its pod is the same with and without settings: it reads none, and its restart is an outage."""
     trial = {"postgres": {"mode": "trial"}}
-    changed = {**trial, "settings": {"builder": {"workers": 2}}}
+    changed = {**trial, "settings": {"builder": {"processes": 2}}}
     assert render(trial).pod("trial-db") == render(changed).pod("trial-db")
     assert render(trial).pod("server") != render(changed).pod("server")
 

@@ -27,7 +27,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"image": {"digest": "latest"}}, r"at '/image/digest'"),
     ({"image": {"pullPolicy": "Sometimes"}}, r"at '/image/pullPolicy'"),
     ({"settings": {"builder": {"inactivity_timeout": 5}}}, r"at '/settings/builder'.*'inactivity_timeout'"),
-    ({"settings": {"builder": {"workers": 0}}}, r"at '/settings/builder/workers'.*minimum"),
+    ({"settings": {"builder": {"processes": 0}}}, r"at '/settings/builder/processes'.*minimum"),
     ({"settings": {"mcp": {"profiles": ["root"]}}}, r"at '/settings/mcp/profiles/0'"),
     ({"settings": {"serving": {}}}, r"at '/settings'.*'serving'"),
     ({"pods": {"extraEnv": [{"value": "x"}]}}, r"at '/pods/extraEnv/0'.*'name'"),

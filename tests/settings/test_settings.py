@@ -39,9 +39,9 @@ def test_nothing_given_means_the_defaults() -> None:
 
 def test_later_sources_win(tmp_path: Path) -> None:
     """A file overrides a default, the environment the file, and an override the environment."""
-    path = config_file(tmp_path, "mcp: {port: 1, host: file}\nbuilder: {workers: 3}\n")
+    path = config_file(tmp_path, "mcp: {port: 1, host: file}\nbuilder: {processes: 3}\n")
     settings = Settings.load(path, {"MYRIA_MCP_PORT": "2", "MYRIA_MCP_HOST": "env"}, {"mcp.port": 3})
-    assert (settings.mcp.port, settings.mcp.host, settings.builder.workers) == (3, "env", 3)
+    assert (settings.mcp.port, settings.mcp.host, settings.builder.processes) == (3, "env", 3)
 
 
 def test_the_file_may_be_named_by_the_environment(tmp_path: Path) -> None:

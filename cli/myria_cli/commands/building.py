@@ -112,8 +112,8 @@ class _BuildProcess:
                 await loop.close()
 
     async def _build(self, tenant: str, build_id: str) -> int:
-        workers = self._settings.builder.workers
-        outcome = await work_on(self._settings, self._place.building, tenant, build_id, workers=workers)
+        processes = self._settings.builder.processes
+        outcome = await work_on(self._settings, self._place.building, tenant, build_id, processes=processes)
         return outcome.exit_status
 
 

@@ -269,13 +269,15 @@ myria serve --stdio --face agent --as ana --as assistant
         app,
         "build",
         panel=PANEL,
-        examples="myria build --tenant default --build bld_0193c1… --workers 2",
+        examples="myria build --tenant default --build bld_0193c1… --processes 2",
     )
     async def build(
         options: Options,
         *,
         build: Annotated[str, typer.Option(metavar="ID", help="The build to work on.")],
-        workers: Annotated[int | None, typer.Option(min=1, max=64, help="Processes. Default: builder.workers.")] = None,
+        processes: Annotated[
+            int | None, typer.Option("--processes", "--workers", min=1, max=64, help="Default: builder.processes.")
+        ] = None,
         with_parent: WithParent = False,
     ) -> int:
         """Work on one queued or running build until it has ended: the program of the build plane.
@@ -292,7 +294,7 @@ myria serve --stdio --face agent --as ana --as assistant
                 async with Database(place.building, build_options(settings, size=1)) as database:
                     await until_current(database, settings.migrate.wait_s)
             outcome = await work_on(
-                settings, place.building, options.tenant, build, workers=workers or settings.builder.workers
+                settings, place.building, options.tenant, build, processes=processes or settings.builder.processes
             )
         if options.json:
             console.write_json({"build_id": build, "status": outcome.value})
