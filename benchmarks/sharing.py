@@ -37,14 +37,15 @@ LEAST_OVERLAP = 0.9
 LEAST_EVENTS = 100_000
 """Events from which the overlap is promised: of a smaller build, the second process's start is too large a part."""
 
-_LOOK_S = 0.1
-_WORKS = 0.1
-"""A process works while its clock advances by this share of the time."""
+_LOOK_S = 0.5
+_WORKS = 0.03
+"""A process works while its clock advances by this share of the time: one that waits for a task needs less, and one
+that others keep from the processor more."""
 
 
 @dataclass(slots=True)
 class Clocks:
-    """Processor clocks of this process's descendants, looked at ten times a second, by their process ids."""
+    """Processor clocks of this process's descendants, looked at twice a second, by their process ids."""
 
     times: list[float] = field(default_factory=list)
     clocks: dict[int, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
