@@ -6,6 +6,7 @@ them. Full otherwise, streaming. Both give the same root, so choosing between th
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -272,7 +273,6 @@ class _Work:
                 removed.update(step.removed)
                 for unit in step.added:
                     await self._plan_unit(unit)
-                    self._counts["units_planned"] += 1
         root = await self._assemble(old.root, removed)
         if self._to_place:
             raise _invalid("each_event_exactly_once", f"{len(self._to_place)} new events are in no planned unit")
@@ -294,8 +294,12 @@ class _Work:
         with self._timed("ms_units"):
             async for page in self._events.pages():
                 for event in page:
-                    await self._plan_units(splitter.feed(event))
-            await self._plan_units(splitter.finish())
+                    for unit in splitter.feed(event):
+                        await self._plan_unit(unit)
+                        # The next page is read meanwhile.
+                        await asyncio.sleep(0)
+            for unit in splitter.finish():
+                await self._plan_unit(unit)
         root = await self._assemble(None, set())
         held, read = root.events if root is not None else 0, self._counts["events"]
         async with self._database.read(self._build.tenant) as connection:
@@ -369,11 +373,6 @@ class _Work:
                 self._note_rows()
         return nodes.covering
 
-    async def _plan_units(self, units: Iterator[tuple[PlanEvent, ...]]) -> None:
-        for unit in units:
-            await self._plan_unit(unit)
-            self._counts["units_planned"] += 1
-
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         shape = await self._shaper.shape(events) if self._shaper is not None else None
         if shape is None:
@@ -383,6 +382,7 @@ class _Work:
         self._validate_unit(nodes, events)
         self._to_place.difference_update(event.event_seq for event in events)
         self._docs.keep(events)
+        self._counts["units_planned"] += 1
         self._counts["events"] += len(events)
         self._counts["events_analysed"] += len(events)
         self._counts["leaves_planned"] += sum(node.node_type == LEAF for node in nodes)

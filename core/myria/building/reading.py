@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from myria.store.database import Database
 from myria.store.queries import sql
 
 PAGE_EVENTS = 256
-"""Events read at once: a page of the largest payloads allowed (256 KiB) is 64 MiB."""
+"""Events read at once: a page of the largest payloads allowed (256 KiB) is 64 MiB, and two are held."""
 
 _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 """0001-01-01, before which no event can be."""
@@ -103,15 +104,23 @@ class ScopeEvents:
         return await self._planned(rows, is_first=is_later)
 
     async def pages(self) -> AsyncIterator[list[PlanEvent]]:
-        """Yield all of them in order, a page at a time, each read in a transaction of its own."""
-        position = _BEFORE_EVERYTHING
-        while True:
-            page = await self.after(position, PAGE_EVENTS)
+        """Yield all of them in order, a page at a time, each read in a transaction of its own.
+
+        The page after the one that is worked on is read meanwhile, whenever the caller lets other tasks run.
+        """
+        reading = asyncio.create_task(self.after(_BEFORE_EVERYTHING, PAGE_EVENTS))
+        try:
+            while True:
+                page = await reading
+                if len(page) < PAGE_EVENTS:
+                    break
+                reading = asyncio.create_task(self.after(page[-1].position, PAGE_EVENTS))
+                yield page
             if page:
                 yield page
-                position = page[-1].position
-            if len(page) < PAGE_EVENTS:
-                return
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def docs(self, wanted: Sequence[int]) -> list[Doc]:
         """Return the events of these numbers for the search index.

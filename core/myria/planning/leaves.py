@@ -108,7 +108,7 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 
 def _words(event: PlanEvent) -> frozenset[str]:
     """Return the first words of an event that say something."""
-    read = [term for _, term, _, _ in event.tokens]
+    read = event.terms if len(event.tokens) == len(event.terms) else [term for _, term, _, _ in event.tokens]
     words = frozenset(read) - _empty_words()
     if len(words) <= _WORDS_PER_EVENT:
         return words

@@ -48,6 +48,9 @@ _LINKED_TENTHS = {2: 9, 3: 7, 4: 6, 5: 5}
 _LONGEST_TIGHT_RUN = 4
 _LONGEST_LINKED_RUN = 3
 _OFTEN = 3
+_ONCE = 5
+"""How many times its base a word scores that stands once: as `_Word.score`, which most words need not be asked for."""
+
 _LONGEST_UNIT = 3
 _SHORTEST_NAME = 3
 
@@ -220,7 +223,7 @@ class TextReading:
             self._now = vote.language(likely=self.language)
             self._tokens.append(words_of(event.text, event.tokens, self._now))
             self._read(event.text, self._tokens[-1], spans)
-        self.scores = {term: word.score for term, word in self.words.items()}
+        self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
         self._all_events = events
         self._size = sum(map(len, self._tokens))
 

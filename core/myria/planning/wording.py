@@ -283,7 +283,7 @@ class Votes:
     @staticmethod
     def counts(term: str) -> bool:
         """Tell whether a term is a stop word, or a function word of a language; others are only counted."""
-        return is_stopword(term) or term in _speaking()
+        return term in _voting()
 
     def add(self, term: str, times: int) -> None:
         """Add a term that stands so many times in the text."""
@@ -296,14 +296,15 @@ class Votes:
     @classmethod
     def of(cls, tokens: Iterable[Token]) -> Votes:
         """Return the votes of the words of a text."""
-        stop, speaking = stop_terms(), _speaking()
+        stop, speaking, voting = stop_terms(), _speaking(), _voting()
         read = [term for surface, term, _, _ in tokens if not surface.isdigit()]
+        stopwords = 0
         of_languages: dict[int, int] = {}
-        for term in read:
-            if term in speaking:
-                for position in speaking[term]:
-                    of_languages[position] = of_languages.get(position, 0) + 1
-        return cls(words=len(read), stopwords=sum([term in stop for term in read]), of_languages=of_languages)
+        for term in [term for term in read if term in voting]:
+            stopwords += term in stop
+            for position in speaking.get(term, ()):
+                of_languages[position] = of_languages.get(position, 0) + 1
+        return cls(words=len(read), stopwords=stopwords, of_languages=of_languages)
 
     @classmethod
     def sum(cls, parts: Iterable[Votes]) -> Votes:
@@ -468,6 +469,12 @@ UNKNOWN = Language(name="unknown")
 @cache
 def _known() -> tuple[Language, ...]:
     return tuple(_language(name) for name in FUNCTION_WORDS)
+
+
+@cache
+def _voting() -> frozenset[str]:
+    """Return the terms that tell of a language."""
+    return stop_terms().union(_speaking())
 
 
 @cache
