@@ -37,8 +37,8 @@ _STYLE: Final = """<style>
 
 
 def picture(report: Mapping[str, Any]) -> str:
-    """Return the systems of a report as SVG, in its order."""
-    names = [name for name in report if name in SYSTEMS]
+    """Return the systems of a report as SVG, in the order of `SYSTEMS`."""
+    names = [name for name in SYSTEMS if name in report]
     bottom = _TOP + _ROW * len(names)
     drawn = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 16}" role="img" '

@@ -297,8 +297,10 @@ async def measure(
 ) -> int:
     """Run every system over both memories, write the report, and return the exit status."""
     report = Report(PART)
+    report.figures["events"], report.figures["questions"] = len(gold.messages), len(gold.questions)
+    report.figures["changed"] = {"events": len(changed.messages), "questions": len(changed.questions)}
     packages = await asyncio.to_thread(installed) if any(SYSTEMS[name].package for name in names) else None
-    rows: list[tuple[str, str, Json]] = []
+    options.out.mkdir(parents=True, exist_ok=True)
     async with Cluster(options.work_dir) as cluster:
         with tempfile.TemporaryDirectory(dir=options.work_dir) as folder:
             runner = Runner(options, cluster, Path(folder), packages)
@@ -306,20 +308,29 @@ async def measure(
                 figures = await _measured(runner, name, gold, changed, forms=(_GIVEN,) if _is_myria(name) else forms)
                 console.say(f"{name}: R@10 {figures['R@10']:.3f}, {figures['form']}", "dim")
                 report.figures[name] = figures
-                rows.append((f"{SYSTEMS[name].title} {figures['version']}".strip(), SYSTEMS[name].uses, figures))
+                (options.out / f"{PART}.md").write_text(as_markdown(report.figures), encoding="utf-8")
         await cluster.drop(_DATABASE)
-    report.figures["events"], report.figures["questions"] = len(gold.messages), len(gold.questions)
-    report.figures["changed"] = {"events": len(changed.messages), "questions": len(changed.questions)}
-    columns = ("system", "ranks by", *_COLUMNS.values())
-    cells = [(title, uses, *(_cell(figures[key], key) for key in _COLUMNS)) for title, uses, figures in rows]
-    report.table("peers", columns, cells)
-    status = report.finish(options.out)
-    rule = "|".join("---" if at < 2 else "---:" for at in range(len(columns)))
-    table = [" | ".join(columns), rule, *(" | ".join(row) for row in cells)]
-    (options.out / f"{PART}.md").write_text(
-        "".join(f"| {line} |\n" if line != rule else f"|{rule}|\n" for line in table)
-    )
-    return status
+    report.table(PART, _HEAD, _rows(report.figures))
+    return report.finish(options.out)
+
+
+def as_markdown(figures: Mapping[str, Any]) -> str:
+    """Return the table of a report as docs/benchmarks.md has it, in the order of `SYSTEMS`."""
+    rule = "|" + "|".join("---" if at < 2 else "---:" for at in range(len(_HEAD))) + "|\n"
+    lines = ["| " + " | ".join(row) + " |\n" for row in (_HEAD, *_rows(figures))]
+    return "".join([lines[0], rule, *lines[1:]])
+
+
+def _rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            f"{system.title} {figures[name]['version']}".strip(),
+            system.uses,
+            *(_cell(figures[name][key], key) for key in _COLUMNS),
+        )
+        for name, system in SYSTEMS.items()
+        if name in figures
+    ]
 
 
 async def _measured(
@@ -357,6 +368,9 @@ _COLUMNS: Final = {
     "event_ms": "ms an event",
     "grown_mib": "MiB",
 }
+"""Figure and what the table calls it."""
+
+_HEAD: Final = ("system", "ranks by", *_COLUMNS.values())
 
 
 def installed() -> Path:
@@ -383,9 +397,11 @@ def main() -> None:
         "--systems", type=_names, default=tuple(SYSTEMS), help=f"of {', '.join(SYSTEMS)} (default: all)"
     )
     options.add_argument("--form", choices=FORMS, help="of a message, this one alone (default: the best of all)")
-    options.add_argument("--half", choices=HALVES, help="of the facts that changed, these alone")
+    options.add_argument(
+        "--half", choices=HALVES, action="append", help="of the facts that changed, these alone; repeat for several"
+    )
     given = options.parse_args()
-    halves = HALVES if given.half is None else (given.half,)
+    halves = given.half or HALVES
     gold, changed = gold_memory(given.data), changed_memory(halves)
     forms = tuple(FORMS) if given.form is None else (given.form,)
     raise SystemExit(run(measure(common(given), gold, changed, names=given.systems, forms=forms)))
