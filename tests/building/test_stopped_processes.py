@@ -115,19 +115,21 @@ async def test_every_transaction_of_every_plane_is_bounded(database: Database) -
                     assert (idle == "0") is bouncer
 
 
-async def test_an_append_takes_no_statement_more(database: Database) -> None:
-    """The bounds of an append and its lock travel with its beginning: three messages, the others being insert and
-    commit."""
+async def test_an_append_is_one_statement_and_a_repeat_four_more(database: Database) -> None:
+    """Its bounds and its lock travel with it; of what is not new they travel with the beginning, before the insert, the
+    look at what stands, and the commit."""
     statements: list[str] = []
     async with Pool(database.server_dsn, PoolOptions(size=1)) as pool:
         ingest = Ingest(pool)
         await ingest.append_events(TENANT, [event(1, "makes the scope")])
         async with pool.connection() as connection:
             connection.add_query_logger(lambda record: statements.append(record.query))
-        await ingest.append_events(TENANT, [event(2, "is counted")])
+        await ingest.append_events(TENANT, [event(2, "is counted", key="k")])
+        assert len(statements) == 1, statements
+        await ingest.append_events(TENANT, [event(2, "is counted", key="k")])
         await ingest.close()
 
-    assert len(statements) == 3, statements
+    assert len(statements) == 1 + 1 + 4, statements
     assert sum("set_config" in statement for statement in statements) == 1
 
 

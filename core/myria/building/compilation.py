@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -292,12 +292,13 @@ class _Work:
         """Plan the scope from all its events, streaming."""
         splitter = UnitSplitter(self._settings)
         with self._timed("ms_units"):
-            async for page in self._events.pages():
-                for event in page:
-                    for unit in splitter.feed(event):
-                        await self._plan_unit(unit)
-                        # The next page is read meanwhile.
-                        await asyncio.sleep(0)
+            async with aclosing(self._events.pages()) as pages:
+                async for page in pages:
+                    for event in page:
+                        for unit in splitter.feed(event):
+                            await self._plan_unit(unit)
+                            # The next page is read meanwhile.
+                            await asyncio.sleep(0)
             for unit in splitter.finish():
                 await self._plan_unit(unit)
         root = await self._assemble(None, set())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import asyncpg
@@ -103,7 +103,7 @@ class ScopeEvents:
         is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
         return await self._planned(rows, is_first=is_later)
 
-    async def pages(self) -> AsyncIterator[list[PlanEvent]]:
+    async def pages(self) -> AsyncGenerator[list[PlanEvent], None]:
         """Yield all of them in order, a page at a time, each read in a transaction of its own.
 
         The page after the one that is worked on is read meanwhile, whenever the caller lets other tasks run.
