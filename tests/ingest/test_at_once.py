@@ -97,10 +97,13 @@ async def failed(dsn: str) -> dict[str, list[str]]:
     return {check.name: check.failures for check in report.checks if check.failed}
 
 
+@pytest.mark.parametrize(
+    "statistics", ["DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'myria.%'", "ANALYZE"]
+)
 async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, statistics: str
 ) -> None:
-    """Events, memories, notes and turns; with a log of hundreds of each, and without statistics of any table."""
+    """Events, memories, notes and turns; with hundreds of each, without statistics of any table and with them."""
     await append(database.dsn, conversation(400))
     async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
         notes, host = keeper(pool), Host(memory)
@@ -112,7 +115,7 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
             await notes.remember(TENANT, ("ana",), draft, contract="004")
             await host.after(f"t{number}", f"item {number}")
         superuser = await asyncpg.connect(database.superuser_dsn)
-        await superuser.execute("DELETE FROM pg_statistic WHERE starelid::regclass::text LIKE 'myria.%'")
+        await superuser.execute(statistics)
         await superuser.close()
         watched = Watched(monkeypatch)
         await memory.append_events(TENANT, [event(1)])
