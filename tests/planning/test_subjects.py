@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from myria.planning.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import changed_units, plan_unit, split_units
 from myria.planning.settings import PlannerSettings
-from myria.planning.subjects.holders import KEPT_MOST, Holders, IncompleteHolders
+from myria.planning.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
 from myria.planning.subjects.keys import SUBJECTS_MOST, candidates
 from myria.planning.subjects.trie import keys_of
 from myria.planning.subjects.update import (
@@ -24,9 +25,9 @@ from myria.planning.subjects.update import (
     leaves_beneath,
     leaves_of,
     leaves_under,
-    plan_all_subjects,
     update_subjects,
 )
+from myria.planning.subjects.whole import plan_all_subjects
 from myria.planning.trie import assemble
 from tests.planning.generators import DENSE, MINUTE, SCOPE, SETTINGS, key_of
 from tests.support.counts import CHECK, examples
@@ -134,9 +135,21 @@ async def test_any_order_of_units_that_come_and_go_ends_with_the_root_of_a_full_
 @settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3, 8, 40, 90]), st.sampled_from([2, 4, 10]))
 async def test_a_plan_that_keeps_no_nodes_gives_the_same(seed: int, count: int, variety: int) -> None:
-    """From all leaves, read out of the tree of time and kept small, come the same root, nodes and records, each node
-    once and after its children."""
-    events = talks(seed, count, words=WORDS[:variety])
+    """From all leaves of the tree of time, kept as numbers, come the same root, nodes and records."""
+    await assert_whole_plan_is_the_same(talks(seed, count, words=WORDS[:variety]))
+
+
+async def test_a_plan_reads_leaves_again_where_it_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a scope has more leaves than a plan keeps or reads at once, its subjects are the same."""
+    monkeypatch.setattr("myria.planning.subjects.whole._LEAVES_KEPT", 5)
+    monkeypatch.setattr("myria.planning.subjects.whole._LEAVES_AT_ONCE", 7)
+    monkeypatch.setattr("myria.planning.subjects.update._READ_AT_ONCE", 3)
+    tree = await assert_whole_plan_is_the_same(talks(11, 60, words=WORDS[:4]))
+    assert tree.most_at_once <= 7
+
+
+async def assert_whole_plan_is_the_same(events: Sequence[PlanEvent]) -> MemoryTree:
+    """A plan from all leaves gives what an update from none gives, each node once and after its children."""
     units = units_of(events)
     nodes = [plan_unit(SCOPE, unit, DENSE) for unit in split_units(events, DENSE)]
     times = MemoryTree(node for unit in nodes for node in unit)
@@ -150,20 +163,22 @@ async def test_a_plan_that_keeps_no_nodes_gives_the_same(seed: int, count: int, 
     async def take(some: Sequence[Node]) -> None:
         taken.extend(some)
 
-    leaves = await leaves_beneath(top, times)
+    leaves = [placed async for placed in leaves_beneath(top, times)]
     assert {(placed.leaf.rendering_id, placed.unit) for placed in leaves} == {
         (placed.leaf.rendering_id, placed.unit) for unit in units for placed in unit
     }
-    update = await plan_all_subjects(leaves, take, participants=SCOPE, settings=SETTINGS)
+    plan = await plan_all_subjects(top, times, take, participants=SCOPE, settings=SETTINGS)
     anew = await full(units)
-    assert root_of(update) == root_of(anew)
-    assert update.holders == anew.holders
+    assert (plan.root.rendering_id if plan.root else None) == root_of(anew)
+    records = [(stored_key(key), holders) for key, holders in anew.holders.items()]
+    assert list(plan.records()) == sorted(records, key=itemgetter(0))
     assert {node.rendering_id: node for node in taken} == {node.rendering_id: node for node in anew.nodes}
     assert len(taken) == len(anew.nodes)
     seen = {placed.leaf.rendering_id for placed in leaves}
     for node in taken:
         assert seen.issuperset(node.children)
         seen.add(node.rendering_id)
+    return times
 
 
 async def built(

@@ -9,12 +9,13 @@ from myria.planning.model import LEAF, Node, PlanEvent, TreeReader
 
 
 class MemoryTree:
-    """A `TreeReader` over nodes in memory; `opened` and `streamed` count what was asked for."""
+    """A `TreeReader` over nodes in memory; `opened`, `streamed` and `most_at_once` count what was asked for."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._nodes = {node.rendering_id: node for node in nodes}
         self.calls = 0
         self.opened = 0
+        self.most_at_once = 0
         self.streamed = 0
 
     def add(self, nodes: Iterable[Node]) -> None:
@@ -35,6 +36,7 @@ class MemoryTree:
         """Return the nodes of these renderings, in this order."""
         self.calls += 1
         self.opened += len(rendering_ids)
+        self.most_at_once = max(self.most_at_once, len(rendering_ids))
         return [self._nodes[rendering_id] for rendering_id in rendering_ids]
 
     async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:

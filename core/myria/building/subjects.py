@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 
 import asyncpg
 import orjson
@@ -18,11 +20,10 @@ from myria.planning.subjects.update import (
     IncompleteHolders,
     PlacedLeaf,
     SubjectUpdate,
-    leaves_beneath,
     leaves_under,
-    plan_all_subjects,
     update_subjects,
 )
+from myria.planning.subjects.whole import WholePlan, plan_all_subjects
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
 from myria.store.fence import hold_build
@@ -84,19 +85,21 @@ class ScopeSubjects:
             except IncompleteHolders:
                 update = None
             else:
-                new_root = update.root.rendering_id if update.root is not None else None
-                if is_same_tree and new_root == old["root_rendering_id"] and not update.holders:
+                if is_same_tree and _rendering(update.root) == old["root_rendering_id"] and not update.holders:
                     return None
-        if update is None:
-            leaves = await leaves_beneath(root, self._tree) if root is not None else []
-            update = await plan_all_subjects(leaves, self._take, participants=self._participants, settings=settings)
-            del leaves
+        if update is not None:
+            await self._take(update.nodes)
             await self._flush()
-            if old is not None and is_same_tree and await self._stand(update, old):
-                return None
-            self._since = self._build.number
-        await self._write(update)
-        return CompiledSubjects(root=update.root.rendering_id if update.root else None, since=self._since)
+            records = [(stored_key(key), holders) for key, holders in update.holders.items()]
+            await self._write(sorted(records, key=itemgetter(0)))
+            return CompiledSubjects(root=_rendering(update.root), since=self._since)
+        plan = await plan_all_subjects(root, self._tree, self._take, participants=self._participants, settings=settings)
+        await self._flush()
+        if old is not None and is_same_tree and await self._stand(plan, old):
+            return None
+        self._since = self._build.number
+        await self._write(plan.records())
+        return CompiledSubjects(root=_rendering(plan.root), since=self._since)
 
     async def are_known(self) -> bool:
         """Tell whether the parent has subjects of the scope, planned by the rules of now."""
@@ -115,20 +118,23 @@ class ScopeSubjects:
 
     async def holders(self, keys: Sequence[str]) -> Mapping[str, Holders]:
         """Return the records of those keys that have one in the parent snapshot."""
+        named = {stored_key(key): key for key in keys}
+        return {named[key]: record for key, record in (await self._records(list(named))).items()}
+
+    async def _records(self, stored_keys: Sequence[bytes]) -> dict[bytes, Holders]:
         parent = self._build.parent
         if parent is None:
             return {}
-        named = {stored_key(key): key for key in keys}
         async with self._database.read(self._build.tenant) as connection:
             rows = await connection.fetch(
                 sql("subjects.holders"),
                 self._build.tenant,
                 self._scope_id,
                 parent.snapshot_id,
-                list(named),
+                stored_keys,
                 self._since,
             )
-        return {named[row["key"]]: Holders.from_bytes(row["holders"], row["subject"]) for row in rows}
+        return {row["key"]: Holders.from_bytes(row["holders"], row["subject"]) for row in rows}
 
     async def _old(self) -> asyncpg.Record | None:
         if self._build.parent is None:
@@ -138,16 +144,15 @@ class ScopeSubjects:
                 sql("subjects.root"), self._build.tenant, self._scope_id, self._build.parent.snapshot_id
             )
 
-    async def _stand(self, update: SubjectUpdate, old: asyncpg.Record) -> bool:
+    async def _stand(self, plan: WholePlan, old: asyncpg.Record) -> bool:
         """Tell whether the parent's subjects are those of a plan from all leaves, its records with them."""
-        if old["root_rendering_id"] != (update.root.rendering_id if update.root is not None else None):
+        if old["root_rendering_id"] != _rendering(plan.root):
             return False
         self._since = old["since"]
-        keys = sorted(update.holders)
-        for at in range(0, len(keys), BATCH_NODES):
-            part = keys[at : at + BATCH_NODES]
-            held = await self.holders(part)
-            if not all(key in held and held[key].is_part_of(update.holders[key]) for key in part):
+        records = plan.records()
+        while part := list(islice(records, BATCH_NODES)):
+            held = await self._records([key for key, _ in part])
+            if not all(key in held and held[key].is_part_of(whole) for key, whole in part):
                 return False
         return True
 
@@ -160,19 +165,15 @@ class ScopeSubjects:
     ) -> SubjectUpdate:
         return await update_subjects(old_root, removed, added, self, participants=self._participants, settings=settings)
 
-    async def _write(self, update: SubjectUpdate) -> None:
+    async def _write(self, records: Iterable[tuple[bytes, Holders]]) -> None:
+        """Write records by their stored keys, bounded."""
         tenant = self._build.tenant
-        await self._take(update.nodes)
-        await self._flush()
-        records = sorted(
-            ((stored_key(key), holders.bounded()) for key, holders in update.holders.items()), key=lambda pair: pair[0]
-        )
         if self._attempt > 1:
             async with self._database.write(tenant) as connection:
                 await hold_build(connection, tenant, self._build.build_id)
                 await connection.execute(sql("subjects.drop_records"), tenant, self._scope_id, self._build.number)
-        for at in range(0, len(records), BATCH_NODES):
-            part = records[at : at + BATCH_NODES]
+        bounded = ((key, holders.bounded()) for key, holders in records)
+        while part := list(islice(bounded, BATCH_NODES)):
             async with self._database.write(tenant) as connection:
                 await hold_build(connection, tenant, self._build.build_id)
                 await connection.execute(
@@ -184,7 +185,7 @@ class ScopeSubjects:
                     [record.to_bytes() for _, record in part],
                     [record.subject for _, record in part],
                 )
-        self.rows += len(records)
+            self.rows += len(part)
 
     async def _take(self, nodes: Sequence[Node]) -> None:
         """Write nodes, as many at once as one transaction may; what is left waits for more."""
@@ -228,6 +229,10 @@ class ScopeSubjects:
                 [to_datetime(node.last_at) for node in nodes],
             )
         self.rows += int(status.rpartition(" ")[2])
+
+
+def _rendering(root: Node | None) -> bytes | None:
+    return root.rendering_id if root is not None else None
 
 
 def subject_from_row(row: asyncpg.Record) -> Node:

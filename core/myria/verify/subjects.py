@@ -14,9 +14,9 @@ from myria.building.versions import files_alike_since
 from myria.planning.identity import subject_node
 from myria.planning.model import Node, Outline, Participants
 from myria.planning.settings import PlannerSettings
-from myria.planning.subjects.holders import Holders, stored_key
+from myria.planning.subjects.holders import Holders
 from myria.planning.subjects.keys import SUBJECTS_MOST
-from myria.planning.subjects.update import leaves_beneath, plan_all_subjects
+from myria.planning.subjects.whole import plan_all_subjects
 from myria.store.queries import sql
 from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, StoredSnapshot, TreeShape
 from myria.verify.report import Check
@@ -208,21 +208,30 @@ async def _anew(exam: Examination, check: Check, subjects: ExaminedSubjects) -> 
     reader = _Stored(exam, scope.participants)
     try:
         (root,) = await reader.nodes([scope.root])
-        leaves = await leaves_beneath(Outline.of(root), reader)
+        planned = await plan_all_subjects(
+            Outline.of(root), reader, _forget, participants=scope.participants, settings=exam.settings
+        )
     except errors.InternalError as error:
         check.fail(f"{name}: its leaves cannot be read: {error.message}")
         return
-    planned = await plan_all_subjects(leaves, _forget, participants=scope.participants, settings=exam.settings)
     given = planned.root.rendering_id if planned.root is not None else None
     if given != subjects.root:
         check.fail(f"{name}: the root of its subjects is {_named(subjects.root)}, anew {_named(given)}")
-    whole = {stored_key(key): holders for key, holders in planned.holders.items()}
+    anew = planned.records()
+    awaited = next(anew, None)
     async for key, record in _records(exam, subjects):
         check.examined += 1
-        if not record.is_part_of(whole.pop(key, Holders())):
+        while awaited is not None and awaited[0] < key:
+            check.fail(f"{name}: there is no record of key {awaited[0].hex()}, which leaves hold")
+            awaited = next(anew, None)
+        whole = Holders()
+        if awaited is not None and awaited[0] == key:
+            whole, awaited = awaited[1], next(anew, None)
+        if not record.is_part_of(whole):
             check.fail(f"{name}: the record of key {key.hex()} is not what its leaves give")
-    for key in whole:
-        check.fail(f"{name}: there is no record of key {key.hex()}, which leaves hold")
+    while awaited is not None:
+        check.fail(f"{name}: there is no record of key {awaited[0].hex()}, which leaves hold")
+        awaited = next(anew, None)
 
 
 async def _forget(nodes: Sequence[Node]) -> None:

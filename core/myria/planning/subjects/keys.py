@@ -7,8 +7,9 @@ key counts up to four and no further: a key that many hold weighs the same whate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from myria.analysis.kinds import kinds_called, kinds_of
@@ -122,6 +123,59 @@ def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a leaf may be filed under, in the order of keys, with weights; all that its choice depends on."""
+
+    keys: tuple[str, ...]
+    weights: tuple[int, ...]
+    rivals: tuple[int, ...]
+    """For each key which keys are the same thing, itself among them, as bits: "shelter" and "homeless shelter"."""
+
+    @classmethod
+    def of(cls, leaf: Worded, weights: Candidates) -> Claims:
+        """Return the claims of a leaf, given what `candidates` says of it."""
+        keys = sorted(weights)
+        holding: dict[str, int] = {}
+        for at, key in enumerate(keys):
+            for term in key.split(" "):
+                holding[term] = holding.get(term, 0) | 1 << at
+        things = set(holding.values())
+        for phrase, _ in leaf.metadata["phrases"]:
+            thing = 0
+            for term in key_of(phrase):
+                thing |= holding.get(term, 0)
+            things.add(thing)
+        rivals = [0] * len(keys)
+        for thing in things:
+            for at in range(len(keys)):
+                if thing >> at & 1:
+                    rivals[at] |= thing
+        return cls(tuple(keys), tuple(weights[key] for key in keys), tuple(rivals))
+
+
+def chosen(weights: Sequence[int], rivals: Sequence[int], units: Sequence[int]) -> list[int]:
+    """Return which of its claims a leaf is filed under, best first, at most `SUBJECTS_MOST`, as places in `units`.
+
+    Args:
+        weights: those of its claims.
+        rivals: those of its claims.
+        units: how many units hold each key, this leaf's own among them; what is beyond `SATURATED` does not count.
+    """
+    ranked = sorted(
+        (-weights[at] * min(count, SATURATED), at) for at, count in enumerate(units) if count >= LEAST_UNITS
+    )
+    best: list[int] = []
+    taken = 0
+    for _, at in ranked:
+        if not taken >> at & 1:
+            best.append(at)
+            taken |= rivals[at]
+            if len(best) == SUBJECTS_MOST:
+                break
+    return best
+
+
 def filed_under(leaf: Worded, weights: Candidates, units_of: Callable[[str], int]) -> tuple[str, ...]:
     """Return the keys that a leaf is filed under, best first, at most `SUBJECTS_MOST`.
 
@@ -130,27 +184,8 @@ def filed_under(leaf: Worded, weights: Candidates, units_of: Callable[[str], int
         weights: what `candidates` says of it.
         units_of: how many units hold a key, this leaf's own among them; what is beyond `SATURATED` does not count.
     """
-    ranked = sorted(
-        (-weight * min(units, SATURATED), key)
-        for key, weight in weights.items()
-        if (units := units_of(key)) >= LEAST_UNITS
-    )
-    phrases = [set(key_of(phrase)) for phrase, _ in leaf.metadata["phrases"]] if len(ranked) > 1 else []
-    chosen: list[str] = []
-    taken: set[str] = set()
-    for _, key in ranked:
-        terms = set(key.split(" "))
-        # "shelter" and "homeless shelter" of one leaf are one thing.
-        if terms & taken:
-            continue
-        chosen.append(key)
-        if len(chosen) == SUBJECTS_MOST:
-            break
-        taken |= terms
-        for phrase in phrases:
-            if terms & phrase:
-                taken |= phrase
-    return tuple(chosen)
+    claims = Claims.of(leaf, weights)
+    return tuple(claims.keys[at] for at in chosen(claims.weights, claims.rivals, list(map(units_of, claims.keys))))
 
 
 def _is_plain(key: str) -> bool:

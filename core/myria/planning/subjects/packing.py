@@ -1,4 +1,4 @@
-"""Nodes as small as they can be kept: planning a long scope from all its leaves holds every one of them."""
+"""Nodes as small as they can be kept, where many are."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ class PackedMetadata(Mapping[str, Any]):
         """Yield their names."""
         return iter(orjson.loads(self._text))
 
+    def plain(self) -> dict[str, Any]:
+        """Return all of them, parsed once."""
+        metadata: dict[str, Any] = orjson.loads(self._text)
+        return metadata
+
     def __len__(self) -> int:
         """Return how many there are."""
         return len(orjson.loads(self._text))
@@ -36,3 +41,8 @@ def packed(node: Node) -> Node:
     """Return what a plan of subjects needs of a node: not which events and children it has."""
     kept = {name: value for name, value in node.metadata.items() if name != "filed"}
     return replace(node, metadata=PackedMetadata(kept), refs=(), children=(), child_leaves=())
+
+
+def unpacked(node: Node) -> Node:
+    """Return a packed node with its metadata parsed."""
+    return replace(node, metadata=node.metadata.plain()) if isinstance(node.metadata, PackedMetadata) else node

@@ -10,10 +10,10 @@ index of a book. The tree is thus a function of the set of paths, whatever the o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Protocol
 
 from myria.errors import InternalError
@@ -21,7 +21,6 @@ from myria.planning import calendar
 from myria.planning.identity import subject_node
 from myria.planning.model import LEAF, Node, Participants
 from myria.planning.settings import PlannerSettings
-from myria.planning.subjects.packing import packed
 from myria.planning.subjects.words import describe_division, describe_index, describe_subject
 
 _END = "00"
@@ -36,10 +35,6 @@ class NodeReader(Protocol):
         ...
 
 
-NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
-"""Takes new nodes as they are made, children before parents."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filing:
     """A leaf under one of its keys; `others` are the other keys that it is filed under, best first."""
@@ -51,7 +46,7 @@ class Filing:
     @property
     def path(self) -> str:
         """The filing's place in the tree, as hexadecimal digits."""
-        return _path(self.key, self.others, self.leaf)
+        return path_of(self.key, self.others, self.leaf.key_timestamp, self.leaf.key_digest)
 
 
 def subject_prefix(key: str) -> str:
@@ -70,45 +65,6 @@ def keys_of(prefix: str) -> tuple[str, ...]:
             keys.append(bytes.fromhex(prefix[start:at]).decode("utf-8", "surrogatepass"))
             start = at + 2
     return tuple(keys)
-
-
-async def plan_subjects(
-    keys: Iterable[str],
-    filed: Callable[[str], Sequence[Filing]],
-    sink: NodeSink,
-    *,
-    participants: Participants,
-    settings: PlannerSettings,
-) -> Node | None:
-    """Return the root over all that is filed in a scope; None without subjects.
-
-    The same tree as `assemble_subjects` gives. Every node goes to `sink` as soon as its subject is whole, and no more
-    is kept of a subject than the nodes above it are made of.
-
-    Args:
-        keys: the keys of all subjects.
-        filed: all that is filed under a key.
-        sink: takes the nodes.
-        participants: the scope.
-        settings: the planner's settings.
-
-    Raises:
-        InternalError: a subject would have a single leaf, or a leaf is filed twice under one key.
-    """
-    assembly = _SubjectAssembly(NoNodes(), participants, settings)
-    subjects: list[_SubjectPiece] = []
-    for key in sorted(keys, key=subject_prefix):
-        pieces = sorted(map(_piece, filed(key)), key=lambda piece: piece.path)
-        _refuse_doubles(pieces)
-        subject = await assembly.subject(pieces)
-        await sink(list(assembly.nodes.values()))
-        assembly.nodes.clear()
-        subjects.append(_SubjectPiece(subject.path, packed(subject.node)))
-    if not subjects:
-        return None
-    top = await assembly.index(subjects)
-    await sink(list(assembly.nodes.values()))
-    return top.node
 
 
 async def assemble_subjects(
@@ -160,7 +116,7 @@ async def assemble_subjects(
 
 
 @dataclass(frozen=True, slots=True)
-class _SubjectPiece:
+class SubjectPiece:
     """A filed leaf with its whole path and its other keys, or a node of the tree with the prefix of all its paths."""
 
     path: str
@@ -192,9 +148,7 @@ class _SubjectAssembly:
         self.known: set[bytes] = set()
         self.nodes: dict[bytes, Node] = {}
 
-    async def open(
-        self, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]
-    ) -> list[_SubjectPiece]:
+    async def open(self, old_root: bytes | None, changed: Sequence[str], ended: AbstractSet[str]) -> list[SubjectPiece]:
         """Return the old tree as pieces without the subjects of the prefixes `ended`.
 
         Every node that a changed path leads through is opened, level by level.
@@ -202,8 +156,8 @@ class _SubjectAssembly:
         if old_root is None:
             return []
         (root,) = await self._reader.nodes([old_root])
-        closed: list[_SubjectPiece] = []
-        frontier = [_SubjectPiece(root.metadata["prefix"], root)]
+        closed: list[SubjectPiece] = []
+        frontier = [SubjectPiece(root.metadata["prefix"], root)]
         while frontier:
             frontier = [piece for piece in frontier if piece.path not in ended]
             through = [piece for piece in frontier if not piece.is_leaf and _touched(piece.path, changed)]
@@ -212,7 +166,7 @@ class _SubjectAssembly:
             frontier = await self._opened(through)
         return closed
 
-    async def subject(self, pieces: list[_SubjectPiece]) -> _SubjectPiece:
+    async def subject(self, pieces: list[SubjectPiece]) -> SubjectPiece:
         """Return the subject of some pieces, which are all that is filed under its key, in the order of paths."""
         if len(pieces) == 1 and (pieces[0].node.is_unit or not keys_of(pieces[0].path)) and not pieces[0].is_leaf:
             return pieces[0]
@@ -224,7 +178,7 @@ class _SubjectAssembly:
             raise InternalError("a subject of a single leaf", key=keys_of(prefix)[0])
         return self._node(await self._divided(pieces), prefix)
 
-    async def index(self, pieces: list[_SubjectPiece]) -> _SubjectPiece:
+    async def index(self, pieces: list[SubjectPiece]) -> SubjectPiece:
         """Return the tree over subjects and groups of subjects, in the order of paths."""
         if len(pieces) == 1:
             return pieces[0]
@@ -240,7 +194,7 @@ class _SubjectAssembly:
             ]
         return self._node(children, pieces[0].path[: _shared(pieces)])
 
-    async def _divided(self, pieces: list[_SubjectPiece]) -> list[_SubjectPiece]:
+    async def _divided(self, pieces: list[SubjectPiece]) -> list[SubjectPiece]:
         """Return what lies directly under a node over leaves and divisions of one subject."""
         if sum(piece.node.leaves for piece in pieces) <= self._most:
             while divisions := [piece for piece in pieces if not piece.is_leaf]:
@@ -256,11 +210,11 @@ class _SubjectAssembly:
                 children.append(inner[0])
         return children
 
-    async def _opened(self, pieces: Sequence[_SubjectPiece]) -> list[_SubjectPiece]:
+    async def _opened(self, pieces: Sequence[SubjectPiece]) -> list[SubjectPiece]:
         """Return what lies directly under some nodes."""
         wanted = sorted({child for piece in pieces for child in piece.node.children})
         nodes = dict(zip(wanted, await self._reader.nodes(wanted), strict=True)) if wanted else {}
-        found: list[_SubjectPiece] = []
+        found: list[SubjectPiece] = []
         for piece in pieces:
             self.known.add(piece.node.rendering_id)
             key = next(iter(keys_of(piece.path)), "")
@@ -268,53 +222,69 @@ class _SubjectAssembly:
             for rendering_id, others in zip(piece.node.children, filed, strict=True):
                 child = nodes[rendering_id]
                 if others is None:
-                    found.append(_SubjectPiece(child.metadata["prefix"], child))
+                    found.append(SubjectPiece(child.metadata["prefix"], child))
                 else:
-                    found.append(_SubjectPiece(_path(key, others, child), child, tuple(others)))
+                    path = path_of(key, others, child.key_timestamp, child.key_digest)
+                    found.append(SubjectPiece(path, child, tuple(others)))
         return found
 
-    def _node(self, children: list[_SubjectPiece], prefix: str) -> _SubjectPiece:
-        keys = keys_of(prefix)
-        nodes = [child.node for child in children]
-        filed = [list(child.others) if child.others is not None else None for child in children]
-        place = {"prefix": prefix, "filed": filed if any(others is not None for others in filed) else []}
-        is_subject = bool(keys) and prefix == subject_prefix(keys[0])
-        if not keys:
-            description = describe_index(nodes)
-        elif is_subject:
-            description = describe_subject(keys[0], nodes)
-        else:
-            description = describe_division(keys, nodes)
-        node = subject_node(
-            self._participants,
-            prefix=prefix,
-            label=description.label,
-            summary=description.summary,
-            metadata={**description.metadata, **place},
-            children=nodes,
-            is_subject=is_subject,
-        )
-        self.nodes[node.rendering_id] = node
-        return _SubjectPiece(prefix, node)
+    def _node(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
+        piece = made_of(children, prefix, self._participants)
+        self.nodes[piece.node.rendering_id] = piece.node
+        return piece
 
 
-def _piece(filing: Filing) -> _SubjectPiece:
-    return _SubjectPiece(filing.path, filing.leaf, filing.others)
+def made_of(children: Sequence[SubjectPiece], prefix: str, participants: Participants) -> SubjectPiece:
+    """Return the node of a prefix over its children, described from them."""
+    keys = keys_of(prefix)
+    nodes = [child.node for child in children]
+    filed = [list(child.others) if child.others is not None else None for child in children]
+    place = {"prefix": prefix, "filed": filed if any(others is not None for others in filed) else []}
+    is_subject = bool(keys) and prefix == subject_prefix(keys[0])
+    if not keys:
+        description = describe_index(nodes)
+    elif is_subject:
+        description = describe_subject(keys[0], nodes)
+    else:
+        description = describe_division(keys, nodes)
+    node = subject_node(
+        participants,
+        prefix=prefix,
+        label=description.label,
+        summary=description.summary,
+        metadata={**description.metadata, **place},
+        children=nodes,
+        is_subject=is_subject,
+    )
+    return SubjectPiece(prefix, node)
 
 
-def _refuse_doubles(pieces: Sequence[_SubjectPiece]) -> None:
-    """Refuse pieces in the order of paths of which one lies within another."""
-    for at in range(1, len(pieces)):
-        if pieces[at].path.startswith(pieces[at - 1].path):
-            raise InternalError("a leaf is filed twice under one key", rendering_id=pieces[at].node.rendering_id.hex())
+def _piece(filing: Filing) -> SubjectPiece:
+    return SubjectPiece(filing.path, filing.leaf, filing.others)
 
 
-def _path(key: str, others: Sequence[str], leaf: Node) -> str:
-    time = "".join(f"{digit:x}" for digit in calendar.digits(leaf.key_timestamp))
-    return "".join(map(subject_prefix, (key, *others))) + _END + time + leaf.key_digest.hex()
+def _refuse_doubles(pieces: Sequence[SubjectPiece]) -> None:
+    for one, other in pairwise(pieces):
+        refuse_double(one, other)
 
 
-def _by_subject(pieces: Sequence[_SubjectPiece]) -> list[list[_SubjectPiece]]:
+def refuse_double(one: SubjectPiece, other: SubjectPiece) -> None:
+    """Refuse two pieces that follow each other in the order of paths, of which one lies within the other.
+
+    Raises:
+        InternalError: it does.
+    """
+    if other.path.startswith(one.path):
+        raise InternalError("a leaf is filed twice under one key", rendering_id=other.node.rendering_id.hex())
+
+
+def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
+    """Return the place in the tree of a leaf under one of its keys, as hexadecimal digits."""
+    time = "".join(f"{digit:x}" for digit in calendar.digits(key_timestamp))
+    return "".join(map(subject_prefix, (key, *others))) + _END + time + key_digest.hex()
+
+
+def _by_subject(pieces: Sequence[SubjectPiece]) -> list[list[SubjectPiece]]:
     """Return pieces in runs of one subject; a group of subjects is a run of its own."""
     return [list(part) for _, part in groupby(pieces, key=lambda piece: keys_of(piece.path)[:1] or piece.path)]
 
@@ -325,7 +295,11 @@ def _touched(prefix: str, changed: Sequence[str]) -> bool:
     return at < len(changed) and changed[at].startswith(prefix)
 
 
-def _shared(pieces: Sequence[_SubjectPiece]) -> int:
+def _shared(pieces: Sequence[SubjectPiece]) -> int:
     """Return how many leading digits pieces in the order of paths share."""
-    first, last = pieces[0].path, pieces[-1].path
+    return shared_digits(pieces[0].path, pieces[-1].path)
+
+
+def shared_digits(first: str, last: str) -> int:
+    """Return how many leading digits two paths share."""
     return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))

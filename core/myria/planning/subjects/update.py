@@ -2,12 +2,12 @@
 
 How many units hold a key counts up to four, so a leaf that comes or goes changes what others are filed under only where
 a key's count crosses one of those numbers: then at most four units hold it. No choice rests on another leaf's choice,
-so nothing goes on from there. A full plan is the same step from no leaves at all.
+so nothing goes on from there. A full plan (`whole`) gives what this step gives from no leaves at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Protocol
@@ -17,15 +17,12 @@ from myria.planning.model import LEAF, Node, Outline, Participants, UnitKey
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, IncompleteHolders
 from myria.planning.subjects.keys import candidates, filed_under
-from myria.planning.subjects.packing import packed
 from myria.planning.subjects.trie import (
     Filing,
     NodeReader,
-    NodeSink,
     NoNodes,
     assemble_subjects,
     keys_of,
-    plan_subjects,
 )
 
 __all__ = [
@@ -37,11 +34,10 @@ __all__ = [
     "leaves_beneath",
     "leaves_of",
     "leaves_under",
-    "plan_all_subjects",
     "update_subjects",
 ]
 
-_READ_AT_ONCE = 2_000
+_READ_AT_ONCE = 500
 
 
 class SubjectReader(NodeReader, Protocol):
@@ -92,28 +88,27 @@ async def leaves_under(units: Iterable[Outline], reader: NodeReader) -> list[Pla
     return found
 
 
-async def leaves_beneath(root: Outline, reader: NodeReader) -> list[PlacedLeaf]:
-    """Return every leaf of a tree of time, as small as a plan of subjects can keep it.
+async def leaves_beneath(root: Outline, reader: NodeReader) -> AsyncIterator[PlacedLeaf]:
+    """Yield every leaf of a tree of time; no more of the tree is held than the way down to where it is read.
 
     Raises:
         InternalError: a leaf is in no unit.
     """
-    found: list[PlacedLeaf] = []
-    frontier: list[tuple[bytes, bytes | None]] = [(root.rendering_id, None)]
-    while frontier:
+    waiting: list[list[tuple[bytes, bytes | None]]] = [[(root.rendering_id, None)]]
+    while waiting:
+        part, rest = waiting[-1][:_READ_AT_ONCE], waiting[-1][_READ_AT_ONCE:]
+        waiting[-1:] = [rest] if rest else []
         below: list[tuple[bytes, bytes | None]] = []
-        for at in range(0, len(frontier), _READ_AT_ONCE):
-            part = frontier[at : at + _READ_AT_ONCE]
-            nodes = await reader.nodes([rendering_id for rendering_id, _ in part])
-            for node, (rendering_id, above) in zip(nodes, part, strict=True):
-                unit = unit_of(node.key) if above is None and node.is_unit else above
-                if node.node_type == LEAF:
-                    if unit is None:
-                        raise InternalError("a leaf is in no unit", rendering_id=rendering_id.hex())
-                    found.append(PlacedLeaf(leaf=packed(node), unit=unit))
-                below.extend((child, unit) for child in node.children)
-        frontier = below
-    return found
+        nodes = await reader.nodes([rendering_id for rendering_id, _ in part])
+        for node, (rendering_id, above) in zip(nodes, part, strict=True):
+            unit = unit_of(node.key) if above is None and node.is_unit else above
+            if node.node_type == LEAF:
+                if unit is None:
+                    raise InternalError("a leaf is in no unit", rendering_id=rendering_id.hex())
+                yield PlacedLeaf(leaf=node, unit=unit)
+            below.extend((child, unit) for child in node.children)
+        if below:
+            waiting.append(below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,28 +183,6 @@ async def update_subjects(
     )
 
 
-async def plan_all_subjects(
-    leaves: Iterable[PlacedLeaf], sink: NodeSink, *, participants: Participants, settings: PlannerSettings
-) -> SubjectUpdate:
-    """Return the tree of subjects of a scope from all its leaves, whose nodes go to `sink` and are not kept.
-
-    The same as `update_subjects` gives without an old tree.
-    """
-    step = _Step(NoSubjects())
-    for placed in leaves:
-        step.adds(placed)
-    await step.reach_neighbours()
-    step.choose()
-    made: dict[str, bytes] = {}
-
-    async def take(nodes: Sequence[Node]) -> None:
-        made.update(_made(nodes))
-        await sink(nodes)
-
-    root = await plan_subjects(step.subjects(), step.filings, take, participants=participants, settings=settings)
-    return SubjectUpdate(root=root, nodes=[], holders=step.changed_holders(made), leaves_filed_anew=len(step.leaves))
-
-
 def _made(nodes: Iterable[Node]) -> dict[str, bytes]:
     """Return the renderings of those nodes that are a subject, by its key."""
     return {keys_of(node.metadata["prefix"])[0]: node.rendering_id for node in nodes if node.is_unit}
@@ -271,14 +244,6 @@ class _Step:
             elif is_subject:
                 begun.append(key)
         await self._begin(begun)
-
-    def subjects(self) -> list[str]:
-        """Return the keys that are subjects now."""
-        return [key for key, holders in self._new.items() if holders.is_subject]
-
-    def filings(self, key: str) -> list[Filing]:
-        """Return what is filed under a key now, where all leaves are looked at."""
-        return [leaf.filing(leaf.now, key) for leaf in self._holding[key] if key in leaf.now]
 
     def changed_holders(self, made: Mapping[str, bytes]) -> dict[str, Holders]:
         """Return the records that change, each with its key's subject; `made` are the new ones, by key."""

@@ -1,0 +1,299 @@
+"""Plans a scope's subjects from all its leaves, in little memory: some dozens of bytes for each event.
+
+Of each leaf its names, its time and what it may be filed under are kept, as numbers in arrays. What it says is read
+again for each of its subjects, a bounded number of leaves at a time, and a node goes on its way as soon as it is whole.
+The outcome is what `update` gives from no leaves at all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from myria.errors import InternalError
+from myria.planning.model import LEAF, Node, Outline, Participants
+from myria.planning.settings import PlannerSettings
+from myria.planning.subjects.holders import Holder, Holders, stored_key
+from myria.planning.subjects.keys import LEAST_UNITS, SATURATED, SUBJECTS_MOST, Claims, candidates, chosen
+from myria.planning.subjects.packing import packed, unpacked
+from myria.planning.subjects.stream import SubjectStream
+from myria.planning.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
+from myria.planning.subjects.update import PlacedLeaf, leaves_beneath
+
+NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
+"""Takes new nodes as they are made, children before parents."""
+
+_LEAVES_AT_ONCE = 500
+"""Filings whose leaves are read by one statement."""
+
+_LEAVES_KEPT = 8_192
+"""Leaves that are kept as they were read: a scope of so many is read once."""
+
+_RENDERING_BYTES = 32
+_UNIT_BYTES = 16
+_KEY_BYTES = 16
+_NONE = 0xFFFFFFFF
+
+
+async def plan_all_subjects(
+    root: Outline | None, reader: NodeReader, sink: NodeSink, *, participants: Participants, settings: PlannerSettings
+) -> WholePlan:
+    """Plan the subjects of a scope from all leaves of its tree of time.
+
+    The same as `update_subjects` gives from no leaves.
+
+    Args:
+        root: the tree of time; None for a scope without events.
+        reader: reads its nodes.
+        sink: takes the nodes of subjects, each once and after its children; none is kept.
+        participants: the scope.
+        settings: the planner's settings.
+
+    Raises:
+        InternalError: a subject would have a single leaf, or a leaf is filed twice under one key.
+    """
+    ledger = _Ledger()
+    leaves = _Leaves(ledger, reader)
+    if root is not None:
+        async for placed in leaves_beneath(root, reader):
+            leaves.keep(ledger.take(placed), placed.leaf)
+    ledger.file()
+    plan = WholePlan(ledger)
+    await plan.make(leaves, sink, participants, settings)
+    return plan
+
+
+class WholePlan:
+    """The subjects of a scope: their root, None without any, and who holds which key."""
+
+    def __init__(self, ledger: _Ledger) -> None:
+        self.root: Node | None = None
+        self._ledger = ledger
+        self._subject_of: dict[int, bytes] = {}
+
+    def records(self) -> Iterator[tuple[bytes, Holders]]:
+        """Yield the record of each key that a leaf holds, with all its holders, in the order of stored keys."""
+        ledger = self._ledger
+        stored = b"".join(map(stored_key, ledger.keys))
+        for number in _in_order(stored):
+            at = number * _KEY_BYTES
+            record = Holders(tuple(sorted(ledger.holders(number))), subject=self._subject_of.get(number))
+            yield stored[at : at + _KEY_BYTES], record
+
+    async def make(
+        self, leaves: _Leaves, sink: NodeSink, participants: Participants, settings: PlannerSettings
+    ) -> None:
+        """Make the tree, subject by subject in the order of keys."""
+        made: list[Node] = []
+
+        def make(children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
+            # What lies flat in a subject is in the order of time.
+            if all(child.node.node_type == LEAF for child in children):
+                children = sorted(children, key=lambda child: child.in_time)
+            piece = made_of(children, prefix, participants)
+            made.append(piece.node)
+            return piece
+
+        index = SubjectStream(make, settings.max_fan_out)
+        subjects = 0
+        number, subject = -1, SubjectStream(make, settings.max_fan_out)
+        filings = self._ledger.filings()
+        while part := list(islice(filings, _LEAVES_AT_ONCE)):
+            read = await leaves.read({filing.leaf for filing in part})
+            for filing in part:
+                if filing.number != number:
+                    if number >= 0:
+                        index.add(self._subject(number, subject, make))
+                        subjects += 1
+                    number, subject = filing.number, SubjectStream(make, settings.max_fan_out)
+                subject.add(SubjectPiece(filing.path, read[filing.leaf], filing.others))
+            await sink(made)
+            made.clear()
+        if number >= 0:
+            index.add(self._subject(number, subject, make))
+            top = index.end()
+            root = top.pieces[0] if subjects == 0 else make(top.pieces, top.prefix)
+            self.root = root.node
+            await sink(made)
+
+    def _subject(
+        self, number: int, gathering: SubjectStream, make: Callable[[Sequence[SubjectPiece], str], SubjectPiece]
+    ) -> SubjectPiece:
+        gathered = gathering.end()
+        key = self._ledger.keys[number]
+        if gathered.size < LEAST_UNITS:
+            raise InternalError("a subject of a single leaf", key=key)
+        subject = make(gathered.pieces, subject_prefix(key))
+        self._subject_of[number] = subject.node.rendering_id
+        return SubjectPiece(subject.path, packed(subject.node))
+
+
+@dataclass(frozen=True, slots=True)
+class _Filing:
+    """A leaf under a key, both by number; the path, and the leaf's other keys."""
+
+    number: int
+    path: str
+    leaf: int
+    others: tuple[str, ...]
+
+
+class _Ledger:
+    """All leaves of a scope by number, with the keys that they may be filed under, by number too."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._units: dict[bytes, int] = {}
+        self._unit_names = bytearray()
+        self._renderings = bytearray()
+        self._digests = bytearray()
+        self._times = array("q")
+        self._unit_of = array("I")
+        self._claims_from = array("I", [0])
+        self._claimed = array("I")
+        self._weights = array("I")
+        self._rivals = array("H")
+        self._holding_units = array("I")
+        """Of each key up to `SATURATED` units that hold it, from 1 on."""
+        self._filed = array("I")
+        """Of each leaf the keys that it is filed under, best first, up to `SUBJECTS_MOST`."""
+        self._is_subject = bytearray()
+        self._claims_by_key: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._key_from: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+
+    def take(self, placed: PlacedLeaf) -> int:
+        """Take in a leaf and return its number."""
+        leaf = placed.leaf
+        unit = self._units.setdefault(placed.unit, len(self._units))
+        if unit * _UNIT_BYTES == len(self._unit_names):
+            self._unit_names += placed.unit
+        self._renderings += leaf.rendering_id
+        self._digests += leaf.key_digest
+        self._times.append(leaf.key_timestamp)
+        self._unit_of.append(unit)
+        claims = Claims.of(leaf, candidates(leaf))
+        for key in claims.keys:
+            number = self._numbers.setdefault(key, len(self.keys))
+            if number == len(self.keys):
+                self.keys.append(key)
+                self._holding_units.extend((0,) * SATURATED)
+            self._claimed.append(number)
+            self._hold(number, unit + 1)
+        self._weights.extend(claims.weights)
+        self._rivals.extend(claims.rivals)
+        self._claims_from.append(len(self._claimed))
+        return len(self._times) - 1
+
+    def _hold(self, number: int, unit: int) -> None:
+        for at in range(number * SATURATED, (number + 1) * SATURATED):
+            if self._holding_units[at] == unit:
+                return
+            if not self._holding_units[at]:
+                self._holding_units[at] = unit
+                return
+
+    def file(self) -> None:
+        """Choose what each leaf is filed under, once all are in."""
+        held = np.frombuffer(self._holding_units, np.uint32).reshape(-1, SATURATED) if self.keys else np.empty((0, 1))
+        counts = bytes(np.count_nonzero(held, axis=1).astype(np.uint8))
+        first_unit = array("I", bytes(4 * len(self.keys)))
+        self._is_subject = bytearray(len(self.keys))
+        for leaf, unit in enumerate(self._unit_of):
+            begin, end = self._claims_from[leaf], self._claims_from[leaf + 1]
+            units = [counts[number] for number in self._claimed[begin:end]]
+            best = [
+                self._claimed[begin + at] for at in chosen(self._weights[begin:end], self._rivals[begin:end], units)
+            ]
+            for number in best:
+                if not first_unit[number]:
+                    first_unit[number] = unit + 1
+                elif first_unit[number] != unit + 1:
+                    self._is_subject[number] = True
+            self._filed.extend(best + [_NONE] * (SUBJECTS_MOST - len(best)))
+        claimed = np.frombuffer(self._claimed, np.uint32) if self._claimed else np.empty(0, np.uint32)
+        bounds = np.frombuffer(self._claims_from, np.uint32).astype(np.int64)
+        sizes: npt.NDArray[np.int64] = bounds[1:] - bounds[:-1]
+        by_key = np.argsort(claimed, kind="stable")
+        self._claims_by_key = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)[by_key]
+        self._key_from = np.concatenate(([0], np.cumsum(np.bincount(claimed, minlength=len(self.keys)))))
+        del self._weights, self._rivals, self._holding_units
+
+    def holders(self, number: int) -> Iterator[Holder]:
+        """Yield the leaves that hold a key."""
+        for leaf in self._leaves_of(number):
+            unit = self._unit_of[leaf] * _UNIT_BYTES
+            yield Holder(
+                bytes(self._unit_names[unit : unit + _UNIT_BYTES]),
+                self.rendering_id(leaf),
+                number in self._filed_of(leaf),
+            )
+
+    def filings(self) -> Iterator[_Filing]:
+        """Yield all that is filed under keys that are subjects, in the order of paths."""
+        numbers = [number for number, is_subject in enumerate(self._is_subject) if is_subject]
+        numbers.sort(key=lambda number: subject_prefix(self.keys[number]))
+        for number in numbers:
+            found = []
+            for leaf in self._leaves_of(number):
+                filed = self._filed_of(leaf)
+                if number in filed:
+                    others = tuple(self.keys[other] for other in filed if other not in (number, _NONE))
+                    at = leaf * _RENDERING_BYTES
+                    digest = bytes(self._digests[at : at + _RENDERING_BYTES])
+                    path = path_of(self.keys[number], others, self._times[leaf], digest)
+                    found.append(_Filing(number, path, leaf, others))
+            found.sort(key=lambda filing: filing.path)
+            yield from found
+
+    def rendering_id(self, leaf: int) -> bytes:
+        """Return the rendering of a leaf."""
+        return bytes(self._renderings[leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES])
+
+    def _leaves_of(self, number: int) -> list[int]:
+        found: list[int] = self._claims_by_key[self._key_from[number] : self._key_from[number + 1]].tolist()
+        return found
+
+    def _filed_of(self, leaf: int) -> array[int]:
+        return self._filed[leaf * SUBJECTS_MOST : (leaf + 1) * SUBJECTS_MOST]
+
+
+class _Leaves:
+    """Reads leaves by number, and keeps those that were wanted last."""
+
+    def __init__(self, ledger: _Ledger, reader: NodeReader) -> None:
+        self._ledger = ledger
+        self._reader = reader
+        self._kept: OrderedDict[int, Node] = OrderedDict()
+
+    def keep(self, number: int, leaf: Node) -> None:
+        """Keep a leaf that was read."""
+        self._kept[number] = packed(leaf)
+        if len(self._kept) > _LEAVES_KEPT:
+            self._kept.popitem(last=False)
+
+    async def read(self, numbers: set[int]) -> Mapping[int, Node]:
+        """Return some leaves by their numbers."""
+        found: dict[int, Node] = {}
+        for number in numbers & self._kept.keys():
+            self._kept.move_to_end(number)
+            found[number] = unpacked(self._kept[number])
+        missing = sorted(numbers - found.keys())
+        if missing:
+            nodes = await self._reader.nodes(list(map(self._ledger.rendering_id, missing)))
+            for number, node in zip(missing, nodes, strict=True):
+                found[number] = node
+                self.keep(number, node)
+        return found
+
+
+def _in_order(stored: bytes) -> Iterator[int]:
+    """Yield the numbers of stored keys in the order of these."""
+    halves = np.frombuffer(stored, ">u8").reshape(-1, 2)
+    yield from np.lexsort((halves[:, 1], halves[:, 0])).tolist()
