@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,24 @@ class Built:
     snapshot_id: str
 
 
-async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = False, processes: int = 1) -> Built:
+async def build(
+    dsns: RoleDsns,
+    log: Path,
+    *,
+    full: bool = False,
+    hold: bool = False,
+    processes: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> Built:
     """Queue a build and see it through, by one command with so many processes; `cpu_s` is that of its first one.
+
+    Args:
+        dsns: the database.
+        log: what the builder writes goes there.
+        full: plan everything anew.
+        hold: hold the snapshot.
+        processes: builder processes.
+        settings: by environment variable without `MYRIA_`.
 
     Raises:
         RuntimeError: it did not succeed.
@@ -53,10 +70,12 @@ async def build(dsns: RoleDsns, log: Path, *, full: bool = False, hold: bool = F
             raise RuntimeError("another build of this database is not finished; drop the work folder's databases")
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [*MYRIA, "build", "--tenant", TENANT, "--build", build_id, "--processes", str(processes)]
-        ended = await run_command(command, env={"MYRIA_POSTGRES_DSN": dsns.builder}, log=log)
+        env = {"MYRIA_POSTGRES_DSN": dsns.builder}
+        env |= {f"MYRIA_{name}": value for name, value in (settings or {}).items()}
+        ended = await run_command(command, env=env, log=log)
         async with database.read(TENANT) as connection:
             row = await connection.fetchrow(sql("builds.get"), TENANT, build_id)
-    if row is None or row["status"] not in {"succeeded", "held"}:
+    if row is None or row["status"] not in {"succeeded", "held", "nothing_to_do"}:
         raise RuntimeError(f"the build ended otherwise: {dict(row) if row else None}; see {log}")
     counts: dict[str, Any] = orjson.loads(row["counts"])
     return Built(

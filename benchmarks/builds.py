@@ -219,7 +219,7 @@ async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: 
     await cluster.tidy(database.name)
     stream = await events_file(options, size + spare(1), sets=1)
     for round_ in range(rounds + 1):
-        lines = _slice(stream, size + round_ * ADDED)
+        lines = slice_of(stream, size + round_ * ADDED)
         await load(dsns.server, lines, total=ADDED, what="appending")
         await _build_round(
             cluster, options, database, counted=round_ > 0, what=f"one scope, round {round_} of {rounds}"
@@ -253,7 +253,8 @@ async def _one_scope(cluster: Cluster, options: Common, report: Report, rounds: 
     await cluster.drop(database.name)
 
 
-def _slice(stream: Path, skip: int) -> Iterator[bytes]:
+def slice_of(stream: Path, skip: int) -> Iterator[bytes]:
+    """Yield the lines of one round from a file of events."""
     with stream.open("rb") as source:
         for i, line in enumerate(source):
             if i >= skip + ADDED:

@@ -77,6 +77,10 @@ WHERE position = greatest(1, total / 2);
 -- name: database_bytes
 SELECT pg_database_size(current_database());
 
+-- name: table_bytes
+-- What some tables take, indexes included.
+SELECT sum(pg_total_relation_size(format('myria.%I', name)::regclass))::bigint FROM unnest($1::text[]) AS name;
+
 -- name: newest_build
 SELECT build_id, status, started_at, finished_at, counts, error,
        extract(epoch FROM finished_at - started_at)::float8 AS took_s
