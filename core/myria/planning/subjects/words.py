@@ -5,19 +5,17 @@ From the children's renderings alone: a leaf says what was said, a division of a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from myria.analysis import terms
 from myria.analysis.kinds import kind_name, kinds_of
 from myria.planning.calendar import date_text, period_text
 from myria.planning.describe import LABEL_CHARACTERS, Description, Merged, hint_title
 from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
 from myria.planning.model import LEAF, Node, Outline
 from myria.planning.phrases import NAME_CHARACTERS, key_of
+from myria.planning.subjects.statements import called, says, state_of, statements
 
 _PHRASES = 2
 _SHARED_MOST = 4
@@ -25,6 +23,11 @@ _SHARED_MOST = 4
 
 _OF_KIND = 4
 """How much more what names one of a kind says of the kind than other phrases do."""
+
+_KIND_NOUNS = {"live": "home"}
+"""Kinds that are called by a word that is no noun, and what a label calls them."""
+
+_POSSESSIVES = ("'s", "’s")
 
 _LEAST_SAID = 2
 """Times that somebody says something of a subject before it is called after that person."""
@@ -36,13 +39,8 @@ _SUBJECT_CHARACTERS = 480
 _GROUP_CHARACTERS = 160
 """Characters of a summary: of a subject, and of what only stands above or within one."""
 
-_STATE_CHARACTERS = 200
 _ENTRY_CHARACTERS = 60
 _BEFORE = " Before: "
-_SUMMARIES_HELD = 4096
-"""Summaries of leaves whose quotes are remembered: a leaf is described in up to three subjects and their divisions."""
-
-_QUOTE = re.compile("(?:(?<=[.!?…”] )[^“”.!?:]{1,40}: )?“[^“”]+”")
 
 
 def describe_subject(key: str, children: Sequence[Node]) -> Description:
@@ -68,7 +66,7 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
     said_by = _said_by(keys[0], children)
     return Description(
         label=_label(title, _about(names, keys, children)),
-        summary=_latest(keys[-1], children, _GROUP_CHARACTERS),
+        summary=_latest(keys, children, _GROUP_CHARACTERS)[0],
         metadata=_metadata(merged, names, said_by),
     )
 
@@ -120,7 +118,7 @@ def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) 
     for _, of in ranked:
         if not taken.intersection(of):
             taken.update(of)
-            chosen.append(said[of][1])
+            chosen.append(_without_possessive(said[of][1]))
             if len(chosen) == _PHRASES:
                 break
     return chosen
@@ -135,7 +133,7 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
     """Return a key as people said it; `place` is that of the key among those of a division."""
     kind = kind_name(key)
     if kind is not None:
-        return kind
+        return _KIND_NOUNS.get(kind, kind)
     weights: dict[str, int] = {}
     hinted: dict[str, int] = {}
     fuller: dict[tuple[str, ...], list[str]] = {}
@@ -161,7 +159,12 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
         if len(fuller[of]) * 2 > len(children):
             return min(fuller[of])
     weights = weights or hinted
-    return min(weights, key=lambda name: (-weights[name], name)) if weights else key
+    return _without_possessive(min(weights, key=lambda name: (-weights[name], name))) if weights else key
+
+
+def _without_possessive(wording: str) -> str:
+    """Return "weight" for "weight's"; what has a capital may be a name, such as that of a bar."""
+    return wording[:-2] if wording.endswith(_POSSESSIVES) and wording[:1].islower() else wording
 
 
 def _said_by(key: str, children: Sequence[Node]) -> dict[str, int]:
@@ -171,7 +174,7 @@ def _said_by(key: str, children: Sequence[Node]) -> dict[str, int]:
         if child.node_type != LEAF:
             counts = child.metadata.get("said_by", ())
         else:
-            counts = [(speaker, 1) for speaker, words in _quotes(child.summary) if speaker and _says(key, words)]
+            counts = [(speaker, 1) for speaker, words in statements(child.summary) if speaker and says(key, words)]
         for speaker, count in counts:
             said[speaker] = said.get(speaker, 0) + count
     return said
@@ -184,40 +187,28 @@ def _owner(said_by: Mapping[str, int]) -> str:
     return speaker if count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3 else ""
 
 
-@lru_cache(maxsize=_SUMMARIES_HELD)
-def _quotes(summary: str) -> tuple[tuple[str, str], ...]:
-    """Return the statements that the summary of a leaf quotes, with their speakers."""
-    found = [quote.partition("“") for quote in _QUOTE.findall(summary)]
-    return tuple((who.rstrip(": "), words.rstrip("”")) for who, _, words in found if not words.endswith(("?”", "？”")))
-
-
-def _says(key: str, words: str) -> bool:
-    said, kinds = _said(words)
-    return key in kinds or not said.isdisjoint(key.split(" "))
-
-
-@lru_cache(maxsize=2 * _SUMMARIES_HELD)
-def _said(words: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the terms of a statement, and the kinds of thing that they name."""
-    said = frozenset(terms(words))
-    return said, frozenset(kind for term in said for kind in kinds_of(term))
-
-
 def _history(key: str, children: Sequence[Node], most: int) -> str:
     """Return the latest state, then what was before, newest first."""
-    now = _latest(key, children, most)
+    now, earlier = _latest([key], children, most)
     room = most - len(now) - len(_BEFORE) - 1
-    entries = [_entry(child) for child in sorted(children, key=_newest_first)[1:]]
+    entries = list(map(_entry, earlier))
     before_that = as_many_as_fit(entries, room) if entries and room > _ENTRY_CHARACTERS else ""
     return clip(f"{now}{_BEFORE}{before_that}.", most) if before_that else now
 
 
-def _latest(key: str, children: Sequence[Node], most: int) -> str:
-    """Return the state that the newest leaf tells of."""
-    latest = min(children, key=_newest_first)
-    if latest.node_type != LEAF:
-        return clip(latest.summary, most)
-    now = f"Latest, on {date_text(latest.last_at)}: {_state(key, latest)}"
+def _latest(keys: Sequence[str], children: Sequence[Node], most: int) -> tuple[str, list[Node]]:
+    """Return the latest state that is told, of the first of some keys that it is told of; and what was before it."""
+    newest = sorted(children, key=_newest_first)
+    for at, node in enumerate(newest):
+        if node.node_type != LEAF:
+            return clip(node.summary, most), newest[at + 1 :]
+        if (state := state_of(keys, node)) is not None:
+            return _dated(node, state, most), newest[at + 1 :]
+    return _dated(newest[0], called(keys[0], newest[0]), most), newest[1:]
+
+
+def _dated(leaf: Node, state: str, most: int) -> str:
+    now = f"Latest, on {date_text(leaf.last_at)}: {state}"
     return clip(now if now.endswith((".", "”", "…", "!", "?")) else f"{now}.", most)
 
 
@@ -226,20 +217,14 @@ def _newest_first(node: Node) -> tuple[int, int, bytes]:
     return -node.last_at, -timestamp, bytes(255 - byte for byte in digest)
 
 
-def _state(key: str, leaf: Node) -> str:
-    """Return the sentence of a leaf that says a key or names something of its kind, else what the leaf is called."""
-    for speaker, words in _quotes(leaf.summary):
-        if _says(key, words):
-            return clip(f"{speaker}: “{words}”" if speaker else f"“{words}”", _STATE_CHARACTERS)
-    return clip(leaf.label, _STATE_CHARACTERS)
-
-
 def _entry(node: Node) -> str:
     if node.node_type == LEAF:
         return f"{shortened(node.label, _ENTRY_CHARACTERS)} ({date_text(node.last_at)})"
     when = period_text(node.first_at, node.last_at).removeprefix("on ").removeprefix("from ")
-    about = node.label.replace(f" {period_text(node.first_at, node.last_at)}", "")
-    return f"{shortened(about, _ENTRY_CHARACTERS)} ({when})"
+    # A division is called after the subject, too.
+    about = node.label.partition(": ")[2]
+    beside = [*node.metadata["names"][1:], *([about] if about else [])] or node.metadata["names"]
+    return f"{shortened(capitalised(': '.join(beside)), _ENTRY_CHARACTERS)} ({when})"
 
 
 def _metadata(merged: Merged, names: Sequence[str], said_by: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -1,0 +1,143 @@
+"""What a leaf says of a subject: its statements, and which of them tells a state.
+
+A statement tells a state where it says enough beside what the subject is called. Words that are said about everything
+count little, courtesies and words that hold sentences together not at all; what exclaims, thanks or speaks of somebody
+else must say more. So "That violin is gorgeous!" tells nothing, "The violin went to the luthier in Porto!" does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from operator import itemgetter
+
+from myria.analysis import is_stopword, terms, tokens
+from myria.analysis.common_words import plain_terms, weak_terms
+from myria.analysis.kinds import kinds_of
+from myria.planning.courtesies import courtesies
+from myria.planning.lines import capitalised, clip, listed
+from myria.planning.model import Node
+from myria.planning.wording import conjunction_of, is_function_word
+
+STATE_CHARACTERS = 200
+
+_REMEMBERED = 4096
+"""Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
+
+_NAMED = 2
+"""Phrases that stand for a leaf which nothing else names."""
+
+_TELLING = 2
+"""What a word weighs that is not said about everything, as a number does."""
+
+_LEAST_CONTENT = 3
+
+_NO_CONTENT = (False, 0)
+
+_OTHER_PERSONS = """
+you your yours you're du dich dir dein deine deinen deiner euch tu te toi ton tes vous votre vos tú ti tus usted
+ustedes você seu sua voi tuo tua jij je jouw jullie din ditt
+"""
+_FIRST_PERSONS = """
+i i'm i've i'd i'll me my we we're we've our us ich mich mir mein meine wir uns unser unsere je j'ai me moi mon ma mes
+nous notre nos yo mi mis nosotros nuestro nuestra eu meu minha nós nosso nossa io mio mia noi nostro ik mij mijn wij jag
+mig min mitt vi vår
+"""
+
+_STATEMENT = re.compile("(?:(?<=[.!?…”] )[^“”.!?:]{1,40}: )?“[^“”]+”")
+_QUESTIONS = ("?”", "？”", "؟”")
+_EXCLAMATIONS = ("!", "！", "!…")
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def statements(summary: str) -> tuple[tuple[str, str], ...]:
+    """Return the statements that the summary of a leaf quotes, with their speakers; questions are none."""
+    found = [quote.partition("“") for quote in _STATEMENT.findall(summary)]
+    return tuple((who.rstrip(": "), words.rstrip("”")) for who, _, words in found if not words.endswith(_QUESTIONS))
+
+
+def says(key: str, words: str) -> bool:
+    """Tell whether words name a subject, or something of its kind."""
+    said, kinds = _said(words)
+    return key in kinds or not said.isdisjoint(key.split(" "))
+
+
+def state_of(keys: Sequence[str], leaf: Node) -> str | None:
+    """Return what a leaf says of the first of some keys that it says something of, else what it is called.
+
+    None where neither says more than what the subject is called.
+    """
+    for key in keys:
+        told = [
+            (_content(key, words), place)
+            for place, (_, words) in enumerate(statements(leaf.summary))
+            if says(key, words)
+        ]
+        content, place = max(told, key=itemgetter(0), default=(_NO_CONTENT, 0))
+        if content > _NO_CONTENT:
+            speaker, words = statements(leaf.summary)[place]
+            return clip(f"{speaker}: “{words}”" if speaker else f"“{words}”", STATE_CHARACTERS)
+    name = called(keys[0], leaf)
+    said, _ = _weighed(leaf.label)
+    return name if sum(weight for term, weight in said if term not in keys[0].split(" ")) >= _TELLING else None
+
+
+def called(key: str, leaf: Node) -> str:
+    """Return what a leaf is called, after the word that names one of the subject's kind where its label does not."""
+    phrases = [phrase for phrase, _ in leaf.metadata["phrases"]]
+    label = leaf.label
+    if label.startswith("“") and phrases:
+        label = capitalised(listed(phrases[:_NAMED], conjunction_of(leaf.metadata["language"])))
+    if not says(key, label):
+        named = [keyword for keyword, _ in leaf.metadata["keywords"] if says(key, keyword)]
+        if named and key not in terms(named[0]):
+            label = f"{capitalised(named[0])}: {label}"
+    return clip(label, STATE_CHARACTERS)
+
+
+@lru_cache(maxsize=2 * _REMEMBERED)
+def _said(words: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the terms of a statement, and the kinds of thing that they name."""
+    said = frozenset(terms(words))
+    return said, frozenset(kind for term in said for kind in kinds_of(term))
+
+
+def _content(key: str, words: str) -> tuple[bool, int]:
+    """Return how well a statement tells a state of a subject: plainly or not, and how much it says beside the key."""
+    said, least = _weighed(words)
+    own = key.split(" ")
+    content = sum(weight for term, weight in said if term not in own)
+    return (least == _LEAST_CONTENT, content) if content >= least else _NO_CONTENT
+
+
+@lru_cache(maxsize=2 * _REMEMBERED)
+def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Return the words that a statement says something with, each with its weight; and how much it must say."""
+    said = tokens(words)
+    polite = courtesies(words, said)
+    weights = {term: _weight(term) for _, term, start, _ in said if start not in polite}
+    least = _LEAST_CONTENT
+    if words.endswith(_EXCLAMATIONS) or (said and said[0].start in polite):
+        least += 1
+    if not _other_persons().isdisjoint(weights) and _first_persons().isdisjoint(weights):
+        least += 1
+    return tuple((term, weight) for term, weight in weights.items() if weight), least
+
+
+def _weight(term: str) -> int:
+    if len(term) < 2 and not term.isdigit():
+        return 0
+    if is_stopword(term) or is_function_word(term):
+        return 0
+    return 1 if term in weak_terms() or term in plain_terms() else _TELLING
+
+
+@cache
+def _other_persons() -> frozenset[str]:
+    return frozenset(terms(_OTHER_PERSONS))
+
+
+@cache
+def _first_persons() -> frozenset[str]:
+    return frozenset(terms(_FIRST_PERSONS))
