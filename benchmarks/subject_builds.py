@@ -82,14 +82,14 @@ async def _scope(cluster: Cluster, options: Common, size: int) -> Grown:
         size=size,
         stream=await events_file(options, size + spare(1), sets=1),
     )
+    scope.bytes_of_subjects = await _bytes(cluster, base.name, SUBJECT_TABLES)
+    scope.bytes_of_time = await _bytes(cluster, base.name, TIME_TABLES)
     console.say(f"copying {base.name} ...", "dim")
     dsns = await cluster.clone(base.name, scope.name)
     log = options.work_dir / "log" / f"{scope.name}.log"
     # A scope that was built by other rules of subjects gets those of now.
     await build(dsns, log)
     await cluster.tidy(scope.name)
-    scope.bytes_of_subjects = await _bytes(cluster, scope.name, SUBJECT_TABLES)
-    scope.bytes_of_time = await _bytes(cluster, scope.name, TIME_TABLES)
     began = _children_cpu_s()
     await build(dsns, log)
     scope.idle_cpu_s = _children_cpu_s() - began
