@@ -71,6 +71,7 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
 
 _NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
 _KNOWN_SCOPES = 100_000
+_EPOCH = to_datetime(0)
 _JOINING = 4
 """Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
 
@@ -245,7 +246,14 @@ class Ingest:
         self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: tuple[bytes, ...] | None
     ) -> list[_Row]:
         rows = []
+        # Events of one call often share their time and what they are about.
+        last, occurred_at, hints = None, _EPOCH, "[]"
         for event, event_id in zip(events, new_ids("evt", len(events)), strict=True):
+            if last is None or event.timestamp != last.timestamp:
+                occurred_at = to_datetime(event.timestamp)
+            if last is None or event.topic_hints != last.topic_hints:
+                hints = _hints_json(event.topic_hints)
+            last = event
             scope = self._scopes.get((tenant, event.participants))
             if scope is None:
                 scope = await self._make_scope(tenant, event.participants, deadline)
@@ -255,8 +263,8 @@ class Ingest:
                     event.event_id or event_id,
                     scope,
                     _dedupe_key(event),
-                    to_datetime(event.timestamp),
-                    _hints_json(event.topic_hints),
+                    occurred_at,
+                    hints,
                     compare,
                 )
             )
@@ -293,9 +301,10 @@ class Ingest:
     async def _drain(self, tenant: str, lane: _Lane) -> None:
         try:
             while lane.waiting:
-                await _let_others_join(lane)
-                if not lane.waiting:
-                    break
+                if lane.waiting_events < self._full:
+                    await _let_others_join(lane)
+                    if not lane.waiting:
+                        break
                 groups = [lane.take()]
                 size = len(groups[0].rows)
                 importing = groups[0].importing
@@ -417,11 +426,12 @@ class Ingest:
         Returns:
             None where more is folded, or one of them is not new: nothing was stored.
         """
-        way = self._way(tenant, folded)
+        order = _order(rows)
+        way = self._way(tenant, folded, order)
         if way is None:
             return None
         try:
-            stored = await self._database.append_new(way.statement, tenant, since, *_columns(rows), *way.columns)
+            stored = await self._database.append_new(way.statement, tenant, since, *_columns(rows, order), *way.columns)
         except asyncpg.UniqueViolationError:
             return None
         except asyncpg.UnknownPostgresError as error:
@@ -434,13 +444,13 @@ class Ingest:
         self._on_commit(tenant, len(rows))
         return [_new(row, number, alike) for row, number in zip(rows, numbers, strict=True)]
 
-    def _way(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+    def _way(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
         """Return how events are appended in one round trip, None where they cannot be."""
         if not folded:
             return _NOTHING_FOLDED
         for projection in self._projections:
             if isinstance(projection, MemoryProjection | NoteProjection | TurnProjection):
-                way = projection.at_once(tenant, folded)
+                way = projection.at_once(tenant, folded, order)
                 if way is not None:
                     return way
         return None
@@ -475,9 +485,15 @@ def _hints_json(hints: tuple[TopicHint, ...]) -> str:
     return orjson.dumps(hints).decode()
 
 
-def _columns(rows: list[_Row]) -> tuple[Any, ...]:
-    """Return what the statements that insert events take of them: in the order of their keys, each with its place."""
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
+def _order(rows: list[_Row]) -> Sequence[int]:
+    """Return the places of rows in the order in which they are inserted: that of their keys, then those without."""
+    if all(row.dedupe_key is None for row in rows):
+        return range(len(rows))
+    return sorted(range(len(rows)), key=lambda i: (rows[i].dedupe_key is None, rows[i].dedupe_key or b"", i))
+
+
+def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
+    """Return what the statements that insert events take of them: in this order, each with its place."""
     ordered = [rows[i] for i in order]
     events = [row.event for row in ordered]
     return (
@@ -497,7 +513,7 @@ def _columns(rows: list[_Row]) -> tuple[Any, ...]:
 
 
 async def _insert(connection: Connection, tenant: str, rows: list[_Row]) -> dict[str, int]:
-    inserted = await connection.fetch(sql("events.insert"), tenant, *_columns(rows))
+    inserted = await connection.fetch(sql("events.insert"), tenant, *_columns(rows, _order(rows)))
     return {record["event_id"]: record["event_seq"] for record in inserted}
 
 

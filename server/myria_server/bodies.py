@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from myria import jsontext
 from myria.errors import MyriaError
 from myria.fairness import Caller, FairTurns
 from myria.jsonslices import SLICE, JsonBounds, Refused, decode
-
-STEP_S = 0.001
-"""Seconds of work after which the event loop gets its turn."""
+from myria.steps import STEP_S
 
 REST = 4.0
 """How many times a step's time the decoding of a big body rests while small ones are being answered: one of those needs
@@ -35,22 +33,6 @@ events is; in steps its decoding takes nine times as long."""
 
 _ESCAPED_BYTES = 6
 """Bytes that one byte of text may take as JSON."""
-
-T = TypeVar("T")
-
-
-async def in_steps(steps: Generator[Any, None, T]) -> T:
-    """Run a generator to its end and return its value, giving way to others every few milliseconds."""
-    turn_ends = time.perf_counter() + STEP_S
-    try:
-        while True:
-            next(steps)
-            if time.perf_counter() > turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = time.perf_counter() + STEP_S
-    except StopIteration as end:
-        value: T = end.value
-        return value
 
 
 class Bodies:

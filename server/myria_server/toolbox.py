@@ -37,7 +37,7 @@ from myria.fairness import caller
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
-from myria_server.bodies import in_steps
+from myria.steps import in_steps
 from myria_server.faces import agent, erasing, rest, turns
 from myria_server.metrics import ServerMetrics
 from myria_server.results import CallResult

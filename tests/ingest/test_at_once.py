@@ -195,3 +195,31 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
     assert counted is not None
     assert tuple(counted) == (1, 2, 1)
     assert await failed(database.dsn) == {}
+
+
+async def test_rows_of_memories_are_those_of_their_own_events(database: Database) -> None:
+    """Batches with a caller's key, inserted in the order of their keys, beside batches and events without."""
+    async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
+
+        async def batch(number: int) -> None:
+            drafts = [MemoryDraft(agent_id=f"bot{n}", content=f"{number} {n}") for n in range(20)]
+            key = f"batch {number}" if number % 2 else None
+            await memory.memories.keep_all(TENANT, KEEPING, drafts, key=key)
+
+        async def some(number: int) -> None:
+            await memory.append_events(TENANT, [event(number)])
+
+        await asyncio.wait_for(
+            asyncio.gather(*(work(number) for number in range(6) for work in (batch, some))), PATIENCE_S
+        )
+        async with pool.read(TENANT) as connection:
+            rows = await connection.fetch(
+                "SELECT m.created_at = e.occurred_at AS same_time, n.event_seq = m.event_seq AS same_event, "
+                "e.payload->'note'->>'id' = m.note_id AS same_id, "
+                "e.payload->'note'->'memory'->>'agent_id' = m.agent_id AS same_agent "
+                "FROM myria.memories m JOIN myria.events e USING (tenant_id, event_seq) "
+                "JOIN myria.notes n ON n.tenant_id = m.tenant_id AND n.note_id = m.note_id"
+            )
+    assert len(rows) == 120
+    assert all(row["same_time"] and row["same_event"] and row["same_id"] and row["same_agent"] for row in rows)
+    assert await failed(database.dsn) == {}

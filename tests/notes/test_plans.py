@@ -46,7 +46,7 @@ CASES = [
     ("turns.facts", ["c", "{1}", "1000"]),
     ("memories.standing", ["{k}", "{2026-01-01}", "{org}"]),
     ("memories.fold", [SEQS]),
-    ("memories.fold_made", [*MADE, "{bot}", "{general}", r'{"{}"}', "{0.5}", "{k}", *CLAIMED]),
+    ("memories.fold_made", [*MADE[:-1], "{bot}", "{general}", r'{"{}"}', "{0.5}", "{k}", MADE[-1], *CLAIMED]),
     ("memories.locked", CLAIMED),
     ("memories.of_first_events", ["{evt_1}"]),
     ("memories.by_id", ["note_1"]),

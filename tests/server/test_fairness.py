@@ -13,7 +13,8 @@ from myria.errors import Overloaded
 from myria.fairness import Caller, FairTurns, caller
 from myria.memory import Memory
 from myria.settings import AuthSettings, Settings
-from myria_server.bodies import REST, STEP_S, Bodies
+from myria.steps import STEP_S
+from myria_server.bodies import REST, Bodies
 from tests.server.wire import call, headers, serving
 from tests.support.keys import access_store, make_key
 from tests.support.patience import PATIENCE_S

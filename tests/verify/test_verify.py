@@ -13,7 +13,7 @@ from myria.embeddings.keeping import VectorKeeper
 from myria.erasure.commands import Erasures
 from myria.erasure.model import Selection
 from myria.ingest import Ingest
-from myria.memories.model import MemoryDraft, memory_event
+from myria.memories.model import MemoryDraft, MemoryEvents
 from myria.notes.commands import Notes
 from myria.notes.drafting import Draft
 from myria.notes.evaluations import Evaluation
@@ -114,9 +114,7 @@ def built(databases: Databases) -> Iterator[str]:
             mark = mark_event(session, "t", [], [], previous=None, at=10**15)
             await Ingest(pool).append_events(TENANT, (mark,))
             memory = MemoryDraft(agent_id="bot", content="The kiln cooled", tags=("kiln",), importance=0.25)
-            kept = memory_event(
-                memory, ("ana", "org"), memory_id="note_m", at=10**15, shared="org", window_s=60, dedup="k"
-            )
+            kept = MemoryEvents(("ana", "org"), at=10**15, shared="org", window_s=60).event(memory, "note_m", "k")
             agent = Entry(kind="agent", entry_id="agent_1", name="bot")
             await Ingest(pool).append_events(TENANT, (kept, registration_event(agent, ("org",), at=10**15)))
             erasures = Erasures(pool, Registry(pool, SETTINGS), Ingest(pool).append_events, TENANT, actor="test")
@@ -164,14 +162,8 @@ async def test_odd_memories_are_written_as_their_events_say(database: postgres.D
         odd._replace(importance=0.12345678901234567, tags=("\u00e4",)),
     ]
     kept = [
-        memory_event(
-            draft,
-            ("ana", "org"),
-            memory_id=f"note_{n}",
-            at=10**15 + n,
-            shared="org",
-            window_s=n % 2,
-            dedup=draft.dedup_key,
+        MemoryEvents(("ana", "org"), at=10**15 + n, shared="org", window_s=n % 2).event(
+            draft, f"note_{n}", draft.dedup_key
         )
         for n, draft in enumerate(drafts)
     ]

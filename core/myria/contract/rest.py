@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
@@ -277,6 +277,30 @@ class MemoryInput(Input):
     parent_id: Annotated[str | None, _text(MAX_NAME), _schema("string", maxLength=MAX_NAME)] = Field(
         default=None, description="The memory that this one goes on from"
     )
+
+
+_TEXTS: Mapping[str, Callable[[Any, str], str]] = {
+    "agent_id": lambda value, name: _matched(value, name, _ID),
+    "content": lambda value, name: check_text(value, name, MAX_CONTENT),
+    "session_id": lambda value, name: _matched(value, name, _SESSION),
+    "event_type": lambda value, name: _matched(value, name, _TYPE),
+    "dedup_key": lambda value, name: check_text(value, name, MAX_DEDUP_KEY),
+    "parent_id": lambda value, name: check_text(value, name, MAX_NAME),
+}
+
+
+def plain_memory(item: Mapping[str, Any]) -> Json | None:
+    """Return the fields that are given of a memory of nothing but texts, as `MemoryInput` gives them, at half its cost.
+
+    Returns:
+        None for whatever else, and for what `MemoryInput` refuses: it says why.
+    """
+    if not item.keys() >= {"agent_id", "content"}:
+        return None
+    try:
+        return {name: _TEXTS[name](value, name) for name, value in item.items()}
+    except (KeyError, MyriaError):
+        return None
 
 
 class MemoriesInput(Input):

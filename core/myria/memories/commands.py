@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,13 +28,14 @@ from myria.errors import (
 )
 from myria.events import dedupe_key
 from myria.ids import new_ids
-from myria.memories.model import MemoryChanges, MemoryDraft, StoredMemory, memory_event, memory_of
+from myria.memories.model import MemoryChanges, MemoryDraft, MemoryEvents, StoredMemory, memory_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.links import link_event
 from myria.notes.model import NOTE_CHANNEL, note_event, note_of
 from myria.redaction.kinds import Kind
 from myria.redaction.redactor import PayloadRedactor
+from myria.steps import in_steps
 from myria.store.clock import to_datetime
 from myria.store.database import Database
 from myria.store.queries import sql
@@ -138,22 +139,7 @@ class Memories:
         clean, redacted = await self._clean(tenant, drafts)
         keys = [draft.key for draft in clean]
         ids = new_ids("note", len(clean))
-        participants = keeping.participants
-        events = [
-            memory_event(
-                draft,
-                participants,
-                memory_id=ids[index],
-                at=at,
-                shared=keeping.shared,
-                window_s=self._window_s,
-                key=None if key is None else _source_key(keeping, key, index),
-                dedup=keys[index],
-            )
-            for index, draft in enumerate(clean)
-        ]
-        for event in events:
-            self._check_size(event)
+        events = await in_steps(self._events(keeping, clean, keys, ids, at=at, key=key))
         parts = await self._parts(tenant, keeping, clean, events, ids)
         # Nearly always nothing was kept before: the append itself tells, and only then it is asked what was.
         duplicates = set() if whole else self._repeated(keys)
@@ -175,15 +161,7 @@ class Memories:
                 self._on_redacted(kind, count)
             made = [
                 Kept(
-                    StoredMemory(
-                        memory_id=ids[index],
-                        draft=clean[index],
-                        dedup_key=keys[index],
-                        at=at,
-                        updated_at=at,
-                        version=1,
-                        number=result.event_seq,
-                    ),
+                    StoredMemory(ids[index], clean[index], keys[index], at, at, 1, result.event_seq),
                     is_new=True,
                 )
                 for index, result in zip(chosen, results, strict=True)
@@ -195,6 +173,31 @@ class Memories:
             )
             return [answered.get(index, Kept(memory=None, is_new=False)) for index in range(len(events))]
         raise Overloaded("the same memories are being kept and withdrawn again and again; retry")
+
+    def _events(
+        self,
+        keeping: Keeping,
+        drafts: Sequence[MemoryDraft],
+        keys: Sequence[str],
+        ids: Sequence[str],
+        *,
+        at: int,
+        key: str | None,
+    ) -> Generator[None, None, list[NewEvent]]:
+        """Make the events that keep memories, one by one, and return them.
+
+        Raises:
+            PayloadTooLarge: one is.
+        """
+        made = MemoryEvents(keeping.participants, at=at, shared=keeping.shared, window_s=self._window_s)
+        events = []
+        for index, draft in enumerate(drafts):
+            source = None if key is None else _source_key(keeping, key, index)
+            event = made.event(draft, ids[index], keys[index], key=source)
+            self._check_size(event)
+            events.append(event)
+            yield
+        return events
 
     async def _parts(
         self,
@@ -320,16 +323,18 @@ class Memories:
 
     def _version(self, row: asyncpg.Record, memory: StoredMemory, draft: MemoryDraft, *, at: int) -> NewEvent:
         about = orjson.loads(row["payload"])["note"]["memory"]
-        return memory_event(
-            draft,
+        before = MemoryEvents(
             tuple(row["participants"]),
-            memory_id=memory.memory_id,
             at=at,
             shared=about.get("shared_with", ""),
             window_s=about.get("dedup_within_s", 0),
+        )
+        return before.event(
+            draft,
+            memory.memory_id,
+            None if memory.dedup_key is None else draft.key,
             version=memory.version + 1,
             previous=row["event_id"],
-            dedup=None if memory.dedup_key is None else draft.key,
         )
 
     async def withdraw(self, tenant: str, memory_id: str, *, may_see: MaySee, key: str | None = None) -> None:

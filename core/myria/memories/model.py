@@ -6,16 +6,18 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
 
+from myria.contract import inputs
 from myria.contract.event import NewEvent
-from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType
-from myria.events import searchable_text, speaker_of
-from myria.notes.drafting import NoteText
+from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType, plain_memory
+from myria.events import TopicHint, searchable_text, speaker_of
+from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import policies, policy_of
-from myria.notes.model import note_event
+from myria.notes.model import NOTE_CHANNEL, NOTE_TYPE, hints_of
 from myria.notes.rows import note_digest, written_share
 from myria.store.clock import to_microseconds, to_rfc3339
 
@@ -55,31 +57,35 @@ class MemoryDraft(NamedTuple):
     memory_type: str = "episodic"
     event_type: str = DEFAULT_EVENT_TYPE
     metadata: Mapping[str, Any] | None = None
-    tags: tuple[str, ...] = ()
     dedup_key: str | None = None
     importance: float | None = None
     parent_id: str | None = None
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, request: MemoryInput) -> MemoryDraft:
         """Return the memory that a request gives."""
-        return cls(
-            agent_id=request.agent_id,
-            content=request.content,
-            session_id=request.session_id,
-            memory_type=request.memory_type,
-            event_type=request.event_type,
-            metadata=request.metadata,
-            tags=request.tags or (),
-            dedup_key=request.dedup_key,
-            importance=request.importance,
-            parent_id=request.parent_id,
-        )
+        given: tuple[Any, ...] = _GIVEN(request.__dict__)
+        return cls._make((*given, request.tags or ()))
+
+    @classmethod
+    def read(cls, item: Json) -> MemoryDraft:
+        """Return the memory that a decoded object gives.
+
+        Raises:
+            as `inputs.read` of `MemoryInput`.
+        """
+        plain = plain_memory(item)
+        return cls.of(inputs.read(MemoryInput, item)) if plain is None else cls(**plain)
 
     @property
     def key(self) -> str:
         """The key by which a repeat is known: the writer's own, else that of the contract."""
         return self.dedup_key or dedup_key(self.agent_id, self.event_type, self.content)
+
+
+_GIVEN = itemgetter(*MemoryDraft._fields[:-1])
+"""Reads the fields of a draft, tags aside, from those of a request, which have the same names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +113,7 @@ class MemoryChanges:
 class MemoryRow(NamedTuple):
     """What the projection of memories writes of a first version, beside its number and scope.
 
-    `columns` are those of `memories.fold_made` from `note_id` on, as PostgreSQL reads them. Another memory with this
+    `columns` are those of `memories.append_new` from `note_ids` on, as PostgreSQL reads them. Another memory with this
     `key` that is shared with `shared` and was kept after `since` is the same; without a key none is.
     """
 
@@ -167,89 +173,109 @@ def dedup_key(agent_id: str, event_type: str, content: str) -> str:
     return hashlib.sha256(said).hexdigest()[:_KEY_DIGITS]
 
 
-def memory_event(
-    draft: MemoryDraft,
-    participants: tuple[str, ...],
-    *,
-    memory_id: str,
-    at: int,
-    shared: str,
-    window_s: int,
-    version: int = 1,
-    previous: str | None = None,
-    key: str | None = None,
-    dedup: str | None,
-) -> NewEvent:
-    """Return the event that keeps a version of a memory.
+class MemoryEvents:
+    """Makes the events of memories that one call keeps.
 
     Args:
-        participants: canonical; who may see it, `shared` among them.
+        participants: canonical; who may see them, `shared` among them.
         at: in microseconds since 1970 UTC.
         shared: the participant with whom all memories of an organisation are shared: repeats are known among these.
-        window_s: seconds within which another with the same key is a repeat of it; 0: none is.
-        previous: the event of the version before.
-        key: its source key.
-        dedup: the key by which repeats are known; None where there is none.
+        window_s: seconds within which another with the same key is a repeat; 0: none is.
     """
-    about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
-    if dedup is not None:
-        about["dedup_key"] = dedup
-        about["dedup_within_s"] = window_s
-        about["shared_with"] = shared
-    if draft.metadata is not None:
-        about["metadata"] = draft.metadata
-    if draft.importance is not None:
-        about["importance"] = draft.importance
-    if draft.parent_id is not None:
-        about["parent_id"] = draft.parent_id
-    named = draft.event_type != DEFAULT_EVENT_TYPE
-    default = policy_of(draft.memory_type, "003").importance
-    note = NoteText(
-        content=draft.content,
-        kind=draft.memory_type,
-        topic=draft.event_type if named else draft.agent_id,
-        keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)) if draft.tags else (),
-        importance=default if draft.importance is None else draft.importance,
-        source=None,
-        lifetime="permanent",
-        anchor=False,
-        session_id=draft.session_id,
-        memory=about,
-    )
-    row = None
-    if version == 1 and (columns := _columns(note, draft, memory_id, at)) is not None:
-        once = dedup is not None and window_s > 0
-        row = MemoryRow(columns, dedup if once else None, shared, to_rfc3339(at - window_s * _SECOND))
-    return note_event(
-        note,
-        participants,
-        note_id=memory_id,
-        version=version,
-        timestamp=at,
-        speaker=draft.agent_id,
-        previous=previous,
-        key=key,
-        row=row,
-    )
+
+    def __init__(self, participants: tuple[str, ...], *, at: int, shared: str, window_s: int) -> None:
+        self._participants = participants
+        self._at = at
+        self._shared = shared
+        self._window_s = window_s
+        self._since = to_rfc3339(at - window_s * _SECOND)
+        self._hints: dict[tuple[str, tuple[str, ...]], tuple[TopicHint, ...]] = {}
+
+    def event(
+        self,
+        draft: MemoryDraft,
+        memory_id: str,
+        dedup: str | None,
+        *,
+        version: int = 1,
+        previous: str | None = None,
+        key: str | None = None,
+    ) -> NewEvent:
+        """Return the event that keeps a version of a memory; its payload is that of `note_event`.
+
+        Args:
+            dedup: the key by which repeats are known; None where there is none.
+            previous: the event of the version before.
+            key: its source key.
+        """
+        about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
+        if dedup is not None:
+            about["dedup_key"] = dedup
+            about["dedup_within_s"] = self._window_s
+            about["shared_with"] = self._shared
+        if draft.metadata is not None:
+            about["metadata"] = draft.metadata
+        if draft.importance is not None:
+            about["importance"] = draft.importance
+        if draft.parent_id is not None:
+            about["parent_id"] = draft.parent_id
+        topic = draft.event_type if draft.event_type != DEFAULT_EVENT_TYPE else draft.agent_id
+        keywords = tuple(dict.fromkeys([tag.lower() for tag in draft.tags])) if draft.tags else ()
+        importance = policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance
+        note: Json = {
+            "id": memory_id,
+            "version": version,
+            "kind": draft.memory_type,
+            "topic": topic,
+            "keywords": list(keywords),
+            "importance": importance,
+            "lifetime": "permanent",
+            "memory": about,
+        }
+        if previous is not None:
+            note["previous"] = previous
+        if draft.session_id is not None:
+            note["idle_s"] = SESSION_IDLE_S
+        payload: Json = {"text": draft.content, "note": note, "speaker": draft.agent_id}
+        hints = self._hints.get((topic, keywords))
+        if hints is None:
+            hints = self._hints[topic, keywords] = hints_of((topic, *keywords))
+        row = None
+        if version == 1 and (columns := _columns(draft, memory_id, topic, importance, dedup)) is not None:
+            once = dedup is not None and self._window_s > 0
+            row = MemoryRow(columns, dedup if once else None, self._shared, self._since)
+        return NewEvent(
+            self._at,
+            NOTE_CHANNEL,
+            self._participants,
+            orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
+            key,
+            draft.session_id,
+            NOTE_TYPE,
+            hints,
+            said=payload,
+            row=row,
+        )
 
 
-def _columns(note: NoteText, draft: MemoryDraft, memory_id: str, at: int) -> tuple[str | None, ...] | None:
-    importance = written_share(note.importance)
-    if importance is None or not all(map(_PLAIN_TAG.fullmatch, draft.tags)):
+def _columns(
+    draft: MemoryDraft, memory_id: str, topic: str, importance: float, dedup: str | None
+) -> tuple[str | None, ...] | None:
+    written = written_share(importance)
+    if written is None or not all(map(_PLAIN_TAG.fullmatch, draft.tags)):
         return None
     return (
         memory_id,
-        note.kind,
-        note.topic,
-        importance,
+        draft.memory_type,
+        topic,
+        written,
         draft.session_id,
-        note_digest(note.kind, memory_id, note.content),
-        to_rfc3339(at),
+        note_digest(draft.memory_type, memory_id, draft.content),
         draft.agent_id,
         draft.event_type,
-        "{" + ",".join(f'"{tag}"' for tag in draft.tags) + "}" if draft.tags else "{}",
-        None if draft.importance is None else importance,
-        None if note.memory is None else note.memory.get("dedup_key"),
+        "{" + ",".join([f'"{tag}"' for tag in draft.tags]) + "}" if draft.tags else "{}",
+        None if draft.importance is None else written,
+        dedup,
     )
 
 

@@ -44,11 +44,12 @@ class MemoryProjection:
     def __init__(self, *, evaluates: bool = False) -> None:
         self._evaluates = evaluates
 
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
         """Return how the memories of a commit are appended with their rows.
 
         Args:
             folded: all events of the commit of which something is folded, by their positions in it.
+            order: the positions of all events, in the order in which they are inserted.
 
         Returns:
             None where they need statements of their own: of a session more is folded, two have one key, a model rates
@@ -60,8 +61,7 @@ class MemoryProjection:
         if self._evaluates or len(rows) < len(made) or len({(row.key, row.shared) for row in keyed}) < len(keyed):
             return None
         columns = (
-            plain([place + 1 for place, _, _ in made]),
-            plain([event.scope_id for _, event, _ in made]),
+            _rows([place for place, _, _ in made], order),
             *map(texts, zip(*[row.columns for row in rows], strict=True)),
             *_asked(tenant, keyed),
         )
@@ -104,20 +104,20 @@ class MemoryProjection:
             return
         # In the order of their numbers and ids, which indexes take at less cost.
         made = sorted(
-            (event.event_seq, event.scope_id, *row.columns, row)
+            (event.event_seq, event.scope_id, to_rfc3339(event.event.timestamp), *row.columns, row)
             for event in memories
             if isinstance(row := event.event.row, MemoryRow)
         )
         others = [event.event_seq for event in memories if event.event.row is None]
         try:
             if made:
-                numbers, scopes, *columns, rows_made = zip(*made, strict=True)
+                numbers, scopes, moments, *columns, rows_made = zip(*made, strict=True)
                 standing = await connection.fetch(
                     sql("memories.fold_made"),
                     tenant,
                     plain(numbers),
                     plain(scopes),
-                    *map(texts, columns),
+                    *map(texts, (*columns, moments)),
                     *_asked(tenant, [row for row in rows_made if row.key is not None]),
                 )
                 if standing:
@@ -130,6 +130,14 @@ class MemoryProjection:
             if (exists := note_exists(error)) is None:
                 raise
             raise exists from error
+
+
+def _rows(places: Sequence[int], order: Sequence[int]) -> str | None:
+    """Return the rows of these events in that order, None where they are all there are, one after the other."""
+    if len(places) == len(order) and isinstance(order, range):
+        return None
+    row_of = {place: row for row, place in enumerate(order, 1)}
+    return plain([row_of[place] for place in places])
 
 
 def _asked(tenant: str, keyed: Sequence[_Keyed | MemoryRow]) -> tuple[str, str, str, str]:

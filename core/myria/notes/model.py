@@ -82,7 +82,7 @@ def note_event(
         source_event_key=key,
         context_id=note.session_id,
         type=NOTE_TYPE,
-        topic_hints=tuple([TopicHint(hint=name, confidence=1.0) for name in _names(note)]),
+        topic_hints=hints_of(_names(note)),
     )
 
 
@@ -93,13 +93,17 @@ def is_memory(event: NewEvent) -> bool:
     return _MEMORY_MARK in event.payload_json
 
 
+def hints_of(names: tuple[str, ...]) -> tuple[TopicHint, ...]:
+    """Return what a note is about as hints of its event, in the order of these names: recall finds it by them."""
+    distinct = dict.fromkeys(names)
+    chosen = [name for name in distinct if name.strip() and len(name) <= MAX_HINT][:MAX_TOPIC_HINTS]
+    return tuple([TopicHint(hint=name, confidence=1.0) for name in chosen])
+
+
 def _names(note: NoteText) -> tuple[str, ...]:
-    """Return what a note is about in so many names, its topic first: as hints of its event, recall finds it by them."""
+    """Return what a note is about in so many names, its topic first."""
     case = () if note.details.case_id is None else (note.details.case_id,)
-    if not case and not note.keywords:  # as of most memories
-        return (note.topic,) if note.topic.strip() and len(note.topic) <= MAX_HINT else ()
-    names = dict.fromkeys((note.topic, *case, *note.keywords))
-    return tuple(name for name in names if name.strip() and len(name) <= MAX_HINT)[:MAX_TOPIC_HINTS]
+    return (note.topic, *case, *note.keywords)
 
 
 def note_of(payload: Mapping[str, Any], *, context_id: str | None) -> NoteText:

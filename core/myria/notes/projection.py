@@ -48,11 +48,12 @@ class NoteProjection:
         for known in [known for known in self._scope_ids if known[0] == tenant]:
             self._scope_ids.pop(known)
 
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
         """Return how the notes of a commit are appended with their rows.
 
         Args:
             folded: all events of the commit of which something is folded, by their positions in it.
+            order: the positions of all events, in the order in which they are inserted.
 
         Returns:
             None where they need statements of their own: they are of a session, of which more is folded, or not first

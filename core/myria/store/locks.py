@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from functools import lru_cache
 from typing import Literal
 
 Purpose = Literal["append", "publish", "build", "erase", "list erasure", "audit", "vectors"]
 ScopePurpose = Literal["withdraw"]
+
+_FIRST_64_BITS = struct.Struct(">q24x").unpack
 
 
 @lru_cache(maxsize=65536)
@@ -43,8 +46,8 @@ def turns_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
 
 def memory_lock_key(tenant: str, dedup_key: str) -> int:
     """Return the signed 64-bit advisory lock key of the memories with one deduplication key."""
-    raw = hashlib.sha256(f"myria.memory:{tenant}:{dedup_key}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    key: int = _FIRST_64_BITS(hashlib.sha256(f"myria.memory:{tenant}:{dedup_key}".encode()).digest())[0]
+    return key
 
 
 def registration_lock_key(tenant: str, kind: str, entry_id: str) -> int:

@@ -25,11 +25,12 @@ class TurnProjection:
 
     types = frozenset({TURN_TYPE})
 
-    def at_once(self, tenant: str, folded: Mapping[int, Incoming]) -> AtOnce | None:
+    def at_once(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
         """Return how the marks of a commit are appended with their rows.
 
         Args:
             folded: all events of the commit of which something is folded, by their positions in it.
+            order: the positions of all events, in the order in which they are inserted.
 
         Returns:
             None where they need statements of their own: facts come with them, or two are of one session.

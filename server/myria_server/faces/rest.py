@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -25,6 +25,7 @@ from myria.memory import Memory
 from myria.notes.model import NOTE_CHANNEL
 from myria.registrations.model import REGISTRY_CHANNEL
 from myria.settings import Settings
+from myria.steps import in_steps
 from myria.store.clock import to_rfc3339
 from myria.tokens import token_counter
 
@@ -101,10 +102,10 @@ class RestFace:
         body = asked.body
         if isinstance(body, Mapping) and body.get("memories") is not None:
             return await self._keep_several(principal, asked)
-        request = inputs.read(rest.MemoryInput, _object(body))
+        draft = MemoryDraft.read(_object(body))
         principal.need_channel(NOTE_CHANNEL)
         kept = await self._memory.memories.keep(
-            principal.tenant, keeping(principal, self._shared), MemoryDraft.of(request), key=asked.key
+            principal.tenant, keeping(principal, self._shared), draft, key=asked.key
         )
         if kept.memory is None:
             raise AssertionError("a duplicate is refused")
@@ -118,15 +119,7 @@ class RestFace:
                 limit=self._most_at_once,
             )
         principal.need_channel(NOTE_CHANNEL)
-        drafts: list[MemoryDraft | MyriaError] = []
-        for index, item in enumerate(request.memories):
-            try:
-                drafts.append(MemoryDraft.of(inputs.read(rest.MemoryInput, _object(item))))
-            except MyriaError as error:
-                refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
-                if request.atomic is not False:
-                    raise refusal from error
-                drafts.append(refusal)
+        drafts = await in_steps(_drafts(request.memories, all_or_none=request.atomic is not False))
         good = [draft for draft in drafts if isinstance(draft, MemoryDraft)]
         kept: Sequence[Kept] = ()
         if good:
@@ -518,6 +511,25 @@ def handlers(face: RestFace) -> Mapping[str, ToolHandler]:
             memtrace_agent_register,
         )
     }
+
+
+def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None, list[MemoryDraft | MyriaError]]:
+    """Read memories one by one; return them, or what is wrong with them.
+
+    Raises:
+        what is wrong with the first, where `all_or_none`; the detail `index` names it.
+    """
+    drafts: list[MemoryDraft | MyriaError] = []
+    for index, item in enumerate(items):
+        try:
+            drafts.append(MemoryDraft.read(_object(item)))
+        except MyriaError as error:
+            refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
+            if all_or_none:
+                raise refusal from error
+            drafts.append(refusal)
+        yield
+    return drafts
 
 
 def _object(body: Any) -> Json:

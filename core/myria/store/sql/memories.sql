@@ -24,9 +24,9 @@ LEFT JOIN LATERAL (
 ORDER BY asked.position;
 
 -- name: append_new
--- As events.append_new, with the rows of memories among the events ($18 to $31) and their keys ($32 to $35).
-SELECT myria.append_new($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                        $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35) AS numbers;
+-- As events.append_new, with the rows of memories among the events ($18 to $29) and their keys ($30 to $33).
+SELECT myria.append_memories($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                             $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33) AS numbers;
 
 -- name: fold_made
 -- First versions of memories whose ids were made for them: what `fold` would write, at a third of its cost. They come in
@@ -37,22 +37,22 @@ WITH standing AS MATERIALIZED (
         $1, $16::text::bigint[], $17::text::text[], $18::text::timestamptz[], $19::text::text[]) found
 ), given AS MATERIALIZED (
     SELECT * FROM unnest($2::text::bigint[], $3::text::bigint[], $4::text::text[], $5::text::text[], $6::text::text[],
-                         $7::text::numeric[], $8::text::text[], $9::text::text[], $10::text::timestamptz[],
-                         $11::text::text[], $12::text::text[], $13::text::text[], $14::text::numeric[], $15::text::text[])
-        AS g (event_seq, scope_id, note_id, kind, topic, note_importance, context_id, digest, occurred_at,
-              agent_id, event_type, tags, importance, dedup_key)
+                         $7::text::real[], $8::text::text[], $9::text::text[], $10::text::text[], $11::text::text[],
+                         $12::text::text[], $13::text::real[], $14::text::text[], $15::text::timestamptz[])
+        AS g (event_seq, scope_id, note_id, kind, topic, note_importance, context_id, digest,
+              agent_id, event_type, tags, importance, dedup_key, occurred_at)
     WHERE NOT EXISTS (SELECT FROM standing)
 ), folded AS (
     INSERT INTO myria.notes (tenant_id, note_id, scope_id, event_seq, first_seq, version, kind, topic, importance,
                              anchor, context_id, session, digest, created_at, changed_at, live, lasts_days)
-    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance::real, false,
+    SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, 1, g.kind, g.topic, g.note_importance, false,
            g.context_id, false, decode(g.digest, 'hex'), g.occurred_at, g.occurred_at, true, NULL
     FROM given g
 ), kept AS (
     INSERT INTO myria.memories (tenant_id, note_id, scope_id, event_seq, first_seq, created_at, agent_id, context_id,
                                 memory_type, event_type, tags, importance, dedup_key)
     SELECT $1, g.note_id, g.scope_id, g.event_seq, g.event_seq, g.occurred_at, g.agent_id, g.context_id, g.kind,
-           g.event_type, g.tags::text[], g.importance::real, g.dedup_key
+           g.event_type, g.tags::text[], g.importance, g.dedup_key
     FROM given g
 )
 SELECT s.place FROM standing s;

@@ -1,0 +1,83 @@
+"""Memories as REST is given them: the quick way of reading and writing them is the plain one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myria.contract import inputs
+from myria.contract.rest import MemoryInput
+from myria.errors import MyriaError
+from myria.memories.model import MemoryDraft, MemoryEvents
+from myria.notes.drafting import NoteText
+from myria.notes.kinds import policy_of
+from myria.notes.model import note_event
+
+_TEXTS = st.one_of(
+    st.sampled_from(["", "bot", "p/s", "1", "a" * 129, "nul\x00", "\ud800", "ä", "decision_made", "x y", "general"]),
+    st.text(max_size=5),
+)
+_VALUES = st.one_of(_TEXTS, st.none(), st.integers(), st.lists(_TEXTS, max_size=2), st.just({"a": 1}), st.just(0.5))
+_NAMES = st.sampled_from([*MemoryDraft._fields, "unknown"])
+_ITEMS = st.builds(
+    lambda given, more: {**given, **more},
+    st.one_of(st.just({"agent_id": "bot", "content": "Said."}), st.just({})),
+    st.dictionaries(_NAMES, _VALUES, max_size=4),
+)
+
+
+def outcome(read: Any, item: dict[str, Any]) -> Any:
+    try:
+        return read(item)
+    except MyriaError as error:
+        return error.code, error.message, error.details
+
+
+@given(_ITEMS)
+def test_both_ways_of_reading_a_memory_agree(item: dict[str, Any]) -> None:
+    """What is nothing but texts is read without the model: it gives and refuses what the model does."""
+    assert outcome(MemoryDraft.read, item) == outcome(
+        lambda given: MemoryDraft.of(inputs.read(MemoryInput, given)), item
+    )
+
+
+@given(
+    st.builds(
+        MemoryDraft,
+        agent_id=st.sampled_from(["bot", "a" * 300]),
+        content=st.text(min_size=1, max_size=9),
+        session_id=st.sampled_from([None, "s"]),
+        memory_type=st.sampled_from(["episodic", "session", "decision", "entity"]),
+        event_type=st.sampled_from(["general", "decision_made"]),
+        metadata=st.sampled_from([None, {"a": 1}]),
+        dedup_key=st.none(),
+        importance=st.sampled_from([None, 0.25]),
+        parent_id=st.none(),
+        tags=st.sampled_from([(), ("B.c", "b.c", "d")]),
+    ),
+    st.sampled_from([None, "key"]),
+)
+def test_a_memory_is_a_note(draft: MemoryDraft, dedup: str | None) -> None:
+    """The event that keeps a memory is the one that keeps the same as a note of any face."""
+    at = 10**15
+    made = MemoryEvents(("ana", "org"), at=at, shared="org", window_s=60).event(draft, "note_1", dedup)
+    about: dict[str, Any] = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
+    about |= {} if dedup is None else {"dedup_key": dedup, "dedup_within_s": 60, "shared_with": "org"}
+    about |= {} if draft.metadata is None else {"metadata": draft.metadata}
+    about |= {} if draft.importance is None else {"importance": draft.importance}
+    note = NoteText(
+        content=draft.content,
+        kind=draft.memory_type,
+        topic=draft.agent_id if draft.event_type == "general" else draft.event_type,
+        keywords=tuple(dict.fromkeys(tag.lower() for tag in draft.tags)),
+        importance=policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance,
+        source=None,
+        lifetime="permanent",
+        anchor=False,
+        session_id=draft.session_id,
+        memory=about,
+    )
+    written = note_event(note, ("ana", "org"), note_id="note_1", version=1, timestamp=at, speaker=draft.agent_id)
+    assert made._replace(row=None) == written
