@@ -24,6 +24,7 @@ PAGE_EVENTS = 256
 _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 """0001-01-01, before which no event can be."""
 
+_ID_BYTES = 32
 _NODES_AT_ONCE = 512
 
 
@@ -208,8 +209,8 @@ class ScopeTree:
     async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
         """Return the node_id of every leaf under (or at) a rendering, in no particular order."""
         async with self._database.read(self._tenant) as connection:
-            rows = await connection.fetch(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
-        return [row[0] for row in rows]
+            ids: bytes = await connection.fetchval(sql("trees.leaf_node_ids"), self._tenant, rendering_id)
+        return [ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)]
 
 
 def node_from_row(row: asyncpg.Record, participants: Participants) -> Node:

@@ -30,7 +30,8 @@ JOIN myria.events k ON k.tenant_id = $1 AND k.event_id = r.key_event_id
 ORDER BY wanted.position;
 
 -- name: leaf_node_ids
--- Every leaf under (or at) a rendering. A node names its leaf children itself, so leaves are never read.
+-- Every leaf under (or at) a rendering, one after the other as a single value: rows would take the builder three times the
+-- time, and a long scope has very many. A node names its leaf children itself, so leaves are never read.
 -- (OFFSET 0 here and below: look each child up by its key, whatever the planner thinks of the number of children.)
 WITH RECURSIVE inside AS (
     SELECT r.children, r.child_leaves, CASE WHEN r.node_type = 'leaf_topic' THEN r.node_id END AS itself
@@ -43,10 +44,12 @@ WITH RECURSIVE inside AS (
         SELECT x.children, x.child_leaves FROM myria.renderings x
         WHERE x.tenant_id = $1 AND x.rendering_id = child.rendering_id OFFSET 0) r
     WHERE child.leaf = ''::bytea
+), leaves AS (
+    SELECT i.itself AS node_id FROM inside i WHERE i.itself IS NOT NULL
+    UNION ALL
+    SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf WHERE leaf <> ''::bytea
 )
-SELECT i.itself AS node_id FROM inside i WHERE i.itself IS NOT NULL
-UNION ALL
-SELECT leaf FROM inside i CROSS JOIN LATERAL unnest(i.child_leaves) AS leaf WHERE leaf <> ''::bytea;
+SELECT coalesce(string_agg(node_id, ''::bytea), ''::bytea) FROM leaves;
 
 -- name: block_nodes
 -- The nodes whose search blocks cover a tree, in reading order: the highest with at most $3 events (a unit: $4), and
