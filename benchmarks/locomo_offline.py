@@ -73,10 +73,7 @@ def load(folder: Path, *, in_tail: bool = False) -> Memory:
     for number, line in enumerate((folder / "events.jsonl").read_bytes().splitlines(), 1):
         event = orjson.loads(line)
         events[tuple(sorted(event["participants"]))].append((number, event))
-    corpora = tuple(
-        Corpus(participants=scope, tail=LooseBlock().extended(_docs(rows, {}))) if in_tail else indexed(scope, rows)
-        for scope, rows in sorted(events.items())
-    )
+    corpora = tuple(fresh(scope, rows) if in_tail else indexed(scope, rows) for scope, rows in sorted(events.items()))
     return Memory(corpora=corpora, questions=tuple(gold_questions(folder)))
 
 
@@ -130,6 +127,11 @@ def planned_events(folder: Path) -> dict[tuple[str, ...], list[PlanEvent]]:
 def indexed(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Corpus:
     """Return the corpus of one scope whose events, with their numbers, the real planner planned."""
     return Corpus(participants=scope, blocks=(_block(scope, rows),))
+
+
+def fresh(scope: tuple[str, ...], rows: Sequence[tuple[int, Mapping[str, Any]]]) -> Corpus:
+    """Return the corpus of one scope whose events, with their numbers, nothing planned yet."""
+    return Corpus(participants=scope, tail=LooseBlock().extended(_docs(rows, {})))
 
 
 def scores(memory: Memory, question: GoldQuestion, meanings: Meanings | None = None) -> tuple[float, ...]:

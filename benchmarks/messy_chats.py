@@ -1,0 +1,136 @@
+"""How well questions find what people typed in chats: short turns, bursts of one speaker, typos, slang, emoji.
+
+Each chat of data/messy_chats.toml is one conversation, and all chats of the other people are strangers to it. `friends`
+may be looked at while rules are written; the others are only measured. It needs no database: the ranking runs on blocks
+of the real planner, as in locomo_offline.
+
+    python -m benchmarks.messy_chats [--misses] [--tail]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.locomo_offline import fresh, indexed
+from myria.index import Corpus
+from myria.retrieval.question import Question
+from myria.retrieval.ranking import rank
+
+DATA = Path(__file__).parent / "data" / "messy_chats.toml"
+DEV = "friends"
+LIMIT = 10
+_BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
+_APART = timedelta(seconds=25)
+_MARKED = re.compile(r"(?:\[(?P<mark>[\w-]+)\] )?(?P<text>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question and the numbers of the messages that answer it."""
+
+    text: str
+    gold: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """What some people typed, indexed, and the questions about it."""
+
+    name: str
+    corpus: Corpus
+    questions: tuple[Asked, ...]
+    texts: Mapping[int, str]
+
+
+def chats(*, tail: bool = False) -> list[Chat]:
+    """Return every chat; with `tail` nothing is planned and all messages are in the fresh tail."""
+    return [_chat(chat, tail=tail) for chat in tomllib.loads(DATA.read_text(encoding="utf-8"))["chats"]]
+
+
+def places(chat: Chat, question: Asked) -> list[int]:
+    """Return the places of a question's messages among the first ten hits, from 1, ascending."""
+    hits = rank(Question(text=question.text), (chat.corpus,), limit=LIMIT).hits
+    return [at for at, hit in enumerate(hits, 1) if hit.event_seq in question.gold]
+
+
+def figures(found: Sequence[tuple[Asked, Sequence[int]]]) -> tuple[float, float, float]:
+    """Return R@5, R@10 and the mean reciprocal rank of the first message."""
+    count = max(1, len(found))
+    return (
+        sum(sum(at <= 5 for at in at_hits) / len(question.gold) for question, at_hits in found) / count,
+        sum(len(at_hits) / len(question.gold) for question, at_hits in found) / count,
+        sum(1 / at_hits[0] for _, at_hits in found if at_hits) / count,
+    )
+
+
+def main() -> None:
+    """Print the figures of each chat and of all."""
+    parser = argparse.ArgumentParser(description="Questions about chats as people type them.")
+    parser.add_argument("--misses", action="store_true", help=f"list what is not in the first five, of {DEV!r} alone")
+    parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
+    options = parser.parse_args()
+    print(f"{'':12}{'n':>4}   R@5   R@10  MRR")
+    everything: list[tuple[Asked, Sequence[int]]] = []
+    for chat in chats(tail=options.tail):
+        found = [(question, places(chat, question)) for question in chat.questions]
+        everything.extend(found)
+        print(_row(chat.name, found))
+        if options.misses and chat.name == DEV:
+            for question, at_hits in found:
+                if sum(at <= 5 for at in at_hits) < len(question.gold):
+                    told = " / ".join(chat.texts[number] for number in sorted(question.gold))
+                    print(f"    {at_hits or 'none'}: {question.text} ({told})")
+    print(_row("all", everything))
+
+
+def _row(name: str, found: Sequence[tuple[Asked, Sequence[int]]]) -> str:
+    return f"{name:12}{len(found):4}  " + "  ".join(f"{figure:.3f}" for figure in figures(found))
+
+
+def _chat(chat: Mapping[str, Any], *, tail: bool) -> Chat:
+    people: list[str] = chat["people"]
+    rows: list[tuple[int, Mapping[str, Any]]] = []
+    numbers: dict[str, int] = {}
+    when = _BEGIN
+    for line in chat["said"].strip().splitlines():
+        if line.startswith("@ "):
+            when = datetime.fromisoformat(line[2:]).replace(tzinfo=UTC)
+            continue
+        speaker, said = line.split(": ", 1)
+        marked = _MARKED.fullmatch(said)
+        number = len(rows) + 1
+        if marked is None or speaker not in people:
+            raise ValueError(f"not a line of a chat: {line}")
+        if marked["mark"]:
+            numbers[marked["mark"]] = number
+        event = {
+            "participants": people,
+            "timestamp": when.isoformat(),
+            "channel": "chat",
+            "source_event_key": str(number),
+            "type": "message",
+            "payload": {"speaker": speaker, "text": marked["text"]},
+        }
+        rows.append((number, event))
+        when += _APART
+    make = fresh if tail else indexed
+    return Chat(
+        name=chat["name"],
+        corpus=make(tuple(sorted(people)), rows),
+        questions=tuple(
+            Asked(text=question["asked"], gold=frozenset(numbers[mark] for mark in question["gold"]))
+            for question in chat["questions"]
+        ),
+        texts={number: event["payload"]["text"] for number, event in rows},
+    )
+
+
+if __name__ == "__main__":
+    main()
