@@ -346,6 +346,18 @@ def test_a_name_without_other_words() -> None:
     assert set(_ask("What did Anna talk about?")[:5]) == {1, 3, 5, 7, 9}
 
 
+def test_an_answer_is_lent_words_and_not_who_spoke() -> None:
+    """Asked where somebody went in a month, who says it comes before her answer to a question about it."""
+    corpus = _talk(
+        ("Anna", 0, "Back home! I was in Lisbon."),
+        ("Bob", 1, "How was the weather there?"),
+        ("Anna", 2, "Warm and windy."),
+        ("Bob", 3, "I have been at work all the time."),
+    )
+    assert _ask("Where did Anna go in May?", corpus)[0] == 1
+    assert _ask("Where did Anna go?", corpus)[0] == 1
+
+
 def test_named_people_are_boosted_not_required() -> None:
     """Between equal messages the named speaker's wins, by first name and in any case; the other is still there."""
     docs = [

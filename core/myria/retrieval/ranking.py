@@ -31,7 +31,7 @@ from myria.retrieval.successors import AskedAbout, Leader, Succession, successio
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 8
+RANKING_VERSION: Final = 9
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -487,17 +487,19 @@ def _scores(
         _add_best(in_unit, timeline.unit, worth)
     reading = plan.reading
     voiced = _spoken_by(reading.speakers, timeline, parts) if reading.speakers else None
-    if reading.by_speaker and voiced is not None:
-        own[voiced] += _ALONE
-    if reading.only_when:
-        own[_within(plan, timeline) > 100] += _ALONE
     total = own * 100
+    # Who and when alone are evidence of a document itself: neighbours are lent words only.
+    if reading.by_speaker and voiced is not None:
+        total[voiced] += _ALONE * 100
+    if reading.only_when:
+        total[_within(plan, timeline) > 100] += _ALONE * 100
+    matched = total > 0
     if reading.asked:
         _lend(reading, own, total, timeline)
         total += _LEAF * in_leaf[timeline.leaf]
         total += _UNIT * in_unit[timeline.unit] * (total > 0)
         if matched_only:
-            total[own == 0] = 0
+            total[~matched] = 0
         _weigh(plan, corpus, total, timeline, voiced)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, timeline, parts)
