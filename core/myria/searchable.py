@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import asyncpg
 import orjson
 
+from myria.analysis.asking import asks
 from myria.analysis.changes import changed
 from myria.analysis.naming import names_something
 from myria.index import BlockNode, Doc
-from myria.index.block import asks, stems_of
+from myria.index.block import stems_of
 from myria.planning.model import LEAF, PlanEvent
 from myria.store.clock import to_microseconds
 from myria.store.database import Connection

@@ -346,6 +346,40 @@ def test_a_name_without_other_words() -> None:
     assert set(_ask("What did Anna talk about?")[:5]) == {1, 3, 5, 7, 9}
 
 
+@pytest.mark.parametrize(
+    ("between", "far"),
+    [("on sunday", [5, 4, 3, 0, 0, 0, 0]), ("on sunday we rode a boat", [3, 3, 3, 0, 0, 0, 0])],
+)
+def test_the_fewer_words_lie_between_the_farther_messages_lend(between: str, far: list[int]) -> None:
+    """Six short messages reach across each other, longer ones less; a silence ends both."""
+    corpus = _talk(*(("Anna", minute, between) for minute in range(6)), ("Bob", 300, "the bread was dear"))
+    assert Timeline.of(corpus).far.tolist() == far
+
+
+def test_a_message_far_off_in_a_burst_is_lent_a_share() -> None:
+    """What stands three short messages after the one with the word comes before one as far off among long ones."""
+    short = [
+        ("Anna", 2000, "got a kayak"),
+        ("Anna", 2001, "on sunday"),
+        ("Bob", 2002, "really"),
+        ("Anna", 2003, "its red"),
+    ]
+    many = "we walked along the river all day and then we took the last train home again"
+    long = [("Anna", 0, "got a kayak"), ("Anna", 1, many), ("Bob", 2, many), ("Anna", 3, "its red")]
+    found = _ask("What about the kayak?", _talk(*long, *short))
+    assert found.index(8) < found.index(4)
+
+
+def test_what_only_shows_that_somebody_heard_comes_after_what_tells() -> None:
+    """Of two messages beside the one that holds the word, the one that says something stands higher."""
+    corpus = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "omg yesss"), ("Anna", 300, "x"))
+    other = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "colour red"), ("Anna", 300, "x"))
+    question = Question(text="What about the kayak?", now=None)
+    heard, told = (rank(question, (talk,)).hits[1] for talk in (corpus, other))
+    assert heard.event_seq == told.event_seq == 2
+    assert heard.score < told.score
+
+
 def test_an_answer_is_lent_words_and_not_who_spoke() -> None:
     """Asked where somebody went in a month, who says it comes before her answer to a question about it."""
     corpus = _talk(

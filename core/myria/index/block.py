@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.analysis import ANALYSIS_VERSION, Token, term_id, terms, tokens
+from myria.analysis.asking import asks, says_nothing
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
 from myria.analysis.languages import languages_of, stems
@@ -32,7 +33,7 @@ from myria.events import searchable_text, speaker_of
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
 
-BLOCK_VERSION: Final = 4
+BLOCK_VERSION: Final = 5
 """Changes with the layout, and with what is said in it; a reader refuses what it does not know."""
 
 SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
@@ -42,13 +43,16 @@ UNIT_LEVEL: Final = 8
 """Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.planning`)."""
 
 ASKS: Final = 1
-"""Flag of a document whose text ends in a question."""
+"""Flag of a document whose text ends in a question (`myria.analysis.asking`)."""
 
 DATED: Final = 2
 """Flag of a document that says when something happens."""
 
 NAMING: Final = 4
 """Flag of a document that names something (`myria.analysis.naming`)."""
+
+EMPTY: Final = 8
+"""Flag of a document that says nothing (`myria.analysis.asking`)."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -86,7 +90,7 @@ _SECTIONS: Final = (
     ("contexts", "u1"),
 )
 COLUMNS: Final = tuple((name, np.dtype(kind), np.dtype(kind).itemsize) for name, kind in _SECTIONS)
-_EMPTY: Final[dict[str, npt.NDArray[Any]]] = {name: np.zeros(0, dtype) for name, dtype, _ in COLUMNS}
+_NO_ROWS: Final[dict[str, npt.NDArray[Any]]] = {name: np.zeros(0, dtype) for name, dtype, _ in COLUMNS}
 _HEADER: Final = struct.Struct(f"<4sI{len(_SECTIONS)}I")
 HEADER_SIZE: Final = (_HEADER.size + 7) // 8 * 8
 _TABLES: Final = frozenset({"speakers", "channels", "types", "contexts"})
@@ -353,7 +357,7 @@ def decode(raw: bytes) -> BlockView:
         after = at + size * width
         if after > len(raw):
             raise InternalError("a search block is damaged: a section runs past its end")
-        columns[name] = np.frombuffer(raw, dtype, size, at) if size else _EMPTY[name]
+        columns[name] = np.frombuffer(raw, dtype, size, at) if size else _NO_ROWS[name]
         at = (after + 7) & -8
     if at != len(raw):
         raise InternalError("a search block is damaged: it is longer than its sections")
@@ -368,11 +372,6 @@ def decode(raw: bytes) -> BlockView:
     if not _sound(view):
         raise InternalError("a search block is damaged: its columns contradict each other")
     return view
-
-
-def asks(text: str) -> bool:
-    """Tell whether a text ends in a question: it holds fewer answers than others."""
-    return text.rstrip().endswith(("?", "\uff1f", "\u061f"))
 
 
 def hint_ids(hint: str) -> list[int]:
@@ -468,6 +467,7 @@ class _Table:
                     (ASKS if doc.asks else 0)
                     | (DATED if not TIME_WORDS.isdisjoint(doc.terms) else 0)
                     | (NAMING if doc.names else 0)
+                    | (EMPTY if says_nothing(doc.terms) else 0)
                     for doc in docs
                 ),
             },

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.errors import InternalError
-from myria.index.block import Ints, View, name_terms
+from myria.index.block import ASKS, Ints, View, name_terms
 from myria.index.loose import LooseBlock
 
 GAP_US: Final = 30 * 60 * 1_000_000
@@ -33,10 +33,17 @@ LOOSE_RUN: Final = 60
 REACH: Final = 2
 """How far a document lends evidence to its neighbours in time."""
 
+FAR: Final = 6
+"""How far it does among short ones, as people type them in bursts."""
+
+FEW_WORDS: Final = 15
+"""Terms that may stand between two documents for that, at most."""
+
 _KEY_BITS: Final = 63
 """Bits of a sort key: those of a signed integer without its sign."""
 
 Mask = npt.NDArray[np.bool_]
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +143,8 @@ class Timeline:
     `scope` gives the position of each document's scope in the corpus's table, and `present` which of these occur; both
     are None for a corpus without a table. `places[v]` maps documents of view v to positions here, -1 for hidden ones.
     `leaf` and `unit` number the groups a document stands in, below `leaves` and `units`. `linked[k - 1][i]` tells
-    whether documents i and i + k belong to one thread. `view` and `doc` lead back.
+    whether documents i and i + k belong to one thread; `far[i]` is the greatest k up to `FAR` for which they do with at
+    most `FEW_WORDS` between them, 0 where that is within `REACH`. `view` and `doc` lead back.
     """
 
     places: tuple[Ints, ...]
@@ -149,6 +157,7 @@ class Timeline:
     leaves: int
     units: int
     linked: tuple[Mask, ...]
+    far: npt.NDArray[np.uint8]
     view: npt.NDArray[np.int32]
     doc: npt.NDArray[np.int32]
     scope: npt.NDArray[np.int32] | None = None
@@ -157,10 +166,22 @@ class Timeline:
     def __len__(self) -> int:
         return len(self.seq)
 
+    @cached_property
+    def answered(self) -> tuple[Ints, ...]:
+        """Return the documents that a question's answer is lent more of: the question, and the statement before it."""
+        asked = np.flatnonzero((self.flags[:-1] & ASKS).astype(np.bool_) & self.linked[0]) if len(self) > 1 else _NONE
+        told = asked[asked > 0] - 1
+        return asked, told[self.linked[0][told] & self.linked[0][told + 1]]
+
+    @cached_property
+    def reaches_far(self) -> bool:
+        """Tell whether any document lends farther than `REACH`."""
+        return bool(self.far.any())
+
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds."""
-        return (70 if self.scope is None else 74) * len(self) + 500
+        return (74 if self.scope is None else 78) * len(self) + 500
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:
@@ -185,6 +206,12 @@ class Timeline:
             scope = None if scope is None else scope[order]
         run = _runs(scope, timestamp)
         leaf, leaves, unit, units = _grouped(leaf, unit, nodes, run)
+        linked = tuple(
+            (run[step:] == run[:-step]) & (channel[step:] == channel[:-step])
+            if len(seq) > step
+            else np.zeros(0, dtype=np.bool_)
+            for step in range(1, REACH + 1)
+        )
         return cls(
             places=_places(views, order),
             seq=seq,
@@ -195,12 +222,8 @@ class Timeline:
             unit=unit,
             leaves=leaves,
             units=units,
-            linked=tuple(
-                (run[step:] == run[:-step]) & (channel[step:] == channel[:-step])
-                if len(seq) > step
-                else np.zeros(0, dtype=np.bool_)
-                for step in range(1, REACH + 1)
-            ),
+            linked=linked,
+            far=_far(linked[0], length),
             view=view_of,
             doc=doc_of,
             scope=scope,
@@ -311,6 +334,21 @@ def _runs(scope: npt.NDArray[np.int32] | None, timestamp: Ints) -> Ints:
             ends |= scope[1:] != scope[:-1]
         np.cumsum(ends, out=run[1:])
     return run
+
+
+def _far(linked: Mask, length: Ints) -> npt.NDArray[np.uint8]:
+    """Return how many documents ahead of each one's thread lie within few words, where that is beyond `REACH`."""
+    far = np.zeros(len(length), dtype=np.uint8)
+    before = np.concatenate(([0], np.cumsum(length)))
+    at = np.flatnonzero(linked)
+    for step in range(2, FAR + 1):
+        at = at[at < len(length) - step]
+        at = at[linked[at + step - 1] & (before[at + step] - before[at + 1] <= FEW_WORDS)]
+        if not len(at):
+            break
+        if step > REACH:
+            far[at] = step
+    return far
 
 
 def _grouped(leaf: Ints, unit: Ints, nodes: int, run: Ints) -> tuple[Ints, int, Ints, int]:

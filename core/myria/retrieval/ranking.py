@@ -20,8 +20,8 @@ from typing import Final, Literal
 import numpy as np
 
 from myria.analysis import term_id
-from myria.index.block import ASKS, DATED, NAMING, Ints, View, hint_ids, name_terms, whole_hint_id
-from myria.index.corpus import REACH, Corpus, Mask, Timeline
+from myria.index.block import ASKS, DATED, EMPTY, NAMING, Ints, View, hint_ids, name_terms, whole_hint_id
+from myria.index.corpus import FAR, REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
 from myria.retrieval.filters import Filters, between
 from myria.retrieval.frequency import frequencies, rarity, spans_of
@@ -49,6 +49,8 @@ _DATED_ANSWERS: Final = (30, 0)
 """The same if the question asks when: texts that say when count for it already."""
 _NEXT: Final = (30, 20)
 """Percent of their own score that the 1st and 2nd document after lend."""
+_FAR: Final = (20, 15, 10, 5)
+"""Percent that documents beyond lend in both directions where few words lie between, as in bursts of short ones."""
 _MANY: Final = 50
 """Percent of what neighbours lend if the question asks for many things: each is told in a place of its own."""
 _LEAF: Final = 30
@@ -79,6 +81,8 @@ _ONLY_ASKS: Final = 60
 """The same of a short one: it tells nothing before it asks."""
 _SHORT_QUESTION: Final = 15
 """Terms of a text that only asks, at most."""
+_SAYS_NOTHING: Final = 50
+"""The same of a text that only shows that somebody heard ("omg yesss")."""
 _PERIOD: Final = 250
 """Percent of the score within a month, year or other period that the question names."""
 _AROUND_DAY: Final = 400
@@ -493,13 +497,13 @@ def _scores(
         total[voiced] += _ALONE * 100
     if reading.only_when:
         total[_within(plan, timeline) > 100] += _ALONE * 100
-    matched = total > 0
+    unmatched = total == 0 if matched_only else None
     if reading.asked:
         _lend(reading, own, total, timeline)
         total += _LEAF * in_leaf[timeline.leaf]
         total += _UNIT * in_unit[timeline.unit] * (total > 0)
-        if matched_only:
-            total[~matched] = 0
+        if unmatched is not None:
+            total[unmatched] = 0
         _weigh(plan, corpus, total, timeline, voiced)
     if plan.hint_ids or plan.hint_concepts:
         _add_hints(plan, total, postings, timeline, parts)
@@ -619,18 +623,31 @@ def _add_best(groups: Ints, where: Ints, gain: Ints) -> None:
 def _lend(reading: Reading, own: Ints, total: Ints, timeline: Timeline) -> None:
     share = _MANY if reading.asks_many else 100
     answers = _DATED_ANSWERS if reading.asks_when else _ANSWERS
-    after_question = (timeline.flags[:-1] & ASKS).astype(np.int64) * timeline.linked[0]
-    for step, linked in enumerate(timeline.linked, 1):
+    for at, (linked, answered) in enumerate(zip(timeline.linked, timeline.answered, strict=True)):
+        step = at + 1
         if len(linked) == 0:
             continue
-        at = step - 1
-        lent = linked * (_PREVIOUS[at] * share // 100)
+        total[step:] += own[:-step] * (linked * (_PREVIOUS[at] * share // 100))
+        total[:-step] += own[step:] * (linked * (_NEXT[at] * share // 100))
         if answers[at]:
             # What follows a question answers it, and tells more of the statement before it.
-            answering = after_question if step == 1 else after_question[1:] * timeline.linked[0][:-1]
-            lent += answering * (answers[at] * share // 100)
-        total[step:] += own[:-step] * lent
-        total[:-step] += own[step:] * (linked * (_NEXT[at] * share // 100))
+            total[answered + step] += own[answered] * (answers[at] * share // 100)
+    if timeline.reaches_far:
+        _lend_far(share, own, total, timeline)
+
+
+def _lend_far(share: int, own: Ints, total: Ints, timeline: Timeline) -> None:
+    held = np.flatnonzero(own)
+    ahead, behind = held, held
+    for step, percent in enumerate(_FAR, REACH + 1):
+        # What lies within few words of one document lies so of all between them: the farther, the fewer are left.
+        ahead = ahead[timeline.far[ahead] >= step]
+        total[ahead + step] += own[ahead] * (percent * share // 100)
+        behind = behind[behind.searchsorted(step) :]
+        behind = behind[timeline.far[behind - step] >= step]
+        total[behind - step] += own[behind] * (percent * share // 100)
+        if not len(ahead) and not len(behind):
+            break
 
 
 def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced: Mask | None) -> None:
@@ -641,12 +658,19 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
         _times(total, timeline.flags & DATED != 0, _SAYS_WHEN)
     if reading.asks_name:
         _times(total, timeline.flags & NAMING != 0, _NAMES)
-    asks = np.flatnonzero(timeline.flags & ASKS)
-    total[asks] = total[asks] * np.where(timeline.length[asks] <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS) // 100
+    _weigh_wording(total, timeline)
     if reading.windows:
         total *= _within(plan, timeline)
         total //= 100
     _weigh_participants(plan.distinctive, corpus, total, timeline)
+
+
+def _weigh_wording(total: Ints, timeline: Timeline) -> None:
+    at = np.flatnonzero(timeline.flags & (ASKS | EMPTY))
+    flags = timeline.flags[at]
+    asking = np.where(timeline.length[at] <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS)
+    percent = np.where(flags & ASKS, asking, 100) * np.where(flags & EMPTY, _SAYS_NOTHING, 100)
+    total[at] = total[at] * percent // (100 * 100)
 
 
 def _weigh_participants(names: frozenset[str], corpus: Corpus, total: Ints, timeline: Timeline) -> None:
@@ -815,3 +839,4 @@ class _Best:
 
 
 assert len(_PREVIOUS) == len(_NEXT) == REACH  # noqa: S101
+assert len(_FAR) == FAR - REACH  # noqa: S101
