@@ -45,8 +45,9 @@ class Grown:
     name: str
     size: int
     stream: Path
-    idle_cpu_s: float = 0.0
     cpu_s: list[float] = field(default_factory=list)
+    idle_cpu_s: list[float] = field(default_factory=list)
+    """Of builds with nothing to do, one in each round."""
     rows: list[dict[str, int]] = field(default_factory=list)
     builds: list[Built] = field(default_factory=list)
     bytes_of_subjects: int = 0
@@ -55,6 +56,10 @@ class Grown:
     def totals(self) -> list[int]:
         """Return the rows that each build inserted, updated or deleted."""
         return [sum(rows.values()) for rows in self.rows]
+
+    def work_s(self) -> float:
+        """Return the CPU seconds of a build without the start of its process."""
+        return median(self.cpu_s) - median(self.idle_cpu_s)
 
 
 async def measure(options: Common, *, rounds: int, memory: bool) -> int:
@@ -90,9 +95,6 @@ async def _scope(cluster: Cluster, options: Common, size: int) -> Grown:
     # A scope that was built by other rules of subjects gets those of now.
     await build(dsns, log)
     await cluster.tidy(scope.name)
-    began = _children_cpu_s()
-    await build(dsns, log)
-    scope.idle_cpu_s = _children_cpu_s() - began
     return scope
 
 
@@ -103,9 +105,13 @@ async def _round(cluster: Cluster, options: Common, scope: Grown, round_: int, *
     began = _children_cpu_s()
     ran, rows = await counted_build(cluster, options, scope.name)
     cpu_s = _children_cpu_s() - began
+    began = _children_cpu_s()
+    await build(cluster.dsns(scope.name), options.work_dir / "log" / f"{scope.name}.log")
+    idle_cpu_s = _children_cpu_s() - began
     console.say(f"round {round_} of {of}: {scope.name}: {cpu_s:.2f} s of CPU, {sum(rows.values()):,} rows", "dim")
     if round_:
         scope.cpu_s.append(cpu_s)
+        scope.idle_cpu_s.append(idle_cpu_s)
         scope.rows.append(rows)
         scope.builds.append(ran)
 
@@ -115,13 +121,13 @@ def _publish(report: Report, scopes: Sequence[Grown]) -> None:
     lines = []
     for scope in scopes:
         ratio = median(scope.cpu_s) / median(base.cpu_s)
-        without_start = (median(scope.cpu_s) - scope.idle_cpu_s) / (median(base.cpu_s) - base.idle_cpu_s)
+        without_start = scope.work_s() / base.work_s()
         of_subjects = [sum(rows.get(table, 0) for table in SUBJECT_TABLES) for rows in scope.rows]
         growth = scope.bytes_of_subjects / scope.bytes_of_time
         peak = max(ran.peak_mib for ran in scope.builds)
         report.figures[f"beside {scope.size}"] = {
             "cpu_s": [round(value, 3) for value in scope.cpu_s],
-            "idle_cpu_s": round(scope.idle_cpu_s, 3),
+            "idle_cpu_s": [round(value, 3) for value in scope.idle_cpu_s],
             "cpu_ratio": round(ratio, 3),
             "cpu_ratio_without_start": round(without_start, 3),
             "seconds": [round(ran.seconds, 3) for ran in scope.builds],
@@ -135,7 +141,7 @@ def _publish(report: Report, scopes: Sequence[Grown]) -> None:
             (
                 f"{scope.size:,}",
                 number(median(scope.cpu_s)),
-                number(scope.idle_cpu_s),
+                number(median(scope.idle_cpu_s)),
                 number(ratio),
                 number(without_start),
                 f"{min(scope.totals()):,} to {max(scope.totals()):,}",

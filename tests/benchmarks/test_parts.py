@@ -7,10 +7,12 @@ import subprocess
 import sys
 from itertools import count
 from pathlib import Path
+from xml.etree import ElementTree
 
 import orjson
 import pytest
 
+from benchmarks.subject_picture import picture
 from benchmarks.synthetic import events
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +51,15 @@ def test_reads_and_builds(work_dir: Path) -> None:
     assert report["scopes of 1,000-2,500 at 400"]["requests_per_round"] == 20  # type: ignore[index]
     report = run_part("builds", work_dir, *small, "--one-scope", "300", "--targets", "2", "--target-events", "300")
     assert report["2 x 100 events at 400"]["rows_by_table"]["scope_roots"] == 2  # type: ignore[index]
+
+
+def test_subject_builds(work_dir: Path) -> None:
+    """Builds beside a scope are measured and drawn, and full builds with subjects and without."""
+    report = run_part("subject_builds", work_dir, "--sizes", "300", "--rounds", "1", "--memory")
+    assert report["beside 300"]["rows_of_subjects"][0] > 0  # type: ignore[index]
+    assert report["full build of 300"]["without"]["peak_mib"] > 0  # type: ignore[index]
+    drawn = ElementTree.fromstring(picture(report))  # noqa: S314 - our own
+    assert {"300", "limit 1,500"} <= {element.text for element in drawn.iter()}
 
 
 def test_sharing(work_dir: Path) -> None:
