@@ -72,6 +72,8 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
 _NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
 _KNOWN_SCOPES = 100_000
 _EPOCH = to_datetime(0)
+_NEARLY = 0.95
+"""An attempt that has nearly all of the deadline left may have all of it, which costs less to watch over."""
 _JOINING = 4
 """Turns of the event loop that a commit waits at most for callers that join it, as long as some do."""
 
@@ -162,6 +164,7 @@ class Ingest:
         self._full = max(1, events_per_commit // 2)
         self._writers = writers
         self._deadlines = Deadlines(deadline)
+        self._attempts = Deadlines(deadline)
         self._on_commit = on_commit or (lambda _tenant, _events: None)
         self._lanes: dict[str, _Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -350,8 +353,12 @@ class Ingest:
         deadline = max(group.deadline for group in groups)
         attempt = 0
         while True:
+            left = deadline - time.monotonic()
             try:
-                async with asyncio.timeout(max(0.05, deadline - time.monotonic())):
+                if left > _NEARLY * self._deadlines.seconds:
+                    with self._attempts.within():
+                        return await self._transaction(tenant, rows, importing=groups[0].importing)
+                async with asyncio.timeout(max(0.05, left)):
                     return await self._transaction(tenant, rows, importing=groups[0].importing)
             except _ScopesGoneError:
                 self._forget_scopes(tenant)

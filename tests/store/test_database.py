@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import asyncpg
 import pytest
 
-from myria.errors import DeadlineExceeded, InvalidArgument
+from myria.errors import DatabaseUnavailable, DeadlineExceeded, InvalidArgument
 from myria.store.database import Database as Pool
 from myria.store.database import PoolOptions, TransactionBounds
 from myria.store.locks import lock_key
 from myria_migrations import migrations
 from tests.support.events import TENANT
+from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
 
@@ -80,6 +84,38 @@ async def test_a_transaction_that_could_not_begin_leaves_a_sound_connection(data
             assert await connection.fetchval("SELECT current_setting('myria.tenant')") == TENANT
         async with pool.connection() as connection:
             assert await connection.fetchval("SELECT coalesce(current_setting('myria.tenant', true), '')") == ""
+
+
+async def test_a_connection_that_comes_back_is_the_next_callers(database: Database) -> None:
+    """Also one that waits for it; one that PostgreSQL ended is replaced; and closing leaves none behind."""
+
+    async def pid(pool: Pool) -> int:
+        async with pool.connection() as connection:
+            number: int = await connection.fetchval("SELECT pg_backend_pid()")
+            return number
+
+    watching = await asyncpg.connect(database.superuser_dsn)
+    try:
+        async with Pool(database.server_dsn, PoolOptions(size=2)) as pool:
+            first = await pid(pool)
+            assert await pid(pool) == first
+            assert pool.in_use == 0
+            several = await asyncio.wait_for(asyncio.gather(*(pid(pool) for _ in range(20))), PATIENCE_S)
+            assert len(set(several)) <= 2
+            assert pool.in_use == 0
+            ended = await pid(pool)
+            await watching.fetchval("SELECT pg_terminate_backend($1, 60000)", ended)
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    with suppress(DatabaseUnavailable):
+                        if await pid(pool) != ended:
+                            break
+        left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        async with asyncio.timeout(PATIENCE_S):
+            while await watching.fetchval(left):
+                await asyncio.sleep(0.01)
+    finally:
+        await watching.close()
 
 
 def test_every_migration_has_a_number_of_its_own() -> None:

@@ -108,6 +108,9 @@ class Database:
             each = at_once - 1 if at_once > _FEW else at_once
             self._turns = FairTurns(at_once, each=each, patience=self.options.acquire_timeout)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._spare: list[PoolConnectionProxy[asyncpg.Record]] = []
+        self._giving_back: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         bounds = self.options.bounds
         self._bounds = bounds.as_settings()
         # A read holds no lock, and may compute between two statements.
@@ -131,6 +134,7 @@ class Database:
         """Close the pool; connections in use are given two seconds."""
         pool, self._pool = self._pool, None
         if pool is not None:
+            await self._give_back(pool)
             try:
                 await asyncio.wait_for(pool.close(), 2.0)
             except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -139,7 +143,7 @@ class Database:
     @property
     def in_use(self) -> int:
         """How many connections are out of the pool."""
-        return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size()
+        return 0 if self._pool is None else self._pool.get_size() - self._pool.get_idle_size() - len(self._spare)
 
     @property
     def waiting(self) -> int:
@@ -185,27 +189,68 @@ class Database:
         self._wanted += 1
         self._waits += self._wanted > self.options.size
         try:
-            with translated():
-                try:
-                    connection = await pool.acquire(timeout=self.options.acquire_timeout)
-                except TimeoutError as error:
-                    raise errors.DatabaseUnavailable(
-                        "no database connection came free in time; retry, or raise postgres.pool_size"
-                    ) from error
+            connection = await self._acquire(pool)
+            sound = False
             try:
                 with translated():
                     yield connection
+                sound = True
             except errors.DatabaseUnavailable:
                 with _quietly():
                     connection.terminate()
                 raise
             finally:
-                with _quietly():
-                    await pool.release(connection, timeout=2.0)
+                if not (sound and self._keep(pool, connection)):
+                    with _quietly():
+                        await pool.release(connection, timeout=2.0)
         finally:
             self._wanted -= 1
             if self._turns is not None:
                 self._turns.end(asker)
+
+    async def _acquire(self, pool: asyncpg.Pool[asyncpg.Record]) -> PoolConnectionProxy[asyncpg.Record]:
+        while self._spare:
+            connection = self._spare.pop()
+            if _is_sound(connection):
+                return connection
+            with _quietly():
+                await pool.release(connection, timeout=2.0)
+        with translated():
+            try:
+                return await pool.acquire(timeout=self.options.acquire_timeout)
+            except TimeoutError as error:
+                raise errors.DatabaseUnavailable(
+                    "no database connection came free in time; retry, or raise postgres.pool_size"
+                ) from error
+
+    def _keep(self, pool: asyncpg.Pool[asyncpg.Record], connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
+        """Keep a connection for the next caller, where nobody waits for one; tell whether it is kept.
+
+        To give it to the pool and to take it from there costs a task of the event loop and a tenth of an append.
+        """
+        if pool is not self._pool or self._wanted > self.options.size:
+            return False
+        if not _is_sound(connection) or connection.is_in_transaction():
+            return False
+        self._spare.append(connection)
+        if self._giving_back is None:
+            self._giving_back = asyncio.get_running_loop().call_later(_SPARE_S, self._begin_giving_back, pool)
+        return True
+
+    def _begin_giving_back(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        task = asyncio.create_task(self._give_back(pool))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _give_back(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Give the pool the connections that are kept: it closes those that nobody uses."""
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+            self._giving_back = None
+        spare, self._spare = self._spare, []
+        for connection in spare:
+            with _quietly():
+                await pool.release(connection, timeout=2.0)
 
     @asynccontextmanager
     async def read(self, tenant: str, bounds: TransactionBounds | None = None) -> AsyncIterator[Connection]:
@@ -288,6 +333,14 @@ class Database:
             await connection.execute(sql("session.look_after_the_client"))
 
 
+def _is_sound(connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
+    """Tell whether a connection that was lent is still there: the pool takes back one that was lost by itself."""
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:
+        return False
+
+
 def _begun(connection: Connection, statement: str, *, readonly: bool = False) -> Transaction:
     """Return a transaction that begins with a statement, both in one message: a round trip less.
 
@@ -363,6 +416,9 @@ class _Connection(asyncpg.Connection):
 
 _CLOCK_KEPT_NS = 30 * 10**9
 """Nanoseconds for which a measurement of the database's clock is relied on."""
+
+_SPARE_S = 1.0
+"""Seconds after which connections that are kept for the next caller go back to the pool."""
 
 _FEW = 2
 """Up to so many connections one caller may have all: one left free would be half of them."""
