@@ -59,10 +59,15 @@ class Cluster:
 
     async def create(self, name: str) -> RoleDsns:
         """Make an empty, migrated database, in place of any that has the name."""
-        await self.drop(name)
-        await self._execute(f'CREATE DATABASE "{name}" OWNER {OWNER} TEMPLATE template0')
+        await self.bare(name)
         await schema.migrate(self.dsns(name).owner)
         await grant_roles(self._server, name)
+        return self.dsns(name)
+
+    async def bare(self, name: str) -> RoleDsns:
+        """Make a database without a schema, in place of any that has the name."""
+        await self.drop(name)
+        await self._execute(f'CREATE DATABASE "{name}" OWNER {OWNER} TEMPLATE template0')
         return self.dsns(name)
 
     async def clone(self, source: str, name: str) -> RoleDsns:

@@ -62,6 +62,15 @@ def test_subject_builds(work_dir: Path) -> None:
     assert {"300", "limit 1,500"} <= {element.text for element in drawn.iter()}
 
 
+def test_against(work_dir: Path) -> None:
+    """An older commit makes and builds its own memory by its own code, in turn with this one."""
+    if subprocess.run(["git", "cat-file", "-e", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("no history")
+    report = run_part("against", work_dir, "HEAD", "--sizes", "200", "--rounds", "1")
+    assert len(report["one scope, 200 events"]["ratios"]) == 1  # type: ignore[index]
+    assert len(report["many scopes, 200 events"]["ratios"]) == 1  # type: ignore[index]
+
+
 def test_sharing(work_dir: Path) -> None:
     """Builds by one process and by two end with the same roots."""
     report = run_part("sharing", work_dir, "--sizes", "400", "--rounds", "1")

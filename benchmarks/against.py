@@ -1,0 +1,151 @@
+"""What a full build costs the builder, beside an older commit of this repository: the same events, in turns.
+
+    python -m benchmarks.against COMMIT [--without-subjects]
+
+The older code is taken out of git's history into a temporary folder and run by the same Python with the same packages.
+Each code makes its own schema, imports the events and builds them in full by `myria rebuild --here`, the old and the
+new in turn. Reported is the processor time of the process for each event, less what a build of a few events takes,
+which is its start. PostgreSQL's time is not in it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.adapter import event_lines
+from benchmarks.cluster import Cluster
+from benchmarks.figures import median
+from benchmarks.options import Common, common, parser, run
+from benchmarks.processes import MYRIA, ROOT, run_command
+from benchmarks.report import Report, number
+from benchmarks.workload import events_file
+from myria_cli import console
+
+PART = "against"
+MOST_RATIO = 0.5
+FEW_EVENTS = 20
+_LOGS = ((1, "one scope"), (0, "many scopes"))
+
+
+@dataclass(slots=True)
+class _Code:
+    """One of the two codes: its folder, its variables, and microseconds per event of its builds by log."""
+
+    name: str
+    env: dict[str, str]
+    us_per_event: dict[str, list[float]] = field(default_factory=dict)
+
+
+async def measure(options: Common, commit: str, *, rounds: int, without_subjects: bool) -> int:
+    """Prepare, run the rounds, and write the report; return the exit status."""
+    report = Report(PART)
+    with tempfile.TemporaryDirectory(prefix="myria-against-") as folder:
+        old = _taken_out(commit, Path(folder) / "old")
+        codes = [
+            _Code("old", _variables(old, without_subjects=without_subjects)),
+            _Code("new", _variables(ROOT, without_subjects=without_subjects)),
+        ]
+        async with Cluster(options.work_dir) as cluster:
+            report.figures["postgres"] = await cluster.versions()
+            report.figures["against"] = {"commit": commit, "subjects": not without_subjects}
+            for size in options.sizes:
+                for sets, what in _LOGS:
+                    source = await events_file(options, size, sets=sets)
+                    for code in codes:
+                        await _load(cluster, source, size, code, name=f"against_{code.name}", folder=Path(folder))
+                        await _load(
+                            cluster, source, FEW_EVENTS, code, name=f"against_{code.name}_few", folder=Path(folder)
+                        )
+                    for round_ in range(rounds):
+                        for code in codes:
+                            used = await _built(cluster, f"against_{code.name}", code)
+                            started = await _built(cluster, f"against_{code.name}_few", code)
+                            code.us_per_event.setdefault(f"{what}, {size:,} events", []).append(
+                                (used - started) / (size - FEW_EVENTS) * 1e6
+                            )
+                            console.say(f"round {round_ + 1} of {rounds}: {what}, {code.name} code", "dim")
+    _publish(report, *codes)
+    return report.finish(options.out)
+
+
+def _publish(report: Report, old: _Code, new: _Code) -> None:
+    lines = []
+    for what, before in old.us_per_event.items():
+        now = new.us_per_event[what]
+        ratios = [value / than for value, than in zip(now, before, strict=True)]
+        report.figures[what] = {"old_us_per_event": before, "new_us_per_event": now, "ratios": ratios}
+        report.check(f"{what}: builder CPU per event, new / old", median(ratios), MOST_RATIO)
+        lines.append((what, number(median(before), 0), number(median(now), 0), number(median(ratios), 2)))
+    report.table("full builds, median of rounds", ("log", "old us/event", "new us/event", "new / old"), lines)
+
+
+async def _load(cluster: Cluster, source: Path, size: int, code: _Code, *, name: str, folder: Path) -> None:
+    """Make a database by a code, with the first events of a file."""
+    dsns = await cluster.bare(name)
+    env = {**code.env, "MYRIA_POSTGRES_DSN": dsns.owner}
+    log = folder / "log"
+    await run_command([*MYRIA, "migrate", "--grant"], env=env, log=log)
+    events = folder / "events.jsonl"
+    with source.open("rb") as lines:
+        _write(events, event_lines(islice(lines, size)))
+    await run_command([*MYRIA, "import", str(events)], env=env, log=log)
+    await cluster.tidy(name)
+
+
+async def _built(cluster: Cluster, name: str, code: _Code) -> float:
+    """Build a fresh copy of a database in full; return the seconds of processor time of the process."""
+    copy = f"{name}_built"
+    dsns = await cluster.clone(name, copy)
+    env = {**code.env, "MYRIA_POSTGRES_DSN": dsns.owner}
+    ran = await run_command([*MYRIA, "rebuild", "--here", "--wait", "--full", "--force", "--json"], env=env)
+    await cluster.drop(copy)
+    return ran.cpu_s
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    with path.open("wb") as out:
+        out.writelines(lines)
+
+
+def _taken_out(commit: str, folder: Path) -> Path:
+    """Write the files of a commit into a new folder and return it."""
+    command = ["git", "-C", str(ROOT), "archive", "--format=tar", commit]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 brought it
+        archive.extractall(folder)  # noqa: S202 - made by git from our own commit
+    return folder
+
+
+def _variables(tree: Path, *, without_subjects: bool) -> dict[str, str]:
+    """Return the variables by which Python takes the code of a tree, and its settings."""
+    planes = sorted({str(package.parent.parent) for package in tree.glob("*/myria*/__init__.py")})
+    variables = {"PYTHONPATH": os.pathsep.join(planes)}
+    settings = (tree / "core/myria/settings.py").read_text(encoding="utf-8")
+    if without_subjects and "    subjects: bool" in settings:
+        variables["MYRIA_PLANNER_SUBJECTS"] = "false"
+    return variables
+
+
+def main() -> None:
+    """Run from the command line."""
+    options = parser(__doc__)
+    options.add_argument("commit", help="the older code, by any name that git knows")
+    options.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
+    options.add_argument("--without-subjects", action="store_true", help="build trees of time alone")
+    given = options.parse_args()
+    work = measure(common(given), given.commit, rounds=given.rounds, without_subjects=given.without_subjects)
+    sys.exit(run(work))
+
+
+if __name__ == "__main__":
+    main()
