@@ -192,10 +192,6 @@ SELECT number FROM by_words FULL JOIN by_meaning USING (number)
 ORDER BY coalesce(1.0 / (60 + by_words.place), 0) + coalesce(1.0 / (60 + by_meaning.place), 0) DESC, number DESC
 LIMIT $3;
 
--- name: build_workers
--- Who did a task of the only build.
-SELECT DISTINCT worker FROM myria.build_tasks WHERE worker IS NOT NULL ORDER BY worker;
-
 -- name: build_span
 -- When the only build began and ended, in seconds since 1970.
 SELECT extract(epoch FROM started_at)::float8 AS began, extract(epoch FROM finished_at)::float8 AS ended

@@ -542,8 +542,8 @@ class BuilderSettings(Section):
     allow_manual_trigger: bool = True
     """False refuses `trigger_build` and `myria rebuild` with `manual_trigger_disabled`."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """Processes that work on one build on one machine, or in one pod; each works on one scope at a time, so a single
-    scope has one of them at work. PostgreSQL wants a core beside them."""
+    """Processes that work on one build on one machine, or in one pod: on a scope each, or together on a big one that is
+    planned from all its events. PostgreSQL wants a core beside them."""
     task_lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     """Time after which a silent worker's task may be taken over, in seconds. It is renewed every third of
     it."""

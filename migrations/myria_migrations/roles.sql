@@ -90,6 +90,7 @@ REVOKE SELECT ON myria.oauth_grants, myria.oauth_tokens FROM myria_server, myria
 -- Building writes what it compiled and publishes it; it never writes the log.
 GRANT INSERT, UPDATE, DELETE ON myria.snapshots, myria.builds, myria.build_tasks, myria.scope_roots, myria.nodes,
     myria.renderings, myria.search_blocks, myria.active_snapshots TO myria_builder;
+GRANT INSERT, UPDATE, DELETE ON myria.build_parts TO myria_builder;
 GRANT INSERT, UPDATE ON myria.topics TO myria_builder;
 GRANT INSERT, UPDATE, DELETE ON myria.subject_nodes, myria.subject_roots, myria.subject_holders TO myria_builder;
 GRANT INSERT, UPDATE ON myria.text_vectors, myria.event_vectors, myria.vector_progress TO myria_builder;

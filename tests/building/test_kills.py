@@ -101,3 +101,40 @@ async def test_builder_reports_by_its_exit_status(database: Database) -> None:
 
     assert start(database, build_id).wait(PATIENCE_S) == Outcome.SUCCEEDED.exit_status == 0
     assert start(database, "bld_nowhere").wait(PATIENCE_S) == 3
+
+
+async def test_builders_of_one_scope_killed_in_turn(database: Database) -> None:
+    """Of two builders that share one big scope now one is killed, now the other; the scope is published whole."""
+    await append(database.server_dsn, conversation(5_000))
+    build_id = await builds.queue(database)
+    builders = [start(database, build_id)]
+    try:
+        for killed in range(3):
+            builders.append(start(database, build_id))
+            async with asyncio.timeout(PATIENCE_S):
+                while not await _has_begun(database, build_id, parts=killed):
+                    await asyncio.sleep(0.02)
+            builders[killed].send_signal(signal.SIGKILL)
+            builders[killed].wait(PATIENCE_S)
+        assert await asyncio.to_thread(ended_within, builders[-1], PATIENCE_S)
+    finally:
+        for builder in builders:
+            builder.send_signal(signal.SIGKILL)
+            builder.wait(PATIENCE_S)
+
+    assert await state(database, build_id) == "succeeded"
+    cutoff = await builds.value(database, "SELECT max(event_seq) FROM myria.events")
+    assert await builds.roots(database) == await builds.planned(database, cutoff)
+    assert await builds.value(database, "SELECT count(*) FROM myria.build_parts") == 0
+
+
+async def _has_begun(database: Database, build_id: str, *, parts: int) -> bool:
+    """Tell whether more than so many parts of the only scope are done, or all of it is."""
+    begun: bool = await builds.value(
+        database,
+        "SELECT (SELECT count(*) > $2 FROM myria.build_parts WHERE build_id = $1 AND status = 'done') "
+        "OR EXISTS (SELECT FROM myria.build_tasks WHERE build_id = $1 AND status = 'done')",
+        build_id,
+        parts,
+    )
+    return begun

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myria.planning.model import PlanEvent
+from myria.planning.scope import units_between
 from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import AFTER, BEFORE, UnitSplitter, split_units, stretch_starts, unit_starts
 from tests.planning.generators import DENSE, MINUTE, SETTINGS, key_of, scopes
@@ -90,6 +93,28 @@ def test_splitting_may_begin_at_any_unit(events: list[PlanEvent], data: st.DataO
     rest = [unit for event in events[begin:] for unit in splitter.feed(event)]
     rest.extend(splitter.finish())
     assert rest == units[skipped:]
+
+
+@given(scopes(), st.data())
+@settings(max_examples=examples(100))
+async def test_ranges_of_a_scope_have_its_units_between_them(events: list[PlanEvent], data: st.DataObject) -> None:
+    """However a scope is divided and read, each unit is in the range in which it begins, and in no other."""
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(events) - 1)), max_size=6)))
+    size = data.draw(st.integers(1, 7))
+    bounds = [0, *(cut for cut in cuts if cut < len(events)), len(events)]
+
+    async def pages(begin: int) -> AsyncIterator[list[PlanEvent]]:
+        for at in range(begin, len(events), size):
+            yield events[at : at + size]
+
+    found = []
+    for begin, end in pairwise(bounds):
+        upto = events[end].position if end < len(events) else None
+        before = events[max(0, begin - BEFORE) : begin]
+        units = [unit async for unit in units_between(before, pages(begin), DENSE, end=upto)]
+        assert all(events[begin].position <= unit[0].position < (upto or (1 << 62, 0)) for unit in units)
+        found.extend(units)
+    assert found == list(split_units(events, DENSE))
 
 
 def test_dense_streams_are_cut() -> None:

@@ -89,12 +89,12 @@ class PlannedDocs:
     It holds up to 4,000,000 words (some 100 MiB) of one scope; what comes after that is read and analysed again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, words: int | None = None) -> None:
         self._docs: dict[int, Doc] = {}
-        self._room = _WORDS_HELD
+        self._room = _WORDS_HELD if words is None else words
 
     def keep(self, events: Sequence[PlanEvent]) -> None:
-        """Take the events of a planned unit."""
+        """Take the events of a planned unit, as far as there is room."""
         for event in events:
             self._room -= len(event.terms) + _WORDS_OF_A_DOC
             if self._room < 0:

@@ -214,6 +214,7 @@ async def _list_tasks(database: Database, tenant: str, build_id: str) -> None:
         row = await connection.fetchrow(sql("builds.get_for_update"), tenant, build_id)
         if row is None or row["status"] != "queued" or row["snapshot_id"] is None:
             return
+        await connection.execute(sql("builds.drop_parts_of_others"), tenant, build_id)
         if row["is_full"]:
             await connection.execute(sql("builds.list_all_scopes"), tenant, build_id)
         else:

@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from myria import errors
-from myria.building.blocks import OldBlocks, PlannedDocs, block_nodes, write_block
-from myria.building.model import RunningBuild, Task
+from myria.building.blocks import BlockNodes, OldBlocks, PlannedDocs, block_nodes, write_block
+from myria.building.model import PartKind, RunningBuild, Task, TaskPart
+from myria.building.parts import ScopeParts, part_of_subjects
 from myria.building.reading import ScopeEvents, ScopeTree
-from myria.building.subjects import CompiledSubjects, ScopeSubjects
+from myria.building.subjects import CompiledSubjects, ScopeSubjects, SharedSubjects
 from myria.building.writing import TreeWriter
 from myria.planning.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
-from myria.planning.scope import UnitSplitter, changed_units, plan_unit
+from myria.planning.scope import UnitSplitter, changed_units, plan_unit, units_between
 from myria.planning.settings import PlannerSettings
 from myria.planning.shaped import UnitShape, plan_shaped
+from myria.planning.stretches import BEFORE
+from myria.planning.subjects.packing import packed
 from myria.planning.subjects.update import PlacedLeaf, leaves_of
+from myria.planning.subjects.whole import WholePlan
 from myria.planning.trie import assemble
 from myria.planning.validation import Candidate, SourceEvent, Violation, validate
 from myria.store.clock import to_microseconds
@@ -36,6 +40,10 @@ _INCREMENTAL_EVENTS = 20_000
 
 
 _GROUPS_AT_ONCE = 32
+_SUBJECTS_AT_ONCE = 500
+_WAIT_S = 0.1
+"""Pause between two looks at parts that others have."""
+
 _VIOLATIONS_KEPT = 20
 
 
@@ -49,6 +57,8 @@ class Compiled:
     """False when the parent's row says the same already, or there is none and nothing to write."""
     subjects: CompiledSubjects | None = None
     """What to write of the scope's subjects; None for nothing."""
+    was_shared: bool = False
+    """Whether there are parts of the task, which go with its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +115,18 @@ async def compile_scope(
     counts: Counter[str],
     *,
     shaper: UnitShaper | None = None,
+    parts: ScopeParts | None = None,
 ) -> Compiled:
     """Compile one scope up to the build's cutoff and write everything but its root row.
 
     `counts` is kept up to date on the way: events, units and leaves planned, rows written by table, milliseconds by
-    phase. Without `shaper` every unit is planned deterministically.
+    phase. Without `shaper` every unit is planned deterministically, in parts that other workers share where `parts` is
+    given and the scope is big.
 
     Raises:
         BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
     """
-    work = _Work(database, build, task, settings, counts, shaper=shaper)
+    work = _Work(database, build, task, settings, counts, shaper=shaper, parts=parts if shaper is None else None)
     started = time.monotonic()
     if task.eligible is not None:
         counts["events_eligible"] = task.eligible
@@ -133,13 +145,41 @@ async def compile_scope(
         return Compiled(root=None, blocks=[], changed=changed, subjects=subjects)
     await work.flush()
     await work.validate_groups()
-    blocks = await work.write_blocks(root.rendering_id, old.blocks if old is not None else ())
+    nodes = await block_nodes(database, build.tenant, root.rendering_id)
+    changed = old is None or old.root != root.rendering_id or old.blocks != nodes.covering
+    sharing = await work.offer_subjects(root)
+    await work.write_blocks(nodes, old.blocks if old is not None else ())
     counts["ms"] = round((time.monotonic() - started) * 1000)
-    changed = old is None or old.root != root.rendering_id or old.blocks != blocks
-    subjects = await work.compile_subjects(root, changed=changed)
+    subjects = await work.compile_subjects(root, changed=changed, sharing=sharing)
     # A build without a changed scope has no snapshot, and so no number to keep rows under.
     counts["scopes"], counts["scopes_changed"] = 1, int(changed or subjects is not None)
-    return Compiled(root=root.rendering_id, blocks=blocks, changed=changed, subjects=subjects)
+    return Compiled(
+        root=root.rendering_id,
+        blocks=nodes.covering,
+        changed=changed,
+        subjects=subjects,
+        was_shared=work.is_divided,
+    )
+
+
+async def plan_part(
+    database: Database,
+    build: RunningBuild,
+    part: TaskPart,
+    settings: PlannerSettings,
+    counts: Counter[str],
+    *,
+    docs: PlannedDocs | None = None,
+) -> list[Unit]:
+    """Plan and write the units that begin in a part of a big scope; `docs` takes their events for search blocks.
+
+    Raises:
+        BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
+    """
+    if docs is None:
+        docs = PlannedDocs(words=0)
+    work = _Work(database, build, part.task, settings, counts, shaper=None, docs=docs)
+    return await work.plan_part(part)
 
 
 async def replay_scope(
@@ -158,6 +198,32 @@ async def replay_scope(
         return planned.old_root if planned.unchanged else None
     await work.validate_groups()
     return planned.root.rendering_id
+
+
+class _SubjectsInParts:
+    """Subjects that the workers of a build make together: this one, which gathers them, and whoever helps."""
+
+    def __init__(self, parts: ScopeParts, counts: Counter[str]) -> None:
+        self._parts = parts
+        self._counts = counts
+
+    async def subjects(self, scope: ScopeSubjects, plan: WholePlan) -> AsyncIterator[Node]:
+        """Yield all subjects of a plan in their order, made and written."""
+        while True:
+            part = await self._parts.claim(PartKind.SUBJECTS)
+            if part is not None:
+                made = await scope.make_range(plan, *part_of_subjects(part.part, plan.size))
+                await self._parts.finish(part, made, Counter())
+                continue
+            counted, left = await self._parts.counted(PartKind.SUBJECTS)
+            if not left:
+                break
+            await asyncio.sleep(_WAIT_S)
+        self._counts.update(counted)
+        for done in await self._parts.results(PartKind.SUBJECTS):
+            for at in range(0, len(done.result), _SUBJECTS_AT_ONCE):
+                for subject in await scope.nodes(done.result[at : at + _SUBJECTS_AT_ONCE]):
+                    yield packed(subject)
 
 
 class _NoWriter(TreeWriter):
@@ -184,6 +250,8 @@ class _Work:
         *,
         shaper: UnitShaper | None,
         writer: TreeWriter | None = None,
+        parts: ScopeParts | None = None,
+        docs: PlannedDocs | None = None,
     ) -> None:
         self._database = database
         self._build = build
@@ -197,7 +265,11 @@ class _Work:
         self._units: list[Unit] = []
         self._groups: list[Node] = []
         self._to_place: set[int] = set()
-        self._docs = PlannedDocs()
+        self._docs = PlannedDocs() if docs is None else docs
+        self._parts = parts
+        self._in_parts: Counter[str] = Counter()
+        self.is_divided = False
+        self._was_helped = False
         self._is_in_place = False
         self._gone: list[Outline] = []
         self._new_leaves: list[PlacedLeaf] = []
@@ -289,24 +361,27 @@ class _Work:
         return root
 
     async def plan(self) -> Outline | None:
-        """Plan the scope from all its events, streaming."""
-        splitter = UnitSplitter(self._settings)
-        with self._timed("ms_units"):
-            async with aclosing(self._events.pages()) as pages:
-                async for page in pages:
-                    for event in page:
-                        for unit in splitter.feed(event):
-                            await self._plan_unit(unit)
-                            # The next page is read meanwhile.
-                            await asyncio.sleep(0)
-            for unit in splitter.finish():
-                await self._plan_unit(unit)
-        root = await self._assemble(None, set())
-        held, read = root.events if root is not None else 0, self._counts["events"]
+        """Plan the scope from all its events, streaming; a big one in parts."""
         async with self._database.read(self._build.tenant) as connection:
             there = await connection.fetchval(
                 sql("trees.count_events"), self._build.tenant, self._task.scope_id, self._build.cutoff
             )
+        if self._parts is not None and await self._parts.divide(there):
+            await self._plan_in_parts(self._parts)
+        else:
+            splitter = UnitSplitter(self._settings)
+            with self._timed("ms_units"):
+                async with aclosing(self._events.pages()) as pages:
+                    async for page in pages:
+                        for event in page:
+                            for unit in splitter.feed(event):
+                                await self._plan_unit(unit)
+                                # The next page is read meanwhile.
+                                await asyncio.sleep(0)
+                for unit in splitter.finish():
+                    await self._plan_unit(unit)
+        root = await self._assemble(None, set())
+        held, read = root.events if root is not None else 0, self._counts["events"]
         if not held == read == there:
             raise _invalid(
                 "each_event_exactly_once", f"the tree holds {held} events, {read} were planned, {there} are eligible"
@@ -314,13 +389,64 @@ class _Work:
         self._counts["events_new"] = there
         return root
 
+    async def _plan_in_parts(self, parts: ScopeParts) -> None:
+        """Plan the units of a big scope part by part, until those that others have are done, too."""
+        self.is_divided = True
+        own: dict[int, list[Unit]] = {}
+        while True:
+            part = await parts.claim(PartKind.UNITS)
+            if part is not None:
+                counts: Counter[str] = Counter()
+                own[part.part] = units = await plan_part(
+                    self._database, self._build, part, self._settings, counts, docs=self._docs
+                )
+                await parts.finish(part, [unit.top.rendering_id for unit in units], counts)
+            if not await self._count_parts(parts, PartKind.UNITS):
+                break
+            if part is None:
+                await asyncio.sleep(_WAIT_S)
+        for done in await parts.results(PartKind.UNITS):
+            self._was_helped = self._was_helped or done.worker != parts.worker
+            self._units.extend(own.get(done.part) or await self._tree.units(done.result))
+
+    async def _count_parts(self, parts: ScopeParts, kind: PartKind) -> int:
+        """Take in what parts have counted; return how many are not done."""
+        counted, left = await parts.counted(kind)
+        if kind is PartKind.UNITS:
+            self._counts.subtract(self._in_parts)
+            self._counts.update(counted)
+            self._in_parts = counted
+        return left
+
+    async def plan_part(self, part: TaskPart) -> list[Unit]:
+        """Plan and write the units that begin in a part."""
+        with self._timed("ms_units"):
+            before = await self._events.before(part.begin, BEFORE) if part.begin is not None else []
+            async with aclosing(self._events.pages(part.begin, part.events)) as pages:
+                units = units_between(before, pages, self._settings, end=part.end)
+                async with aclosing(units):
+                    async for unit in units:
+                        await self._plan_unit(unit)
+                        await asyncio.sleep(0)
+        await self.flush()
+        return self._units
+
     async def flush(self) -> None:
         """Write the nodes that wait, and note what all of them were."""
         with self._timed("ms_write"):
             await self._writer.flush()
         self._note_rows()
 
-    async def compile_subjects(self, root: Outline | None, *, changed: bool) -> CompiledSubjects | None:
+    async def offer_subjects(self, root: Outline) -> SharedSubjects | None:
+        """Share the subjects over a tree, whose nodes are written, with those who helped to plan it; None without."""
+        if self._parts is None or not self._was_helped or not self._settings.subjects:
+            return None
+        await self._parts.offer_subjects(root.rendering_id)
+        return _SubjectsInParts(self._parts, self._counts)
+
+    async def compile_subjects(
+        self, root: Outline | None, *, changed: bool, sharing: SharedSubjects | None = None
+    ) -> CompiledSubjects | None:
         """Plan and write the scope's subjects once the nodes of its tree are written; None where there is no new row.
 
         `changed` says whether the tree of time is another than the parent's.
@@ -336,8 +462,9 @@ class _Work:
                 self._settings,
                 in_place=self._is_in_place,
                 is_same_tree=not changed,
+                sharing=sharing,
             )
-        self._counts["rows_subjects"] = subjects.rows
+        self._counts["rows_subjects"] += subjects.rows
         return compiled
 
     async def add_subjects(self, root: bytes | None) -> CompiledSubjects | None:
@@ -350,14 +477,13 @@ class _Work:
         (top,) = await self._tree.nodes([root])
         return await self.compile_subjects(Outline.of(top), changed=False)
 
-    async def write_blocks(self, root: bytes, old: Sequence[bytes]) -> list[bytes]:
-        """Write the search blocks that the tree needs and nobody has written; return all of them.
+    async def write_blocks(self, nodes: BlockNodes, old: Sequence[bytes]) -> None:
+        """Write the search blocks that the tree needs and nobody has written.
 
         `old` are the parent's blocks; what they hold of their events is reused.
         """
         tenant = self._build.tenant
         with self._timed("ms_blocks"):
-            nodes = await block_nodes(self._database, tenant, root)
             known = await OldBlocks.load(self._database, tenant, old, nodes)
             for rendering_id in nodes.missing:
                 written = await write_block(
@@ -372,7 +498,6 @@ class _Work:
                 self._counts["events_indexed"] += written.fresh
                 self._counts["events_analysed"] += written.analysed
                 self._note_rows()
-        return nodes.covering
 
     async def _plan_unit(self, events: Sequence[PlanEvent]) -> None:
         shape = await self._shaper.shape(events) if self._shaper is not None else None
@@ -460,8 +585,8 @@ class _Work:
 
     def _note_rows(self) -> None:
         for table, rows in self._writer.rows.items():
-            self._counts[f"rows_{table}"] = rows
-        self._counts["events_read"] = self._events.read
+            self._counts[f"rows_{table}"] = rows + self._in_parts[f"rows_{table}"]
+        self._counts["events_read"] = self._events.read + self._in_parts["events_read"]
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

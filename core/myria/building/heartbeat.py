@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import TracebackType
 
 from myria import errors
-from myria.building import tasks
-from myria.building.model import RunningBuild, Task
 from myria.store.database import Database, PoolOptions
 from myria.store.queries import sql
 
@@ -32,11 +30,13 @@ class Verdict(Enum):
     SUPERSEDED = auto()
 
 
+Renewal = Callable[[Database], Awaitable[bool]]
+"""Renews what a worker has, by a connection of its own; tells whether it still has it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    build: RunningBuild
-    task: Task
-    counts: Counter[str]
+    renew: Renewal
     work: asyncio.Task[None]
     loop: asyncio.AbstractEventLoop
 
@@ -64,9 +64,9 @@ class Heartbeat:
         self._stop.set()
         self._thread.join(5.0)
 
-    def watch(self, build: RunningBuild, task: Task, counts: Counter[str], work: asyncio.Task[None]) -> None:
-        """Keep a task's lease while `work` runs, and cancel it should the lease be lost."""
-        self._watched = _Watched(build=build, task=task, counts=counts, work=work, loop=asyncio.get_running_loop())
+    def watch(self, renew: Renewal, work: asyncio.Task[None]) -> None:
+        """Keep a lease while `work` runs, and cancel it should the lease be lost."""
+        self._watched = _Watched(renew=renew, work=work, loop=asyncio.get_running_loop())
 
     def forget(self, work: asyncio.Task[None]) -> None:
         """Stop renewing a task's lease."""
@@ -104,9 +104,7 @@ class Heartbeat:
         watched = self._watched
         if watched is None:
             return
-        if self.verdict is Verdict.GO_ON and await tasks.renew(
-            database, watched.build, watched.task, watched.counts, self._lease_s
-        ):
+        if self.verdict is Verdict.GO_ON and await watched.renew(database):
             return
         if self._watched is watched:
             self._dropped = watched.work

@@ -131,3 +131,37 @@ class Task:
     failures: int
     eligible: int | None
     has_plans: bool = False
+
+
+class PartKind(StrEnum):
+    """What is shared of a big scope's task: the units that begin in a range of its events, or its subjects."""
+
+    UNITS = "units"
+    SUBJECTS = "subjects"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPart:
+    """One claimed part of a scope's task; `attempt` is the fencing token.
+
+    A part of units has those that begin at positions (timestamp, event_seq) from `begin` on, before `end`; None for the
+    scope's end. `events` says how many lie between, withdrawn ones among them. A part of subjects is over the leaves of
+    the tree of time at `root`.
+    """
+
+    scope_id: int
+    participants: tuple[str, ...]
+    kind: PartKind
+    part: int
+    attempt: int
+    begin: tuple[int, int] | None = None
+    end: tuple[int, int] | None = None
+    events: int | None = None
+    root: bytes | None = None
+
+    @property
+    def task(self) -> Task:
+        """The task of the scope, as far as a helper needs to know it."""
+        return Task(
+            scope_id=self.scope_id, participants=self.participants, attempt=self.attempt, failures=0, eligible=None
+        )

@@ -12,7 +12,7 @@ import orjson
 from myria import errors
 from myria.events import content_key, searchable_text, speaker_of, task_of
 from myria.index import Doc
-from myria.planning.model import Node, Participants, PlanEvent, Ref
+from myria.planning.model import Node, Outline, Participants, PlanEvent, Ref, Unit, leaf_ids_of
 from myria.searchable import document, hints_of
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
@@ -21,6 +21,7 @@ from myria.store.queries import sql
 PAGE_EVENTS = 256
 """Events read at once: a page of the largest payloads allowed (256 KiB) is 64 MiB, and two are held."""
 
+_SMALL_PAGE_EVENTS = 64
 _BEFORE_EVERYTHING = (-62_135_596_800_000_000, 0)
 """0001-01-01, before which no event can be."""
 
@@ -104,18 +105,29 @@ class ScopeEvents:
         is_later = bool(rows) and to_microseconds(rows[0]["occurred_at"]) > position[0]
         return await self._planned(rows, is_first=is_later)
 
-    async def pages(self) -> AsyncGenerator[list[PlanEvent], None]:
+    async def pages(
+        self, begin: tuple[int, int] | None = None, wanted: int | None = None
+    ) -> AsyncGenerator[list[PlanEvent], None]:
         """Yield all of them in order, a page at a time, each read in a transaction of its own.
 
         The page after the one that is worked on is read meanwhile, whenever the caller lets other tasks run.
+
+        Args:
+            begin: the position (timestamp, event_seq) of the first one that is wanted; None for the scope's first.
+            wanted: how many are wanted for certain; beyond them pages are small. None for all.
         """
-        reading = asyncio.create_task(self.after(_BEFORE_EVERYTHING, PAGE_EVENTS))
+        size, left = PAGE_EVENTS, wanted
+        after = _BEFORE_EVERYTHING if begin is None else (begin[0], begin[1] - 1)
+        reading = asyncio.create_task(self.after(after, size))
         try:
             while True:
                 page = await reading
-                if len(page) < PAGE_EVENTS:
+                if len(page) < size:
                     break
-                reading = asyncio.create_task(self.after(page[-1].position, PAGE_EVENTS))
+                if left is not None:
+                    left -= size
+                    size = min(PAGE_EVENTS, max(left, _SMALL_PAGE_EVENTS))
+                reading = asyncio.create_task(self.after(page[-1].position, size))
                 yield page
             if page:
                 yield page
@@ -205,6 +217,13 @@ class ScopeTree:
             )
         self.read += len(nodes)
         return nodes
+
+    async def units(self, tops: Sequence[bytes]) -> list[Unit]:
+        """Return the units of these top nodes, in this order."""
+        return [
+            Unit(top=Outline.of(node), leaf_ids=leaf_ids_of(node) or tuple(await self.leaf_node_ids(node.rendering_id)))
+            for node in await self.nodes(tops)
+        ]
 
     async def leaf_node_ids(self, rendering_id: bytes) -> list[bytes]:
         """Return the node_id of every leaf under (or at) a rendering, in no particular order."""

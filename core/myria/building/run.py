@@ -11,15 +11,18 @@ import logging
 import random
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 
 from myria import errors
-from myria.building import tasks
+from myria.building import parts, tasks
 from myria.building.capture import start_build
 from myria.building.compilation import compile_scope
 from myria.building.finish import end_without_result, free_numbers, publish_or_hold, superseded, task_failure
-from myria.building.heartbeat import Heartbeat, Verdict
-from myria.building.model import Outcome, RunningBuild, Task
+from myria.building.heartbeat import Heartbeat, Renewal, Verdict
+from myria.building.helping import do_part
+from myria.building.model import Outcome, RunningBuild, Task, TaskPart
 from myria.building.shaping import LanguageModel, asked_model, unit_planner
 from myria.building.versions import fingerprint
 from myria.embeddings.keeping import AT_ONCE, VectorKeeper, vector_keeper
@@ -128,7 +131,12 @@ class _Worker:
             if verdict is Verdict.GO_ON:
                 task = await tasks.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
             self.worked_at = time.monotonic()
-            if task is None:
+            part = None
+            if task is None and verdict is Verdict.GO_ON:
+                part = await parts.claim(self._database, build, self._name, self._settings.builder.task_lease_s)
+            if part is not None:
+                await self._help(build, part)
+            elif task is None:
                 outcome = await self._end(build)
                 if outcome is not None:
                     return outcome
@@ -140,8 +148,51 @@ class _Worker:
 
     async def _work(self, build: RunningBuild, task: Task) -> None:
         counts: Counter[str] = Counter()
-        work = asyncio.create_task(self._compile(build, task, counts))
-        self._heartbeat.watch(build, task, counts, work)
+        lease_s = self._settings.builder.task_lease_s
+
+        async def renew(database: Database) -> bool:
+            await parts.renew(database, build, self._name, lease_s)
+            return await tasks.renew(database, build, task, counts, lease_s)
+
+        try:
+            await self._watched(build, self._compile(build, task, counts), renew)
+        except errors.DatabaseUnavailable:
+            raise
+        except Exception as error:
+            await parts.let_go(self._database, build, self._name)
+            logger.exception(
+                "the task of scope %d failed",
+                task.scope_id,
+                extra={"action": "task_failed", "tenant": build.tenant, "build_id": build.build_id},
+            )
+            await tasks.give_back(self._database, build, task, error)
+            if isinstance(error, errors.UnavailableError):
+                raise
+
+    async def _help(self, build: RunningBuild, part: TaskPart) -> None:
+        """Do a part of a task that another worker has."""
+        lease_s = self._settings.builder.task_lease_s
+
+        async def renew(database: Database) -> bool:
+            return await parts.renew(database, build, self._name, lease_s)
+
+        work = do_part(self._database, build, part, self._planner, worker=self._name, lease_s=lease_s)
+        try:
+            await self._watched(build, work, renew)
+        except errors.UnavailableError:
+            raise
+        except Exception:
+            # Who has the task does it again, and says what is wrong.
+            logger.exception(
+                "a part of the task of scope %d failed",
+                part.scope_id,
+                extra={"action": "part_failed", "tenant": build.tenant, "build_id": build.build_id},
+            )
+
+    async def _watched(self, build: RunningBuild, doing: Coroutine[Any, Any, None], renew: Renewal) -> None:
+        """Do work under a lease that the heartbeat renews; without a result where the lease is lost."""
+        work = asyncio.create_task(doing)
+        self._heartbeat.watch(renew, work)
         try:
             await work
         except asyncio.CancelledError:
@@ -154,23 +205,14 @@ class _Worker:
             raise
         except errors.LeaseLost as error:
             logger.info("%s", error.message, extra={"action": "lease_lost", "build_id": build.build_id})
-        except errors.DatabaseUnavailable:
-            raise
-        except Exception as error:
-            logger.exception(
-                "the task of scope %d failed",
-                task.scope_id,
-                extra={"action": "task_failed", "tenant": build.tenant, "build_id": build.build_id},
-            )
-            await tasks.give_back(self._database, build, task, error)
-            if isinstance(error, errors.UnavailableError):
-                raise
         finally:
             self._heartbeat.forget(work)
 
     async def _compile(self, build: RunningBuild, task: Task, counts: Counter[str]) -> None:
         shaper = unit_planner(self._database, build, task, self._planner, model=self._model, counts=counts)
-        compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper)
+        lease_s = self._settings.builder.task_lease_s
+        shared = parts.ScopeParts(self._database, build, task, worker=self._name, lease_s=lease_s)
+        compiled = await compile_scope(self._database, build, task, self._planner, counts, shaper=shaper, parts=shared)
         reason = None
         if shaper is not None:
             await shaper.flush()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
+from typing import Protocol
 
 import asyncpg
 import orjson
@@ -23,7 +24,7 @@ from myria.planning.subjects.update import (
     leaves_under,
     update_subjects,
 )
-from myria.planning.subjects.whole import WholePlan, plan_all_subjects
+from myria.planning.subjects.whole import WholePlan, begin_plan
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Database
 from myria.store.fence import hold_build
@@ -36,6 +37,14 @@ class CompiledSubjects:
 
     root: bytes | None
     since: int
+
+
+class SharedSubjects(Protocol):
+    """Has the subjects of a plan made by several workers."""
+
+    def subjects(self, scope: ScopeSubjects, plan: WholePlan) -> AsyncIterator[Node]:
+        """Yield all subjects of a plan in their order, made and written."""
+        ...
 
 
 class ScopeSubjects:
@@ -61,6 +70,7 @@ class ScopeSubjects:
         *,
         in_place: bool,
         is_same_tree: bool,
+        sharing: SharedSubjects | None = None,
     ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
 
@@ -74,6 +84,7 @@ class ScopeSubjects:
             settings: the planner's settings.
             in_place: whether `gone` and `added` are all that is different.
             is_same_tree: whether the tree of time is the parent's.
+            sharing: shares a plan from all leaves with other workers.
         """
         old = await self._old()
         update = None
@@ -93,13 +104,24 @@ class ScopeSubjects:
             records = [(stored_key(key), holders) for key, holders in update.holders.items()]
             await self._write(sorted(records, key=itemgetter(0)))
             return CompiledSubjects(root=_rendering(update.root), since=self._since)
-        plan = await plan_all_subjects(root, self._tree, self._take, participants=self._participants, settings=settings)
+        plan = await self.begin_plan(root, settings)
+        await plan.gather(plan.make(0, plan.size) if sharing is None else sharing.subjects(self, plan))
         await self._flush()
         if old is not None and is_same_tree and await self._stand(plan, old):
             return None
         self._since = self._build.number
         await self._write(plan.records())
         return CompiledSubjects(root=_rendering(plan.root), since=self._since)
+
+    async def begin_plan(self, root: Outline | None, settings: PlannerSettings) -> WholePlan:
+        """Return a plan of the subjects from all leaves, none of which is made yet."""
+        return await begin_plan(root, self._tree, self._take, participants=self._participants, settings=settings)
+
+    async def make_range(self, plan: WholePlan, begin: int, end: int) -> list[bytes]:
+        """Make and write the subjects of a range of a plan; return their renderings in order."""
+        made = [subject.rendering_id async for subject in plan.make(begin, end)]
+        await self._flush()
+        return made
 
     async def are_known(self) -> bool:
         """Tell whether the parent has subjects of the scope, planned by the rules of now."""

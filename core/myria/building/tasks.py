@@ -55,6 +55,7 @@ async def drop_leases_of_the_dead(database: Database, build: RunningBuild, name:
     if dead:
         async with database.write(build.tenant) as connection:
             await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, dead)
+            await connection.execute(sql("builds.drop_parts_leased_by"), build.tenant, build.build_id, dead)
 
 
 async def let_go(database: Database, build: RunningBuild, name: str) -> None:
@@ -62,6 +63,7 @@ async def let_go(database: Database, build: RunningBuild, name: str) -> None:
     try:
         async with database.write(build.tenant) as connection:
             await connection.execute(sql("builds.drop_leases_of"), build.tenant, build.build_id, [name])
+            await connection.execute(sql("builds.drop_parts_leased_by"), build.tenant, build.build_id, [name])
     except errors.MyriaError as error:
         logger.info("a lease was not given back: %s", error.message, extra={"action": "lease_kept"})
 
@@ -131,6 +133,8 @@ async def finish(
             raise errors.LeaseLost(
                 f"the task of scope {task.scope_id} is no longer this worker's", scope_id=task.scope_id
             )
+        if compiled.was_shared:
+            await connection.execute(sql("builds.drop_parts"), build.tenant, build.build_id, task.scope_id)
         if compiled.changed:
             await connection.execute(
                 sql("trees.write_root"),

@@ -272,6 +272,13 @@ class Unit:
         )
 
 
+def leaf_ids_of(top: Node) -> tuple[bytes, ...] | None:
+    """Return the node_ids of a unit's leaves, given its top node; None where it does not tell, being in parts."""
+    if not top.children:
+        return (top.node_id,)
+    return top.child_leaves if all(top.child_leaves) else None
+
+
 class TreeReader(Protocol):
     """The old tree of one scope, in PostgreSQL or in memory."""
 

@@ -7,7 +7,7 @@ units, because unit boundaries are local (see `myria.planning.stretches`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
@@ -41,6 +41,7 @@ __all__ = [
     "plan_unit",
     "split_units",
     "unit_starts",
+    "units_between",
 ]
 
 _FIRST_PAGE = 64
@@ -129,6 +130,74 @@ async def plan_scope(
         units.append(Unit.of(planned))
     root, groups = await assemble(None, set(), units, _NoTree(), participants=scope, settings=settings)
     return root, nodes + groups
+
+
+async def units_between(
+    before: Sequence[PlanEvent],
+    pages: AsyncIterator[list[PlanEvent]],
+    settings: PlannerSettings,
+    *,
+    end: tuple[int, int] | None,
+) -> AsyncGenerator[tuple[PlanEvent, ...], None]:
+    """Yield the units that begin in a range of a scope, as a plan of the whole scope has them.
+
+    Args:
+        before: the three events before the range, fewer at the scope's start.
+        pages: the events of the scope from the range's first on.
+        settings: the planner's settings.
+        end: the position (timestamp, event_seq) of the first event beyond the range; None where it ends with the scope.
+    """
+    at_start = len(before) < BEFORE
+    splitter: UnitSplitter | None = None
+    events = list(before)
+
+    def begun(*, at_end: bool) -> UnitSplitter | None:
+        """Return a splitter that has begun with the first unit that begins in or after the range, if it is known."""
+        start = _first_start(events, len(before), settings, at_start=at_start, at_end=at_end)
+        if start is None:
+            return None
+        events[:] = events[max(0, start - BEFORE) :]
+        return UnitSplitter(settings, [events.pop(0) for _ in range(min(start, BEFORE))])
+
+    def is_beyond(position: tuple[int, int] | None) -> bool:
+        return end is not None and position is not None and position >= end
+
+    async for page in pages:
+        events.extend(page)
+        splitter = splitter or begun(at_end=False)
+        if splitter is None:
+            # A unit that began before the range goes on.
+            if len(events) > AFTER and is_beyond(events[-1 - AFTER].position):
+                return
+            continue
+        for event in events:
+            for unit in splitter.feed(event):
+                if is_beyond(unit[0].position):
+                    return
+                yield unit
+        if is_beyond(splitter.open_at):
+            return
+        events.clear()
+    splitter = splitter or begun(at_end=True)
+    if splitter is None:
+        return
+    for event in events:
+        for unit in splitter.feed(event):
+            if is_beyond(unit[0].position):
+                return
+            yield unit
+    for unit in splitter.finish():
+        if is_beyond(unit[0].position):
+            return
+        yield unit
+
+
+def _first_start(
+    events: Sequence[PlanEvent], from_: int, settings: PlannerSettings, *, at_start: bool, at_end: bool
+) -> int | None:
+    """Return where the first unit begins at or after a position among neighbouring events; None where none does."""
+    starts = unit_starts(events, settings, at_start=at_start, at_end=at_end)
+    return next((at for at in range(from_, len(events)) if starts[at]), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from myria.planning.model import (
     Unit,
     UnitKey,
     group_level,
+    leaf_ids_of,
     shared_digits,
 )
 from myria.planning.settings import PlannerSettings
@@ -177,10 +178,7 @@ class _Assembly:
     def _piece(self, node: Node) -> _Piece:
         leaf_ids: tuple[bytes, ...] | None = None
         if node.is_unit:
-            if not node.children:
-                leaf_ids = (node.node_id,)
-            elif all(node.child_leaves):
-                leaf_ids = node.child_leaves
+            leaf_ids = leaf_ids_of(node)
         else:
             self._children[node.rendering_id] = node.children
         return _Piece(digits=key_digits(node.key), outline=Outline.of(node), leaf_ids=leaf_ids)

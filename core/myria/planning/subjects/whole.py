@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -58,24 +58,47 @@ async def plan_all_subjects(
     Raises:
         InternalError: a subject would have a single leaf, or a leaf is filed twice under one key.
     """
+    plan = await begin_plan(root, reader, sink, participants=participants, settings=settings)
+    await plan.gather(plan.make(0, plan.size))
+    return plan
+
+
+async def begin_plan(
+    root: Outline | None, reader: NodeReader, sink: NodeSink, *, participants: Participants, settings: PlannerSettings
+) -> WholePlan:
+    """Read all leaves and choose what each is filed under; see `plan_all_subjects`.
+
+    The subjects are still to be made, in ranges of their order and perhaps by several processes, then gathered.
+    """
     ledger = _Ledger()
     leaves = _Leaves(ledger, reader)
     if root is not None:
         async for placed in leaves_beneath(root, reader):
             leaves.keep(ledger.take(placed), placed.leaf)
     ledger.file()
-    plan = WholePlan(ledger)
-    await plan.make(leaves, sink, participants, settings)
-    return plan
+    return WholePlan(ledger, leaves, sink, participants=participants, settings=settings)
 
 
 class WholePlan:
     """The subjects of a scope: their root, None without any, and who holds which key."""
 
-    def __init__(self, ledger: _Ledger) -> None:
+    def __init__(
+        self, ledger: _Ledger, leaves: _Leaves, sink: NodeSink, *, participants: Participants, settings: PlannerSettings
+    ) -> None:
         self.root: Node | None = None
         self._ledger = ledger
+        self._leaves = leaves
+        self._sink = sink
+        self._participants = participants
+        self._most = settings.max_fan_out
+        self._numbers = ledger.subjects()
         self._subject_of: dict[int, bytes] = {}
+        self._made: list[Node] = []
+
+    @property
+    def size(self) -> int:
+        """How many subjects there are."""
+        return len(self._numbers)
 
     def records(self) -> Iterator[tuple[bytes, Holders]]:
         """Yield the record of each key that a leaf holds, with all its holders, in the order of stored keys."""
@@ -86,52 +109,56 @@ class WholePlan:
             record = Holders(tuple(sorted(ledger.holders(number))), subject=self._subject_of.get(number))
             yield stored[at : at + _KEY_BYTES], record
 
-    async def make(
-        self, leaves: _Leaves, sink: NodeSink, participants: Participants, settings: PlannerSettings
-    ) -> None:
-        """Make the tree, subject by subject in the order of keys."""
-        made: list[Node] = []
-
-        def make(children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
-            # What lies flat in a subject is in the order of time.
-            if all(child.node.node_type == LEAF for child in children):
-                children = sorted(children, key=lambda child: child.in_time)
-            piece = made_of(children, prefix, participants)
-            made.append(piece.node)
-            return piece
-
-        index = SubjectStream(make, settings.max_fan_out)
-        subjects = 0
-        number, subject = -1, SubjectStream(make, settings.max_fan_out)
-        filings = self._ledger.filings()
+    async def make(self, begin: int, end: int) -> AsyncIterator[Node]:
+        """Make the subjects of a range of their order and yield each once it is whole, packed."""
+        number, subject = -1, SubjectStream(self._node, self._most)
+        filings = self._ledger.filings(self._numbers[begin:end])
         while part := list(islice(filings, _LEAVES_AT_ONCE)):
-            read = await leaves.read({filing.leaf for filing in part})
+            read = await self._leaves.read({filing.leaf for filing in part})
             for filing in part:
                 if filing.number != number:
                     if number >= 0:
-                        index.add(self._subject(number, subject, make))
-                        subjects += 1
-                    number, subject = filing.number, SubjectStream(make, settings.max_fan_out)
+                        yield self._subject(number, subject)
+                    number, subject = filing.number, SubjectStream(self._node, self._most)
                 subject.add(SubjectPiece(filing.path, read[filing.leaf], filing.others))
-            await sink(made)
-            made.clear()
+            await self._flush()
         if number >= 0:
-            index.add(self._subject(number, subject, make))
-            top = index.end()
-            root = top.pieces[0] if subjects == 0 else make(top.pieces, top.prefix)
-            self.root = root.node
-            await sink(made)
+            yield self._subject(number, subject)
+            await self._flush()
 
-    def _subject(
-        self, number: int, gathering: SubjectStream, make: Callable[[Sequence[SubjectPiece], str], SubjectPiece]
-    ) -> SubjectPiece:
+    async def gather(self, subjects: AsyncIterator[Node]) -> None:
+        """Make the nodes above all subjects, which come in their order."""
+        index = SubjectStream(self._node, self._most)
+        count = 0
+        async for node in subjects:
+            number = self._numbers[count]
+            self._subject_of[number] = node.rendering_id
+            index.add(SubjectPiece(subject_prefix(self._ledger.keys[number]), node))
+            count += 1
+        if count:
+            top = index.end()
+            root = top.pieces[0] if count == 1 else self._node(top.pieces, top.prefix)
+            self.root = root.node
+            await self._flush()
+
+    async def _flush(self) -> None:
+        await self._sink(self._made)
+        self._made.clear()
+
+    def _node(self, children: Sequence[SubjectPiece], prefix: str) -> SubjectPiece:
+        # What lies flat in a subject is in the order of time.
+        if all(child.node.node_type == LEAF for child in children):
+            children = sorted(children, key=lambda child: child.in_time)
+        piece = made_of(children, prefix, self._participants)
+        self._made.append(piece.node)
+        return piece
+
+    def _subject(self, number: int, gathering: SubjectStream) -> Node:
         gathered = gathering.end()
         key = self._ledger.keys[number]
         if gathered.size < LEAST_UNITS:
             raise InternalError("a subject of a single leaf", key=key)
-        subject = make(gathered.pieces, subject_prefix(key))
-        self._subject_of[number] = subject.node.rendering_id
-        return SubjectPiece(subject.path, packed(subject.node))
+        return packed(self._node(gathered.pieces, subject_prefix(key)).node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +262,13 @@ class _Ledger:
                 number in self._filed_of(leaf),
             )
 
-    def filings(self) -> Iterator[_Filing]:
-        """Yield all that is filed under keys that are subjects, in the order of paths."""
+    def subjects(self) -> list[int]:
+        """Return the keys that are subjects, in the order of their paths."""
         numbers = [number for number, is_subject in enumerate(self._is_subject) if is_subject]
-        numbers.sort(key=lambda number: subject_prefix(self.keys[number]))
+        return sorted(numbers, key=lambda number: subject_prefix(self.keys[number]))
+
+    def filings(self, numbers: Iterable[int]) -> Iterator[_Filing]:
+        """Yield all that is filed under some keys, which come in the order of their paths, in that order."""
         for number in numbers:
             found = []
             for leaf in self._leaves_of(number):

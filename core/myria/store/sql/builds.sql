@@ -215,6 +215,83 @@ RETURNING t.scope_id, t.attempt, t.error, (t.counts->>'events_eligible')::bigint
     (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = t.scope_id) AS participants,
     coalesce((SELECT n.llm_planned_at IS NOT NULL FROM myria.tenants n WHERE n.tenant_id = $1), false) AS has_plans;
 
+-- name: divide_scope
+-- The parts of a big scope, $5 of its events each. The same for each worker that asks: the cutoff decides.
+INSERT INTO myria.build_parts (tenant_id, build_id, scope_id, kind, part, events, begins_at, begins_seq, ends_at, ends_seq)
+SELECT $1, $2, $3, 'units', ((first.place - 1) / $5)::integer, $5, first.occurred_at, first.event_seq,
+       lead(first.occurred_at) OVER later, lead(first.event_seq) OVER later
+FROM (
+    SELECT e.occurred_at, e.event_seq, row_number() OVER (ORDER BY e.occurred_at, e.event_seq) AS place
+    FROM myria.events e
+    WHERE e.tenant_id = $1 AND e.scope_id = $3 AND e.event_seq <= $4 AND NOT e.internal
+) first
+WHERE (first.place - 1) % $5 = 0
+WINDOW later AS (ORDER BY first.place)
+ON CONFLICT DO NOTHING;
+
+-- name: offer_subjects
+-- So many parts of the subjects over a tree of time.
+INSERT INTO myria.build_parts (tenant_id, build_id, scope_id, kind, part, root_rendering_id)
+SELECT $1, $2, $3, 'subjects', part, $4 FROM generate_series(0, $5 - 1) AS part
+ON CONFLICT DO NOTHING;
+
+-- name: claim_part
+-- The next part nobody works on and that was not tried too often: of one scope and kind, or of any. What a helper failed at
+-- is for the worker that has the scope's task ($8).
+UPDATE myria.build_parts p
+SET attempt = p.attempt + 1, worker = $5, lease_until = clock_timestamp() + make_interval(secs => $6)
+WHERE p.tenant_id = $1 AND p.build_id = $2 AND (p.scope_id, p.kind, p.part) = (
+    SELECT c.scope_id, c.kind, c.part FROM myria.build_parts c
+    WHERE c.tenant_id = $1 AND c.build_id = $2 AND ($3::bigint IS NULL OR c.scope_id = $3) AND ($4::text IS NULL OR c.kind = $4)
+      AND (c.status = 'pending' OR c.status = 'left' AND $8) AND c.attempt < $7
+      AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
+    ORDER BY c.scope_id, c.kind, c.part
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED)
+RETURNING p.scope_id, p.kind, p.part, p.attempt, p.events, p.begins_at, p.begins_seq, p.ends_at, p.ends_seq, p.root_rendering_id,
+    (SELECT s.participants FROM myria.scopes s WHERE s.tenant_id = $1 AND s.scope_id = p.scope_id) AS participants;
+
+-- name: renew_parts
+-- What a worker holds stays its own.
+UPDATE myria.build_parts
+SET lease_until = clock_timestamp() + make_interval(secs => $4)
+WHERE tenant_id = $1 AND build_id = $2 AND worker = $3 AND status <> 'done' AND lease_until IS NOT NULL
+RETURNING scope_id;
+
+-- name: finish_part
+-- Compare-and-set on the lease's attempt, while the build still runs (the build lock is held).
+UPDATE myria.build_parts
+SET status = 'done', lease_until = NULL, result = $7::bytea[], counts = $8::jsonb
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4 AND part = $5 AND attempt = $6 AND status <> 'done'
+RETURNING part;
+
+-- name: leave_part
+-- A helper failed at it: who has the scope's task shall see how.
+UPDATE myria.build_parts
+SET status = 'left', lease_until = NULL
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4 AND part = $5 AND attempt = $6 AND status = 'pending';
+
+-- name: part_counts
+-- What was counted in each part of a kind that is done, null for one that is not.
+SELECT CASE WHEN status = 'done' THEN counts END AS counts FROM myria.build_parts
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4;
+
+-- name: part_results
+SELECT part, result, worker FROM myria.build_parts
+WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3 AND kind = $4 AND status = 'done' ORDER BY part;
+
+-- name: drop_parts
+DELETE FROM myria.build_parts WHERE tenant_id = $1 AND build_id = $2 AND scope_id = $3;
+
+-- name: drop_parts_of_others
+-- Those of builds that ended before their tasks did.
+DELETE FROM myria.build_parts WHERE tenant_id = $1 AND build_id <> $2;
+
+-- name: drop_parts_leased_by
+UPDATE myria.build_parts
+SET lease_until = NULL
+WHERE tenant_id = $1 AND build_id = $2 AND status <> 'done' AND worker = ANY ($3::text[]);
+
 -- name: renew_task
 UPDATE myria.build_tasks
 SET lease_until = clock_timestamp() + make_interval(secs => $5), counts = $6::jsonb
@@ -239,8 +316,11 @@ SET lease_until = NULL
 WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND worker = ANY ($3::text[]);
 
 -- name: workers
-SELECT DISTINCT worker FROM myria.build_tasks
-WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND lease_until > clock_timestamp();
+SELECT worker FROM myria.build_tasks
+WHERE tenant_id = $1 AND build_id = $2 AND status = 'pending' AND lease_until > clock_timestamp()
+UNION
+SELECT worker FROM myria.build_parts
+WHERE tenant_id = $1 AND build_id = $2 AND status <> 'done' AND lease_until > clock_timestamp();
 
 -- name: is_running
 -- The build lock is held.

@@ -153,7 +153,10 @@ WHERE b.tenant_id = $1 AND b.cutoff < $2
   AND (b.finished_at IS NULL
        OR b.status IN ('aborted', 'failed') AND EXISTS (
            SELECT FROM myria.build_tasks t WHERE t.tenant_id = $1 AND t.build_id = b.build_id
-           AND t.status = 'pending' AND t.lease_until > clock_timestamp()))
+           AND t.status = 'pending' AND t.lease_until > clock_timestamp()
+           UNION ALL
+           SELECT FROM myria.build_parts p WHERE p.tenant_id = $1 AND p.build_id = b.build_id
+           AND p.status <> 'done' AND p.lease_until > clock_timestamp()))
 ORDER BY b.finished_at IS NULL DESC LIMIT 1;
 
 -- name: open_page
