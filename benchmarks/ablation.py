@@ -1,8 +1,9 @@
 """What each signal of the ranking gives: the same questions with one signal taken out at a time.
 
-LoCoMo's questions and the facts that changed, in memory (see locomo_offline and changed_facts). A row is the ranking
-without one signal; its figures beside those of the first row say what that signal is worth, and the last columns of how
-many of the conversations R@10 falls without it, so that no signal lives on one conversation alone.
+LoCoMo's questions, the facts that changed and chats as people type them, in memory (see locomo_offline, changed_facts
+and messy_chats). A row is the ranking without one signal; its figures beside those of the first row say what that
+signal is worth, and the last column in how many of the conversations R@10 falls without it, so that no signal lives on
+one conversation alone.
 
     python -m benchmarks.ablation --data DIR
 """
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import changed_facts, locomo_offline
+from benchmarks import changed_facts, locomo_offline, messy_chats
 from myria.retrieval import question, ranking
 
 _NO_ANSWERS = {"_ANSWERS": (0, 0), "_DATED_ANSWERS": (0, 0)}
@@ -25,6 +26,7 @@ SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "words of neighbours in time": (ranking, {"_PREVIOUS": (0, 0), "_NEXT": (0, 0)} | _NO_ANSWERS),
     "the answer after a question": (ranking, _NO_ANSWERS),
     "the statement before a question": (ranking, {"_ANSWERS": (45, 0)}),
+    "short messages farther off": (ranking, {"_FAR": (0, 0, 0, 0)}),
     "questions for many things": (ranking, {"_MANY": 100, "_INSTEAD_OF_MANY": 100}),
     "words of the leaf": (ranking, {"_LEAF": 0}),
     "words of the unit": (ranking, {"_UNIT": 0}),
@@ -37,6 +39,8 @@ SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "texts that name something": (ranking, {"_NAMES": 100}),
     "texts that only ask": (ranking, {"_ONLY_ASKS": 85}),
     "texts that ask": (ranking, {"_ASKS": 100, "_ONLY_ASKS": 100}),
+    "texts that say nothing": (ranking, {"_SAYS_NOTHING": 100}),
+    "words misspelt": (ranking, {"_MOST_MISSPELT": 0}),
     "times the question names": (ranking, {"_PERIOD": 100, "_AROUND_DAY": 100}),
     "what was changed later": (question, {"_asks_for": lambda text: None}),
 }
@@ -48,19 +52,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
     memory = locomo_offline.load(parser.parse_args().data)
     talks = list(changed_facts.conversations())
-    print("| without | R@5 | R@10 | MRR | multi-hop R@10 | changed: newer first | conversations that lose |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    chats = messy_chats.chats()
+    print(
+        "| without | R@5 | R@10 | MRR | multi-hop R@10 | changed: newer first | chats: R@10 | conversations that lose |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     whole: dict[str, float] = {}
     for name, (module, values) in SIGNALS.items():
         with patched(module, values):
             rows = [(one, locomo_offline.scores(memory, one)) for one in memory.questions]
             found = [(fact, *changed_facts.places(talk, fact)) for talk in talks for fact in talk.facts]
+            typed = [(one, messy_chats.places(chat, one)) for chat in chats for one in chat.questions]
         by_talk = _by_conversation(rows)
         whole = whole or by_talk
         means = [sum(row[at] for _, row in rows) / len(rows) for at in (0, 1, 3)]
         hops = [row[1] for one, row in rows if one.category == "multi-hop"]
         newer = changed_facts.figures(found)["now: newer above the older"]
-        shown = " | ".join(f"{value:.3f}" for value in (*means, sum(hops) / max(1, len(hops)), newer))
+        shown = " | ".join(
+            f"{value:.3f}" for value in (*means, sum(hops) / max(1, len(hops)), newer, messy_chats.figures(typed)[1])
+        )
         losing = sum(by_talk[talk] < whole[talk] for talk in whole)
         print(f"| {name} | {shown} | {losing} of {len(whole)} |", flush=True)
 

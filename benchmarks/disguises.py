@@ -86,6 +86,7 @@ DISGUISES: Mapping[str, Disguise] = {
     "lower case, question too": Disguise(turn=str.lower, question=str.lower),
     "no question marks": Disguise(turn=unasked, question=unasked),
     "typing errors": Disguise(turn=mistyped),
+    "typing errors in questions": Disguise(question=mistyped),
     "bursts": Disguise(turn=typed, bursts=True),
     "bursts, no marks, errors": Disguise(turn=lambda text: mistyped(unasked(typed(text))), bursts=True),
 }

@@ -29,12 +29,22 @@ Figures = tuple[float, ...]
 STEPS = (50, 80, 125, 200)
 """Percent of a weight that are tried instead of it."""
 SEARCHED = (
-    "_K1", "_B", "_PREVIOUS", "_ANSWERS", "_DATED_ANSWERS", "_NEXT", "_MANY", "_LEAF", "_UNIT", "_RELATED", "_MEMBER",
-    "_INSTEAD_OF_MANY", "_COVERED", "_EXACT", "_SPEAKER", "_SAYS_WHEN", "_NAMES", "_ASKS", "_ONLY_ASKS",
-    "_PERIOD", "_AROUND_DAY",
+    "_K1", "_B", "_PREVIOUS", "_ANSWERS", "_DATED_ANSWERS", "_NEXT", "_FAR", "_MANY", "_LEAF", "_UNIT", "_RELATED",
+    "_MEMBER", "_INSTEAD_OF_MANY", "_COVERED", "_EXACT", "_SPEAKER", "_SAYS_WHEN", "_NAMES", "_ASKS", "_ONLY_ASKS",
+    "_SAYS_NOTHING", "_PERIOD", "_AROUND_DAY",
 )  # fmt: skip
 OF_ONE = frozenset(
-    {"_INSTEAD_OF_MANY", "_SPEAKER", "_SAYS_WHEN", "_NAMES", "_ASKS", "_ONLY_ASKS", "_PERIOD", "_AROUND_DAY"}
+    {
+        "_INSTEAD_OF_MANY",
+        "_SPEAKER",
+        "_SAYS_WHEN",
+        "_NAMES",
+        "_ASKS",
+        "_ONLY_ASKS",
+        "_SAYS_NOTHING",
+        "_PERIOD",
+        "_AROUND_DAY",
+    }
 )
 """Factors in percent: what they differ from 100 by is the weight."""
 LEAST_GAIN = 0.0004

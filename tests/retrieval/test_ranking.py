@@ -17,7 +17,7 @@ from myria.events import TopicHint
 from myria.index import BlockNode, Corpus, Doc, LooseBlock, Timeline, build, decode
 from myria.retrieval.filters import Filters
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Key, Order, Ranking, rank
+from myria.retrieval.ranking import Key, Order, Ranking, Replaced, rank
 from tests.support.counts import examples
 
 START = int(datetime(2023, 5, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -137,6 +137,8 @@ def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> 
     """Asked which one, the text with a name; asked how, the earlier one of two equals."""
     corpus = _said("Anna read a novel on the train.", "The day was grey.", "Anna read a novel by Lem on it.")
     assert _ask("Which novel did she read?", corpus)[0] == 3
+    assert _ask("Who wrote the novel she read?", corpus)[0] == 3
+    assert _ask("How was the novel she read?", corpus)[0] == 1
 
 
 CHANGED = (
@@ -378,6 +380,24 @@ def test_what_only_shows_that_somebody_heard_comes_after_what_tells() -> None:
     heard, told = (rank(question, (talk,)).hits[1] for talk in (corpus, other))
     assert heard.event_seq == told.event_seq == 2
     assert heard.score < told.score
+
+
+def test_a_word_that_occurs_nowhere_is_found_misspelt() -> None:
+    """In the text or in the question; where the word itself occurs, only that is found."""
+    typed = _said("The bread was dear.", "did i leave my walet at yours", "It rained.")
+    assert _ask("Where is the wallet?", typed) == [2]
+    assert _ask("Where is the kayyak?", _said("The bread was dear.", "The kayak is red.")) == [2]
+    assert _ask("Where is the wallet?", _said("My walet is red.", "It rained.", "My wallet is blue.")) == [3]
+
+
+def test_a_misspelt_word_of_what_was_replaced_finds_its_successor() -> None:
+    """Superseded documents are looked through in the same way."""
+    former = LooseBlock().extended([_doc(1, "my walet is in the kitchen")])
+    corpus = Corpus(
+        participants=("Anna", "Bob"), tail=LooseBlock().extended([_doc(2, "It rained."), _doc(3, "On the shelf.")])
+    )
+    replaced = Replaced(block=former, seqs=np.array([1]), successors=np.array([3]))
+    assert _ask("Where is the wallet?", corpus, replaced=replaced) == [3]
 
 
 def test_an_answer_is_lent_words_and_not_who_spoke() -> None:

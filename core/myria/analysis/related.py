@@ -189,6 +189,50 @@ memory remember
 opinion view
 lgbtq lgbt queer
 transgender trans
+apartment apt
+university uni
+boyfriend bf
+girlfriend gf
+favorite fav
+weekend wknd
+year yr
+week wk
+hour hr
+minute min
+information info
+vegetarian veggie
+refrigerator fridge
+temperature temp
+laboratory lab
+mathematics math maths
+biology bio
+psychology psych
+video vid
+application app
+professor prof
+dormitory dorm
+phone cell mobile
+television tv telly
+motorcycle motorbike
+advertisement ad
+influenza flu
+veterinarian vet
+christmas xmas
+parent folks
+barbecue bbq
+pajamas pjs
+dollar buck
+pound quid
+euro eur
+kilometer km
+kilogram kg kilo
+champion champ
+graduation grad graduate
+homework hw assignment
+friend bestie bff
+trip vacay
+message text dm
+photo selfie
 """
 
 

@@ -20,6 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from myria.analysis import term_id
+from myria.analysis.misspelling import misspelling_ids
 from myria.index.block import ASKS, DATED, EMPTY, NAMING, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import FAR, REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
@@ -36,6 +37,9 @@ RANKING_VERSION: Final = 9
 
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
+
+_MOST_MISSPELT: Final = 8
+"""Words of a question that are looked for as they may be misspelt, at most."""
 
 _K1: Final = 900
 """BM25's saturation of repeated words, in permille."""
@@ -61,6 +65,8 @@ _RELATED: Final = 50
 """Percent of a word's own weight that a related word counts."""
 _MEMBER: Final = 40
 """The same of a word that names one of the kind of thing asked for: "my cat" answers "what pets"."""
+_MISSPELT: Final = 80
+"""The same of what a word that occurs nowhere may be written as in a hurry."""
 _INSTEAD_OF_MANY: Final = 150
 """Percent of both if the question asks for many things: few of them are told by its own words."""
 _COVERED: Final = 100
@@ -405,6 +411,18 @@ class _Plan:
             total = np.where(total, total, formerly)
             located += places
         frequency = dict(zip(wanted, total.tolist(), strict=True))
+        unseen = [word.term for word in reading.words if not _occurring(word, frequency)][:_MOST_MISSPELT]
+        others = sorted({identity for term in unseen for identity in misspelling_ids(term)}.difference(wanted))
+        if others:
+            more = np.array(others, dtype=np.int64)
+            seen, places = frequencies(more, corpora)
+            if former is not None:
+                formerly, former_places = frequencies(more, (former,))
+                seen = np.where(seen, seen, formerly)
+                places += former_places
+            frequency.update(zip(others, seen.tolist(), strict=True))
+            located = _both_located(located, places, len(ids))
+            ids = np.concatenate((ids, more))
         concepts = _concepts(reading.words, frequency, census.docs, _INSTEAD_OF_MANY if reading.asks_many else 100)
         hint_concepts = _concepts(reading.hint_words, frequency, census.docs, 100)
         return cls(
@@ -419,6 +437,21 @@ class _Plan:
         )
 
 
+def _occurring(word: Word, frequency: dict[int, int]) -> list[int]:
+    """Return the ids of a word itself, and of its stems, that occur."""
+    return [identity for identity in map(term_id, (word.term, *word.stems)) if frequency[identity]]
+
+
+def _both_located(one: list[list[Ints]], other: list[list[Ints]], ids: int) -> list[list[Ints]]:
+    """Return where the postings of two lists of ids are, as of one list with the second behind the first of `ids`."""
+    for rows, more in zip(one, other, strict=True):
+        for at, spans in enumerate(more):
+            if spans.size:
+                spans[0] += ids
+                rows[at] = np.concatenate((rows[at], spans), axis=1)
+    return one
+
+
 def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share: int) -> tuple[_Concept, ...]:
     """Return what to score of these words.
 
@@ -428,21 +461,23 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
     related, member = _RELATED * share // 100, _MEMBER * share // 100
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
-        own = [identity for identity in map(term_id, (word.term, *word.stems)) if frequency[identity]]
+        own = _occurring(word, frequency)
+        misspelt: list[int] = []
         instead = [(identity, related) for identity in map(term_id, word.instead) if frequency[identity]]
         if not own:
             parts = [term_id(part) for part in word.parts]
             pairs = zip(parts[::2], parts[1::2], strict=True)
             instead += [(part, related) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair]
+            misspelt = [identity for identity in misspelling_ids(word.term) if frequency.get(identity)]
         named = dict.fromkeys(map(term_id, (*word.members, *word.states)))
         members = [(identity, member) for identity in named if frequency[identity]]
-        if not (own or instead or members):
+        if not (own or misspelt or instead or members):
             continue
-        if own:
-            idf = min(rarity(docs, frequency[identity]) for identity in own)
+        if own or misspelt:
+            idf = min(rarity(docs, frequency[identity]) for identity in own or misspelt)
         else:
             idf = max(rarity(docs, frequency[identity]) for identity, _ in instead or members)
-        alternatives = [(identity, 100) for identity in own]
+        alternatives = [(identity, 100) for identity in own] + [(identity, _MISSPELT) for identity in misspelt]
         # Another word that is more common than the word itself counts proportionally less.
         alternatives += [
             (identity, percent * min(idf, rarity(docs, frequency[identity])) // idf)
