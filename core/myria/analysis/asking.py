@@ -16,11 +16,13 @@ from myria.analysis.tokens import is_stopword, terms
 
 _MARKS: Final = frozenset("?\uff1f\u061f")
 _ENDS: Final = frozenset(".!\u2026\u3002\uff01")
-_AFTER_WORDS: Final = re.compile(r"[^\w]*\Z")
 _LAST_CHARACTERS: Final = 300
 _SENTENCE_ENDS: Final = re.compile(
     r"[.!?;:\n\u2026]+\s+|\s+-\s+|,\s+(?=(?:(?:and|so|but)\s+)?(?:what|how|where|when|why|who|which)\b)"
 )
+_MAY_END: Final = re.compile("[.!?;:\n\u2026,-]")
+"""One of these stands wherever a sentence may end."""
+
 _BEFORE: Final = r"(?:(?:and|so+|but|oh+|wow+|hey+|btw|ok|okay|yeah|wait|hmm|well|lol|haha|omg|also|then|or)[\s,]+)*"
 _WHAT: Final = (
     r"(?:what|where|when|why|how|who|whose|whom|which|wh(?:at|ere|en|o)'?s|how'?s|wdym)\b(?!\s+(?:an?|ever)\b)"
@@ -56,13 +58,17 @@ _FILLERS: Final = frozenset(
 def asks(text: str) -> bool:
     """Tell whether a text ends in a question: it holds fewer answers than others; any string, linear time."""
     end = text[-_LAST_CHARACTERS:]
-    after = _AFTER_WORDS.search(end)
-    marks = frozenset() if after is None else frozenset(after.group())
-    if marks & _MARKS:
-        return True
-    if marks & _ENDS:
+    is_stated = False
+    for character in reversed(end):
+        if character in _MARKS:
+            return True
+        if character.isalnum() or character == "_":
+            break
+        is_stated = is_stated or character in _ENDS
+    if is_stated:
         return False
-    return _BEGINS.match(_SENTENCE_ENDS.split(end)[-1]) is not None
+    sentence = _SENTENCE_ENDS.split(end)[-1] if _MAY_END.search(end) is not None else end
+    return _BEGINS.match(sentence) is not None
 
 
 def says_nothing(words: Sequence[str]) -> bool:
