@@ -18,9 +18,11 @@ from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts
 from myria.building.run import run_build
 from myria.building.versions import fingerprint
+from myria.ingest import Ingest
 from myria.planning.model import Unit
 from myria.store.database import Database as Pool
 from myria.verify import verify
+from myria.withdrawal.commands import Withdrawals
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event
 from tests.support.patience import PATIENCE_S
@@ -99,11 +101,15 @@ async def test_workers_share_one_scope(database: Database, monkeypatch: pytest.M
         assert alone.counts.get(f"rows_{table}", 0) == 0
 
 
-async def test_parts_of_equal_times_and_withdrawn_events(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a part begins among events of one microsecond, keys and units are those of a plan without parts."""
-    said = conversation(200)
+async def test_parts_of_equal_times_and_withdrawn_events(database: Database) -> None:
+    """Where a part begins among withdrawn events, or many of one microsecond, units are as without parts."""
+    said = conversation(300)
     crowd = [event(said[100].timestamp // 1_000_000, f"all at once {number}") for number in range(200)]
-    await append(database.server_dsn, [*said, *crowd])
+    appended = await append(database.server_dsn, [*said, *crowd])
+    async with Pool(database.server_dsn) as pool:
+        withdrawals = Withdrawals(pool, Ingest(pool).append_events)
+        gone = [result.event_id for result in (*appended[:3], *appended[60:70], *appended[190:280], *appended[-9:])]
+        await withdrawals.withdraw(TENANT, gone, "forgotten", may_see=lambda _: True)
 
     await build_together(database, await builds.queue(database, full=True))
 

@@ -236,8 +236,8 @@ SELECT $1, $2, $3, 'subjects', part, $4 FROM generate_series(0, $5 - 1) AS part
 ON CONFLICT DO NOTHING;
 
 -- name: claim_part
--- The next part nobody works on and that was not tried too often: of one scope and kind, or of any. What a helper failed at
--- is for the worker that has the scope's task ($8).
+-- The next part of an unfinished task that nobody works on and that was not tried too often: of one scope and kind, or of
+-- any. What a helper failed at is for the worker that has the scope's task ($8).
 UPDATE myria.build_parts p
 SET attempt = p.attempt + 1, worker = $5, lease_until = clock_timestamp() + make_interval(secs => $6)
 WHERE p.tenant_id = $1 AND p.build_id = $2 AND (p.scope_id, p.kind, p.part) = (
@@ -245,6 +245,8 @@ WHERE p.tenant_id = $1 AND p.build_id = $2 AND (p.scope_id, p.kind, p.part) = (
     WHERE c.tenant_id = $1 AND c.build_id = $2 AND ($3::bigint IS NULL OR c.scope_id = $3) AND ($4::text IS NULL OR c.kind = $4)
       AND (c.status = 'pending' OR c.status = 'left' AND $8) AND c.attempt < $7
       AND (c.lease_until IS NULL OR c.lease_until < clock_timestamp())
+      AND EXISTS (SELECT FROM myria.build_tasks t
+                  WHERE t.tenant_id = $1 AND t.build_id = $2 AND t.scope_id = c.scope_id AND t.status = 'pending')
     ORDER BY c.scope_id, c.kind, c.part
     LIMIT 1
     FOR UPDATE SKIP LOCKED)
