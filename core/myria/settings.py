@@ -945,6 +945,42 @@ class EmbeddingSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecondLookSettings(Section):
+    """A second look at the best hits by a model that re-ranks. Off by default; see docs/second-look.md."""
+
+    section_name: ClassVar[str] = "second_look"
+
+    model: Literal["off", "endpoint"] = "off"
+    """What looks: nothing, or an endpoint that re-ranks, to which questions and the texts of hits are then sent."""
+    template: str | None = None
+    """JSON file with everything of a request to the endpoint that is the same in every call: model, headers.
+    Credentials stand in it as in llm.template."""
+    base_url: str = "https://openrouter.ai/api/v1"
+    """Where `/rerank` is. Credentials do not belong into it."""
+    form: Literal["documents", "texts"] = "documents"
+    """The name of the field that holds the texts: documents for Cohere, Jina, vLLM, llama.cpp and most others, texts
+    for Text Embeddings Inference. Replies of both forms are read."""
+    hits: Annotated[int, Field(ge=2, le=200)] = 50
+    """The best hits that are looked at, which may change places among themselves."""
+    text_characters: Annotated[int, Field(ge=100, le=20_000)] = 1_000
+    """How much of the text of a hit is sent."""
+    deadline_s: Annotated[float, Field(ge=0.01, le=60)] = 1.0
+    """Time for all second looks of a request, in seconds; later it is answered without. The request holds no connection
+    to PostgreSQL and no turn meanwhile."""
+    weight_percent: Annotated[int, Field(ge=1, le=1_000)] = 20
+    """By how many percent the score of a hit rises for each standard deviation by which its relevance exceeds the mean
+    of the hits that are looked at."""
+
+    def rules(self) -> None:
+        """The base URL is plain HTTP and carries no credentials."""
+        if not _BASE_URL.fullmatch(self.base_url):
+            raise ConfigurationError(
+                "second_look.base_url must be http(s)://host[:port][/path], without user, password or query.",
+                field="second_look.base_url",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecretsSettings(Section):
     """Secrets that are sent as they are, such as keys of providers: sealed at rest; see docs/security.md."""
 
@@ -1000,6 +1036,7 @@ class Settings(Section):
     operator: OperatorSettings = Field(default_factory=OperatorSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
     embeddings: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    second_look: SecondLookSettings = Field(default_factory=SecondLookSettings)
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     migrate: MigrateSettings = Field(default_factory=MigrateSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)

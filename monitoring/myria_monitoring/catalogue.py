@@ -102,6 +102,12 @@ METRICS: tuple[Described, ...] = (
         "Vectors of questions; outcome is computed, or failed: such a question was answered by its words alone",
         "outcome",
     ),
+    _counter(
+        "serving",
+        "myria_second_looks_total",
+        "Second looks at the hits of a question; outcome is looked, or failed: such a question was answered as ranked",
+        "outcome",
+    ),
     _gauge("serving", "myria_cache_bytes", "Bytes held by a cache", "cache"),
     _counter("serving", "myria_cache_lookups_total", "Cache look-ups; result is hit or miss", "cache", "result"),
     _gauge(

@@ -49,7 +49,7 @@ class ServerMetrics:
     """Everything one server process measures.
 
     The domain reports through `commit_done` and `redacted` (give them to the memory as its hooks), `watch_cache`,
-    `watch_questions` and `watch_pool`.
+    `watch_questions`, `watch_looks` and `watch_pool`.
     `beside` returns the text of another process that is to be scraped here as well.
 
     Args:
@@ -59,6 +59,7 @@ class ServerMetrics:
     def __init__(self, *, tenant_label: bool = False) -> None:
         self._tenant_label = tenant_label
         self._questions: Callable[[], Mapping[str, int]] = lambda: {"computed": 0, "failed": 0}
+        self._looks: Callable[[], Mapping[str, int]] = lambda: {"looked": 0, "failed": 0}
         self.appended: dict[tuple[str, ...], float] = {} if tenant_label else {(): 0}
         self.requests: dict[tuple[str, ...], float] = {
             (face, tool.name, "ok"): 0 for tool in TOOLS for face in tool.faces
@@ -155,6 +156,10 @@ class ServerMetrics:
         """Export vectors of questions: `read` returns how many were `computed` and `failed` since the start."""
         self._questions = read
 
+    def watch_looks(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Read how many second looks the model gave and how many failed at each collection."""
+        self._looks = read
+
     async def text(self, readiness: Readiness) -> bytes:
         """Return the exposition, after checking the database unless that was done a moment ago."""
         _, beside = await asyncio.gather(readiness.look(max_age_s=LOOK_S), self._beside())
@@ -189,6 +194,8 @@ class ServerMetrics:
         yield counter("myria_turn_compactions_total", {(): self.turn_compactions})
         vectors = self._questions()
         yield counter("myria_question_vectors_total", {(outcome,): vectors[outcome] for outcome in sorted(vectors)})
+        looks = self._looks()
+        yield counter("myria_second_looks_total", {(outcome,): looks[outcome] for outcome in sorted(looks)})
         yield from self._cache_families()
         if self._pools:
             pools = {name: read() for name, read in self._pools.items()}

@@ -374,6 +374,21 @@ def test_network_policies_cover_every_pod() -> None:
     assert rule in named["memory-myria-server"]["egress"]
 
 
+def test_what_looks_twice_reaches_its_endpoint_with_the_template() -> None:
+    """The values of docs/second-look.md: serving pods have the setting, the template, the key and a way out."""
+    text = (CHART.parents[1] / "docs" / "second-look.md").read_text(encoding="utf-8")
+    given = yaml.safe_load(text.partition("```yaml\n# values.yaml\n")[2].partition("```")[0])
+    shown = render({**given, "networkPolicy": {"enabled": True, **given["networkPolicy"]}})
+    (container,) = shown.pod("server").spec["containers"]
+    template = environment(shown.pod("server"), container["name"])["MYRIA_SECOND_LOOK_TEMPLATE"]
+    assert template.rpartition("/")[0] in {mount["mountPath"] for mount in container["volumeMounts"]}
+    (port,) = given["networkPolicy"]["modelEndpoint"]["ports"]
+    (server,) = [one for one in shown.of("NetworkPolicy") if one["metadata"]["name"].endswith("-server")]
+    assert port in [rule["port"] for rules in server["spec"]["egress"] for rule in rules["ports"]]
+    (held,) = [one for one in shown.of("ConfigMap") if "myria.yaml" in one["data"]]
+    assert yaml.safe_load(held["data"]["myria.yaml"])["second_look"] == given["settings"]["second_look"]
+
+
 def test_what_embeds_reaches_its_endpoint_with_the_template() -> None:
     """The values of docs/embeddings.md: serving pods, builds and the operator have template, key and a way out."""
     text = (CHART.parents[1] / "docs" / "embeddings.md").read_text(encoding="utf-8")

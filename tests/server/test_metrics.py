@@ -52,6 +52,7 @@ async def test_the_domain_reports_into_them(memory: Memory) -> None:
     metrics.commit_done("beta", 200)
     metrics.watch_cache("segments", lambda: {"bytes": 10, "hits": 4, "misses": 1})
     metrics.watch_questions(lambda: {"computed": 3, "failed": 1})
+    metrics.watch_looks(lambda: {"looked": 2, "failed": 1})
     async with serving(memory, metrics=metrics) as served:
         seen = samples((await served.client.get("/metrics")).text)
     assert seen["myria_append_batch_events_count"] == 2
@@ -59,6 +60,7 @@ async def test_the_domain_reports_into_them(memory: Memory) -> None:
     assert seen["myria_appended_events_total",] == 203
     assert seen["myria_append_batch_events_bucket", "le=4.0"] == 1
     assert seen["myria_question_vectors_total", "outcome=failed"] == 1
+    assert seen["myria_second_looks_total", "outcome=looked"] == 2
     assert seen["myria_cache_bytes", "cache=segments"] == 10
     assert seen["myria_cache_lookups_total", "cache=segments", "result=hit"] == 4
 

@@ -233,6 +233,8 @@ myria serve --stdio --face agent --as ana --as assistant
             metrics.watch_cache("retrieval", memory.retrieval.cache.figures)
             if memory.retrieval.questions is not None:
                 metrics.watch_questions(memory.retrieval.questions.figures)
+            if memory.retrieval.look is not None:
+                metrics.watch_looks(memory.retrieval.look.figures)
             for name, pool in memory.pools.items():
                 metrics.watch_pool(name, pool.figures)
             if sock is None:

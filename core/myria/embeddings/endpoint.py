@@ -1,36 +1,24 @@
-"""Vectors from an OpenAI-compatible endpoint: `POST {base_url}/embeddings`.
-
-Replies are read up to a bound of bytes, redirects are not followed, an endpoint that fails again and again is left
-alone for a while, and no message shows a credential.
-"""
+"""Vectors from an OpenAI-compatible endpoint: `POST {base_url}/embeddings`."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
-import httpx
 import numpy as np
 import orjson
 from pydantic import ValidationError
 
 from myria.embeddings.model import TEXT_CHARACTERS
-from myria.errors import ConfigurationError, ModelFailed
 from myria.index.vectors import quantised
-from myria.llm.breaker import Breaker
 from myria.llm.failures import Kind, failed
+from myria.llm.posting import PostedEndpoint, template_of
 from myria.llm.template import RequestTemplate
-from myria.llm.wire import Reply, of_status
+from myria.llm.wire import Reply
 from myria.settings import EmbeddingSettings
 from myria.vault import Secrets
-
-_REPLY_BYTES: Final = 32 * 1024 * 1024
-_FAILURES: Final = 3
-_PAUSE_S: Final = 30.0
-_LONGEST_S: Final = 3_600.0
-"""A bound behind the caller's own, in seconds."""
 
 
 class _Embedding(Reply):
@@ -47,9 +35,7 @@ class EndpointModel:
 
     def __init__(self, template: RequestTemplate, base_url: str) -> None:
         self._template = template
-        self._base_url = base_url
-        self._breaker = Breaker(_FAILURES, _PAUSE_S)
-        self._client: httpx.AsyncClient | None = None
+        self._endpoint = PostedEndpoint(template, base_url.rstrip("/") + "/embeddings")
 
     @property
     def name(self) -> str:
@@ -64,16 +50,7 @@ class EndpointModel:
         Raises:
             ConfigurationError: the template cannot be used.
         """
-        if settings.template is None:
-            raise ConfigurationError(
-                "embeddings.model endpoint needs embeddings.template: a JSON file that names the model.",
-                field="embeddings.template",
-            )
-        try:
-            template = RequestTemplate.load(settings.template, environ, secrets=secrets)
-        except ConfigurationError as error:
-            raise ConfigurationError(error.message, field="embeddings.template") from None
-        return cls(template, settings.base_url)
+        return cls(template_of("embeddings", settings.template, environ, secrets), settings.base_url)
 
     async def embed(self, texts: Sequence[str], *, within_s: float) -> list[bytes | None]:
         """Return a vector for each text, None where it is empty or the reply's says nothing.
@@ -85,52 +62,15 @@ class EndpointModel:
         vectors: list[bytes | None] = [None] * len(texts)
         if not asked:
             return vectors
-        self._breaker.admit()
-        try:
-            async with asyncio.timeout(within_s):
-                raw = await self._reply([text for _, text in asked])
-            found = _parsed(raw, len(asked))
-        except ModelFailed as failure:
-            self._breaker.failed()
-            raise ModelFailed(self._template.redactor.text(failure.message), **failure.details) from None
-        except TimeoutError:
-            self._breaker.failed()
-            raise failed(Kind.TIMEOUT, f"no vectors within {within_s:.1f} s") from None
-        except BaseException:
-            self._breaker.abandoned()
-            raise
-        self._breaker.succeeded()
+        fields = {"encoding_format": "float", **self._template.body, "input": [text for _, text in asked]}
+        found = await self._endpoint.ask(fields, within_s=within_s, parse=partial(_parsed, expected=len(asked)))
         for (at, _), vector in zip(asked, found, strict=True):
             vectors[at] = vector
         return vectors
 
     async def close(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def _reply(self, texts: Sequence[str]) -> bytes:
-        if self._client is None:
-            encrypted = self._base_url.startswith("https://")
-            self._client = httpx.AsyncClient(timeout=_LONGEST_S, trust_env=False, verify=encrypted)
-        headers = {name: value.reveal() for name, value in self._template.headers.items()}
-        headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        content = orjson.dumps({"encoding_format": "float", **self._template.body, "input": list(texts)})
-        url = self._base_url.rstrip("/") + "/embeddings"
-        body = bytearray()
-        try:
-            async with self._client.stream("POST", url, content=content, headers=headers) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise failed(of_status(response.status_code), f"the endpoint answered {response.status_code}")
-                async for chunk in response.aiter_raw(65_536):
-                    body += chunk
-                    if len(body) > _REPLY_BYTES:
-                        raise failed(Kind.TOO_LARGE, f"the reply is larger than {_REPLY_BYTES} bytes")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            # Not `from error`: it holds the request with its headers.
-            raise failed(Kind.CONNECTION, f"{type(error).__name__}: {error}") from None
-        return bytes(body)
+        await self._endpoint.close()
 
 
 def _parsed(raw: bytes, expected: int) -> list[bytes | None]:

@@ -32,7 +32,7 @@ class Cursor:
     since 1970: with the moment itself, equal answers would differ in their bytes. `newest` is the newest visible moment
     that was not ahead of the clock on the first page, in microseconds since 1970, given only where visible events lie
     ahead of the clock, for the same reason. `by_meaning` tells that the first page compared vectors: later ones do too,
-    and those of other answers do not.
+    and those of other answers do not. `looked` tells the same of a second look.
     """
 
     snapshot_id: str
@@ -41,6 +41,7 @@ class Cursor:
     period_end: int
     newest: int | None = None
     by_meaning: bool = False
+    looked: bool = False
 
 
 def period_end(lifetime: float, now: float | None = None) -> int:
@@ -65,9 +66,11 @@ def encode(cursor: Cursor, *, digest: str, secret: bytes) -> str:
         list(cursor.after),
         cursor.period_end,
     ]
-    if cursor.newest is not None or cursor.by_meaning:
+    if cursor.newest is not None or cursor.by_meaning or cursor.looked:
         fields.append(cursor.newest)
-    if cursor.by_meaning:
+    if cursor.by_meaning or cursor.looked:
+        fields.append(cursor.by_meaning)
+    if cursor.looked:
         fields.append(True)
     body = orjson.dumps(fields)
     return base64.urlsafe_b64encode(_sign(body, secret) + body).rstrip(b"=").decode()
@@ -109,7 +112,8 @@ def decode(text: str, *, digest: str, secret: bytes, lifetime: float, now: float
         after=tuple(after),
         period_end=period_end,
         newest=more[0] if more else None,
-        by_meaning=more[1:] == [True],
+        by_meaning=more[1:2] == [True],
+        looked=more[2:] == [True],
     )
 
 

@@ -12,11 +12,14 @@ import orjson
 from myria.contract.queries import EventNodesQuery
 from myria.handles import Handles
 from myria.masks import Masks
+from myria.planning.subjects.words import latest_of
 from myria.retrieval import cursors
 from myria.retrieval.cursors import Cursor
 from myria.retrieval.paths import Paths
 from myria.retrieval.ranking import Hit
-from myria.retrieval.searching import Search, SearchResult
+from myria.retrieval.result import SearchResult
+from myria.retrieval.searching import Search
+from myria.retrieval.subjects import SHARED_BY, SubjectFinder
 from myria.retrieval.turns import Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
@@ -64,6 +67,19 @@ class FoundTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSubject:
+    """What several leaves above hits have in common, as its snapshot has it, with its latest state; see `FoundTopic`.
+
+    `event_seqs` are the hits below it, `topic_ids` the leaves above these.
+    """
+
+    label: str
+    latest: str
+    event_seqs: tuple[int, ...]
+    topic_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """Hits in order, the cursor at which they begin, and that of what follows them (None at the end)."""
 
@@ -80,10 +96,11 @@ class EventFinder:
         self,
         search: Search,
         paths: Paths,
+        subjects: SubjectFinder,
+        *,
         connection: Connection,
         turn: Turn,
         tenant: str,
-        *,
         secret: bytes,
         cursor_lifetime_s: float,
     ) -> None:
@@ -92,6 +109,7 @@ class EventFinder:
         self.handles = Handles(secret, tenant)
         self._search = search
         self._paths = paths
+        self._subjects = subjects
         self._turn = turn
         self._secret = secret
         self._lifetime = cursor_lifetime_s
@@ -128,6 +146,7 @@ class EventFinder:
             period_end=cursors.period_end(self._lifetime),
             newest=result.newest,
             by_meaning=result.by_meaning,
+            looked=result.looked,
         )
         following = None
         if result.more:
@@ -139,6 +158,7 @@ class EventFinder:
                 period_end=here.period_end,
                 newest=here.newest,
                 by_meaning=here.by_meaning,
+                looked=here.looked,
             )
         events = await self._events(result, query)
         return Found(events=events, here=here, following=following, result=result)
@@ -194,6 +214,41 @@ class EventFinder:
             for leaf, hits in chosen.items()
             if topics[leaf]["label"] != NEUTRAL_LABEL
         )
+
+    async def subjects(self, found: Found, *, among: int) -> tuple[FoundSubject, ...]:
+        """Return the subjects that two or more leaves above hits share, in the order of their best hits.
+
+        Args:
+            among: how many of the first hits are looked at.
+        """
+        result = found.result
+        below: dict[bytes, list[Hit]] = {}
+        for hit in result.hits[:among]:
+            if result.is_indexed(hit):
+                block = result.corpora[hit.corpus].blocks[hit.view]
+                below.setdefault(block.rendering(int(block.leaf[hit.doc])), []).append(hit)
+        if len(below) < SHARED_BY:
+            return ()
+        placed = [(result.scope(hits[0]), (leaf,)) for leaf, hits in below.items()]
+        words = await self._paths.found(self.connection, self.tenant, placed)
+        subjects = await self._subjects.of_hits(self.connection, result.pinned, placed, words)
+        leaves: dict[bytes, list[bytes]] = {}
+        for leaf, subject in subjects.places(list(below)).items():
+            leaves.setdefault(subject, []).append(leaf)
+        shared: list[FoundSubject] = []
+        for subject, its_leaves in leaves.items():
+            shown = subjects.topics[subject].shown(result.pinned.hidden)
+            if shown["label"] != NEUTRAL_LABEL:
+                its_leaves.sort(key=list(below).index)
+                shared.append(
+                    FoundSubject(
+                        label=shown["label"],
+                        latest=latest_of(shown["summary"]),
+                        event_seqs=tuple(hit.event_seq for leaf in its_leaves for hit in below[leaf]),
+                        topic_ids=tuple(words[leaf].body["topic_id"] for leaf in its_leaves),
+                    )
+                )
+        return tuple(shared)
 
 
 def _found(

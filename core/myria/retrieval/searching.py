@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import asyncpg
 import numpy as np
@@ -23,15 +22,16 @@ from myria.retrieval.cursors import Cursor
 from myria.retrieval.filters import Filters
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes, Loose, LooseLane
+from myria.retrieval.looks import SecondLooks
 from myria.retrieval.nearness import Near
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import Hit, Key, Ranking, meaning, rank
 from myria.retrieval.replaced import replaced_events
+from myria.retrieval.result import SearchResult
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.subjects import NamedSubject, SubjectFinder
-from myria.retrieval.successors import Succession
 from myria.retrieval.turns import Turn
 from myria.retrieval.vectors import VectorLanes
 from myria.retrieval.withdrawn import masked
@@ -43,49 +43,6 @@ Query = EventNodesQuery | ReferencesQuery
 
 RANKED_IN_PLACE = 20_000
 """With at most this many events, ranking is quicker than handing it to a thread."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
-    """The best hits of a query with the view they were found in.
-
-    `corpora` stand in the order that `Hit.corpus` counts, and `owners` beside them: the scope of each, None for one
-    that scopes share; `scopes` are all that were looked at; `more` tells that hits were left out. `newest` is the
-    newest visible moment not ahead of the clock, None where nothing is ahead of it (see `Ranking`). `by_meaning` tells
-    that the question's vector was compared.
-    """
-
-    pinned: Pinned
-    scopes: tuple[VisibleScope, ...]
-    owners: tuple[VisibleScope | None, ...]
-    corpora: tuple[Corpus, ...]
-    hits: tuple[Hit, ...]
-    more: bool
-    newest: int | None = None
-    changed: Succession | None = None
-    by_meaning: bool = False
-    under: NamedSubject | None = None
-    """The subject below which was looked, where one was asked for."""
-
-    def scope(self, hit: Hit) -> VisibleScope:
-        """Return the scope of a hit."""
-        owner = self.owners[hit.corpus]
-        if owner is None:
-            view, _ = self.corpora[hit.corpus].parts()[hit.view]
-            owner = None if view.scope_id is None else self.pinned.scope(int(view.scope_id[hit.doc]))
-        if owner is None:
-            raise AssertionError("a hit lies in a visible scope")
-        return owner
-
-    def change_of(self, hit: Hit) -> Literal["newer", "older"] | None:
-        """Return which side of a change a hit tells of, where the question asks for that."""
-        if self.changed is None or hit.event_seq not in (self.changed.older, self.changed.newer):
-            return None
-        return "newer" if hit.event_seq == self.changed.newer else "older"
-
-    def is_indexed(self, hit: Hit) -> bool:
-        """Tell whether a tree of the snapshot holds a hit, which is not fresh, internal or restored since."""
-        return hit.view < len(self.corpora[hit.corpus].blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +76,7 @@ class Search:
         *,
         threads: ThreadPoolExecutor,
         vectors: VectorLanes | None = None,
+        looks: SecondLooks | None = None,
     ) -> None:
         self._cache = cache
         self._gatherer = gatherer
@@ -127,6 +85,7 @@ class Search:
         self._subjects = subjects
         self._threads = threads
         self._vectors = vectors
+        self._looks = looks
 
     async def find(
         self,
@@ -149,6 +108,7 @@ class Search:
             TopicNotFound: `root` is not visible in this snapshot.
             CursorExpired: the cursor's snapshot is gone.
             HeavyRead: there is much to do, and this read has no turn.
+            Awaited: a second look is to be waited for without a connection.
         """
         pinned = await pin(
             connection,
@@ -184,31 +144,39 @@ class Search:
             corpora,
             filters=Filters.of(query),
             order=query.order,
-            limit=limit + 1,
-            after=after,
             clock=clock,
             replaced=replaced,
-            late=pinned.hidden.late,
             near=near,
         )
 
-        def ranked() -> Ranking:
-            for corpus in corpora:
-                _ = corpus.laid_out
-            return rank_all()
+        async def ranked(most: int, begin: Key | None, late: Ints | None) -> Ranking:
+            def ranked() -> Ranking:
+                for corpus in corpora:
+                    _ = corpus.laid_out
+                return rank_all(limit=most, after=begin, late=late)
 
-        ranking = ranked() if events <= RANKED_IN_PLACE else await self._off_loop(ranked)
+            return ranked() if events <= RANKED_IN_PLACE else await self._off_loop(ranked)
+
+        late = pinned.hidden.late
+        ranking, looked = None, False
+        result = SearchResult(pinned=pinned, scopes=scopes, owners=owners, corpora=corpora, hits=(), more=False)
+        may_look = query.order == "relevance" and query.query is not None and query.query.strip() != ""
+        if self._looks is not None and may_look and (cursor is None or cursor.looked):
+            ranking = await self._looks.ranking(
+                connection, turn, result, query.query or "", ranked=ranked, limit=limit + 1, after=after
+            )
+            looked = ranking is not None
+        if ranking is None:
+            ranking = await ranked(limit + 1, after, late)
         self._keep_timelines(corpora, trees)
-        return SearchResult(
-            pinned=pinned,
-            scopes=scopes,
-            owners=owners,
-            corpora=corpora,
+        return replace(
+            result,
             hits=ranking.hits[:limit],
             more=len(ranking.hits) > limit,
             newest=ranking.newest if cursor is None else cursor.newest,
             changed=ranking.changed,
             by_meaning=near is not None,
+            looked=looked,
             under=under,
         )
 

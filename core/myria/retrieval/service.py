@@ -28,16 +28,19 @@ from myria.retrieval.cursors import Cursor
 from myria.retrieval.found import EventFinder
 from myria.retrieval.gathering import Gatherer
 from myria.retrieval.lanes import Lanes
+from myria.retrieval.looks import SecondLooks
 from myria.retrieval.nodes import event_body, event_node, shortened_event_node, topic_node
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.ranking import Hit
-from myria.retrieval.searching import Query, Search, SearchResult, no_topic
+from myria.retrieval.result import SearchResult
+from myria.retrieval.searching import Query, Search, no_topic
 from myria.retrieval.subjects import NO_SUBJECTS, NamedSubject, SubjectFinder
 from myria.retrieval.tree import CHARACTERS_PER_TOKEN, Assembled, Assembly, Cost, Leafward, Room, cost_of
 from myria.retrieval.turns import Turn, Turns
 from myria.retrieval.vectors import VectorLanes
 from myria.retrieval.walking import Page, fits, room_of, start_of, with_additions
+from myria.second_look.looking import SecondLook
 from myria.settings import Settings
 from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.database import Connection, Database
@@ -88,6 +91,7 @@ class Retrieval:
         vectors = None
         if self.questions is not None:
             vectors = VectorLanes(self.cache, self.questions, most=settings.embeddings.visible_events)
+        self.look = SecondLook.configured(settings)
         self._search = Search(
             self.cache,
             gatherer,
@@ -96,17 +100,20 @@ class Retrieval:
             self._subjects,
             threads=self._threads,
             vectors=vectors,
+            looks=None if self.look is None else SecondLooks(self.look),
         )
         self.turns = Turns(database, at_once=settings.retrieval.heavy_reads)
         self._secret: bytes | None = None
 
     async def close(self) -> None:
-        """End the ranking threads, the walker and what embeds questions."""
+        """End the ranking threads, the walker, what embeds questions and what looks twice."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self.walker is not None:
             await self.walker.close()
         if self.questions is not None:
             await self.questions.close()
+        if self.look is not None:
+            await self.look.close()
 
     def forget(self, tenant: str) -> None:
         """Forget what is kept between requests of a tenant; what is wanted again is read again."""
@@ -131,9 +138,10 @@ class Retrieval:
             reader = EventFinder(
                 self._search,
                 self._paths,
-                connection,
-                turn,
-                tenant,
+                self._subjects,
+                connection=connection,
+                turn=turn,
+                tenant=tenant,
                 secret=await self._cursor_secret(connection),
                 cursor_lifetime_s=self._settings.retrieval.cursor_lifetime_s,
             )
@@ -472,6 +480,7 @@ class Retrieval:
                 else cursor.period_end,
                 newest=result.newest,
                 by_meaning=result.by_meaning,
+                looked=result.looked,
             )
             secret = await self._cursor_secret(connection)
             next_cursor = cursors.encode(following, digest=_digest(tenant, query), secret=secret)

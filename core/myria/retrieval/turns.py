@@ -3,6 +3,9 @@
 And while others are served, each turn is followed by a rest in proportion to its work, so that heavy reads get a
 bounded share of the process however many wait. Nobody rests where nobody else asks.
 
+A read that needs something slow from outside the database, such as a second look at its hits, gives back its connection
+and its turn as well, waits, and begins again with what it waited for.
+
 A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
 remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
 back, waits, and begins again; what it has read by then is cached.
@@ -12,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from myria import errors
 from myria.masks import Masks
@@ -49,11 +52,39 @@ class HeavyRead(Exception):
     """Raised when a read is heavy and has no turn."""
 
 
-class Turn:
-    """What one read knows of its own weight."""
+class Awaited(Exception):
+    """Raised when a read needs what is not in the database; it begins again once `wait` has returned that.
 
-    def __init__(self, *, held: bool) -> None:
+    `wait` never raises; None stands for nothing usable.
+    """
+
+    def __init__(self, key: Hashable, wait: Callable[[float], Awaitable[Any]]) -> None:
+        super().__init__(key)
+        self.key = key
+        self.wait = wait
+
+
+class Waits:
+    """What one request waited for; each wait is told how many seconds went before it."""
+
+    def __init__(self) -> None:
+        self.found: dict[Hashable, Any] = {}
+        self._spent = 0.0
+
+    async def add(self, awaited: Awaited) -> None:
+        """Wait for something, and keep it."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.found[awaited.key] = await awaited.wait(self._spent)
+        self._spent += loop.time() - began
+
+
+class Turn:
+    """What one read knows of its own weight, and what it waited for."""
+
+    def __init__(self, *, held: bool, waits: Waits | None = None) -> None:
         self.held = held
+        self.waits = Waits() if waits is None else waits
         self.was_heavy = False
         self._scopes = 0
 
@@ -97,20 +128,29 @@ class Turns:
         self._others += 1
 
     async def read(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]]) -> T:
-        """Return what `work` reads in one transaction; it may be begun twice.
+        """Return what `work` reads in one transaction; it may be begun several times.
 
         Raises:
             Overloaded: it is heavy, and its turn did not come in time, or too many wait already.
         """
+        waits = Waits()
+        while True:
+            try:
+                return await self._begun(asker, work, waits)
+            except Awaited as awaited:
+                needed = awaited
+            await waits.add(needed)
+
+    async def _begun(self, asker: Asker, work: Callable[[Connection, Turn], Awaitable[T]], waits: Waits) -> T:
         if asker not in self._heavy:
             try:
-                answer = await self._read(asker, work, Turn(held=False))
+                answer = await self._read(asker, work, Turn(held=False, waits=waits))
                 self._others += 1
                 return answer
             except HeavyRead:
                 self._note(asker)
         async with self._turn():
-            turn = Turn(held=True)
+            turn = Turn(held=True, waits=waits)
             answer = await self._read(asker, work, turn)
             if not turn.was_heavy:
                 self._heavy.pop(asker, None)

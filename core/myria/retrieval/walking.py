@@ -18,7 +18,7 @@ from myria.events import searchable_text, speaker_of
 from myria.retrieval.filters import Filters
 from myria.retrieval.nodes import snippet
 from myria.retrieval.paths import Path
-from myria.retrieval.searching import SearchResult
+from myria.retrieval.result import SearchResult
 from myria.retrieval.tree import Assembled, Leafward, Room, assemble
 from myria.store.clock import to_microseconds, to_rfc3339
 

@@ -187,6 +187,11 @@ def _owner(said_by: Mapping[str, int]) -> str:
     return speaker if count >= _LEAST_SAID and count * 4 >= sum(said_by.values()) * 3 else ""
 
 
+def latest_of(summary: str) -> str:
+    """Return what the summary of a subject says of its latest state."""
+    return summary.partition(_BEFORE)[0]
+
+
 def _history(key: str, children: Sequence[Node], most: int) -> str:
     """Return the latest state, then what was before, newest first."""
     now, earlier = _latest([key], children, most)
