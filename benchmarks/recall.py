@@ -118,7 +118,7 @@ class Asker:
         text_tokens = self._count(text)
         measured.text_tokens.append(text_tokens)
         measured.json_tokens.append(self._count(body.decode()))
-        lines = text.split("\n")[2:-1]
+        lines = [line for line in text.split("\n")[2:-1] if line and not line.startswith("# ")]
         memories = [_HANDLE.sub("", line).split(": ", 1)[-1] for line in lines]
         measured.share.append(sum(map(self._count, memories)) / text_tokens if lines else 0.0)
         measured.lines.append(len(lines))

@@ -12,6 +12,8 @@ from myria.contract.queries import ReferencesQuery
 from myria.ingest import Ingest
 from myria.masks import Masks
 from myria.memory import Memory
+from myria.notes.questions import RecallQuery
+from myria.notes.recalling import Recalled
 from myria.retrieval import turns
 from myria.retrieval.paths import Topic
 from myria.retrieval.subjects import Subjects
@@ -100,6 +102,28 @@ async def test_hits_that_share_a_subject_stand_under_it_in_the_order_of_time(tol
     assert "page of our own" in subject["summary"].partition("Before:")[0]
 
 
+async def recalled(database: Database, who: Sequence[str]) -> Recalled:
+    """What recall finds of the campaign."""
+    query = RecallQuery(masks=Masks.containing(tuple(who)), now=1_800_000_000_000_000, text="the Kickstarter campaign")
+    async with Memory(database.server_dsn, WITH) as memory:
+        return await memory.recall.page(TENANT, query)
+
+
+async def test_recall_knows_what_its_memories_share(told: Database) -> None:
+    """Their subject with its latest state; the memories stay in the order in which they were ranked."""
+    page = await recalled(told, PAIR)
+    (subject,) = page.subjects
+    assert "kickstarter" in subject.label.casefold()
+    assert "page of our own" in subject.latest
+    assert "Before:" not in subject.latest
+    found = [fragment.event_seq for fragment in page.fragments if fragment.topic_id is None]
+    assert set(subject.event_seqs) <= set(found)
+    assert len(subject.event_seqs) > 2
+    keys = [fragment.key for fragment in page.fragments]
+    assert keys == sorted(keys)
+    assert (await recalled(told, ("zoe",))).subjects == ()
+
+
 async def test_a_subject_can_be_the_root_of_an_answer(told: Database) -> None:
     """Asked for below a subject, an answer holds the events of its leaves and no others."""
     subject = subject_of(await ask(told, PAIR))
@@ -167,6 +191,7 @@ async def test_a_subject_of_others_is_no_topic(told: Database) -> None:
 async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) -> None:
     """Until the next build a subject that may quote a forgotten event has neutral words, wherever it is shown."""
     subject = subject_of(await ask(told, OTHERS))
+    assert (await recalled(told, OTHERS)).subjects
     forgotten = subject["children"][1]["children"][0]["event_id"]
     async with Pool(told.server_dsn) as pool:
         ingest = Ingest(pool)
@@ -174,6 +199,7 @@ async def test_a_subject_around_what_was_withdrawn_says_nothing(told: Database) 
         await ingest.close()
     after = subject_of(await ask(told, OTHERS))
     assert (after["topic_id"], after["label"]) == (subject["topic_id"], NEUTRAL_LABEL)
+    assert (await recalled(told, OTHERS)).subjects == ()
     async with Memory(told.server_dsn, WITH) as memory:
         topic = (await memory.retrieval.get_topic(TENANT, subject["topic_id"], Masks.containing(OTHERS)))["topic"]
     assert topic["label"] == NEUTRAL_LABEL

@@ -83,6 +83,11 @@ class Fragment:
     linked: tuple[Json, ...] = ()
     nearby: tuple[Json, ...] = ()
 
+    @property
+    def event_seq(self) -> int:
+        """The number of its event; of a topic that of its best event."""
+        return self.key[2]
+
     def to_json(self, *, keywords: bool = True) -> Json:
         """Return it as an answer's structured content. A raw event's id is its handle, which costs least."""
         shown: Json = {"id": self.note_id or self.handle, "content": self.text}

@@ -73,6 +73,12 @@ def memory_text(lines: Sequence[Writable], counter: TokenCounter, budget: int) -
 
     The first that does not fit is shortened where enough of it stays; empty where nothing fits.
     """
+    shown, tokens = fitting_lines(lines, counter, budget)
+    return MemoryText(text=fenced(shown), shown=len(shown), tokens=tokens)
+
+
+def fitting_lines(lines: Sequence[Writable], counter: TokenCounter, budget: int) -> tuple[list[str], int]:
+    """Return the lines of `memory_text` before they are fenced, and what they cost with the fence."""
     written: list[str] = []
 
     def piece(place: int) -> str:
@@ -97,7 +103,24 @@ def memory_text(lines: Sequence[Writable], counter: TokenCounter, budget: int) -
     shown = written[: fitting.whole]
     if fitting.part is not None:
         shown.append(fitting.part[:-1])
-    return MemoryText(text=fenced(shown), shown=fitting.shown, tokens=fitting.tokens)
+    return shown, fitting.tokens
+
+
+def fenced_cost(written: Sequence[str], counter: TokenCounter) -> int:
+    """Return what lines, of which any but the first may be empty, cost with the fence; each is counted once.
+
+    No token spans lines (see `myria.tokens.fitted`), but those that end a line take an empty line after it with them.
+    """
+    if not written:
+        return 0
+    pieces: list[str] = []
+    for line in written:
+        if line:
+            pieces.append(f"{line}\n")
+        else:
+            pieces[-1] += "\n"
+    pieces[-1] += f"--- {_ANY_MARK}"
+    return counter.again(f"{NOTICE}\n--- {_ANY_MARK}\n") + sum(map(counter.again, pieces))
 
 
 def fenced(written: Sequence[str]) -> str:

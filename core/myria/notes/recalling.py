@@ -21,15 +21,16 @@ from myria.events import searchable_text, speaker_of
 from myria.handles import EVENT_PREFIX, NOTE_PREFIX
 from myria.index.block import name_terms
 from myria.masks import Masks
+from myria.notes.bysubject import text_by_subject
 from myria.notes.drafting import NoteText
 from myria.notes.expiry import DAY_US, Lasting
 from myria.notes.fragments import WHOLE, Fragment, Json, Key, Shape, json_within
 from myria.notes.kinds import importance_now, often, policies, tier, utility
-from myria.notes.lines import MemoryText, memory_text
+from myria.notes.lines import MemoryText
 from myria.notes.model import NOTE_TYPE, note_of
 from myria.notes.questions import RecallQuery
 from myria.retrieval.cursors import Cursor
-from myria.retrieval.found import EventFinder, Found, FoundEvent
+from myria.retrieval.found import EventFinder, Found, FoundEvent, FoundSubject
 from myria.settings import RecallSettings
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.queries import sql
@@ -84,12 +85,14 @@ class Recalled:
 
     `cursor` continues it, None at its end or where none was asked for. `search_path` says which lanes found how many.
     `hints` are signals of Memento's contract with what to do: `no_results`, `stale_results`, `consider_context`.
+    `subjects` are what several of the memories are about, on a first page.
     """
 
     fragments: tuple[Fragment, ...]
     cursor: str | None
     search_path: str
     hints: tuple[Mapping[str, str], ...]
+    subjects: tuple[FoundSubject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +159,12 @@ class Recall:
         question = asked.question(_BATCH_OF_NOTES if asked.wants_notes else _BATCH)
         fragments: list[Fragment] = []
         following: Cursor | None = None
+        subjects: tuple[FoundSubject, ...] = ()
         for _ in range(_MOST_BATCHES):
             found = await reader.find(question, cursor=place.batch, at=query.now)
             batch = await self._fragments(asked, reader, found, is_first=place.is_first)
+            if place.is_first and query.cursor is None and self._settings.topics and _may_hold_topics(asked):
+                subjects = await reader.subjects(found, among=_TOPICS_AMONG)
             left = [fragment for fragment in batch if fragment.key > place.after]
             room = asked.page_size - len(fragments)
             fragments += left[:room]
@@ -181,6 +187,7 @@ class Recall:
             else reader.cursor_text(following, query.digest(reader.tenant)),
             search_path=_search_path(fragments),
             hints=tuple(_hints(asked, fragments)),
+            subjects=subjects,
         )
 
     async def _with_contradictions(
@@ -366,9 +373,9 @@ class Recall:
                 )
         return made
 
-    def as_text(self, fragments: Sequence[Fragment], budget: int) -> MemoryText:
-        """Return memories as lines, whose text costs at most `budget` tokens."""
-        return memory_text(fragments, self._counter, budget)
+    def as_text(self, fragments: Sequence[Fragment], budget: int, subjects: Sequence[FoundSubject] = ()) -> MemoryText:
+        """Return memories as lines, those of one subject together, whose text costs at most `budget` tokens."""
+        return text_by_subject(fragments, subjects, self._counter, budget)
 
     def as_json(
         self,

@@ -79,7 +79,8 @@ class RecallTools(AgentTools):
         self.memory.usage.count(
             principal.tenant, [item["id"] for item in content["fragments"] if item["id"] in found], query.now
         )
-        text = recall.as_text(fragments, request.tokenBudget).text or _nothing(request, query, found=bool(fragments))
+        text = recall.as_text(fragments, request.tokenBudget, page.subjects).text
+        text = text or _nothing(request, query, found=bool(fragments))
         return self.answered(principal, request, content, text)
 
     async def _with_links(
