@@ -86,6 +86,26 @@ async def test_remembering_twice_gives_the_first(client: Any) -> None:
     assert (await call(client.remember, "Ada prefers tea", agent_id="other")).id != first.id
 
 
+@pytest.mark.parametrize("text", ["tea", "tea " * 3_000], ids=["short", "long"])
+async def test_remembering_again_what_others_quote_gives_the_first(client: Any, text: str) -> None:
+    """However long it is, and although newer memories hold its words; what only begins so is a duplicate."""
+    first = await call(client.remember, text)
+    await call(client.remember, f"Ada says: {text}")
+    assert await call(client.remember, text) == first
+    if len(text) > 200:
+        with pytest.raises(Duplicate) as refused:
+            await call(client.remember, text + "and cake")
+        assert refused.value.memory_id == first.id
+
+
+async def test_remembering_what_was_changed_keeps_it_anew(client: Any) -> None:
+    """It is said again, and the changed memory says something else."""
+    first = await call(client.remember, "Ada prefers tea")
+    changed = await call(client.memories.amend, first.id, content="Ada prefers coffee")
+    assert (await call(client.remember, "Ada prefers tea")).id != first.id
+    assert await call(client.remember, "Ada prefers coffee") == changed
+
+
 async def test_recalling_what_it_is_about(client: Any) -> None:
     """The best comes first, the newest where nothing is asked, within filters."""
     for text in ("Ada prefers tea", "The kiln is hot", "Ben likes coffee"):

@@ -71,6 +71,35 @@ async def test_a_memory_is_kept_found_changed_and_withdrawn(served: Served) -> N
     assert (await ask(served, "GET", "/memories"))["memories"] == []
 
 
+async def test_a_refused_duplicate_is_told_which_memory_stands(served: Served) -> None:
+    """Alone and with all or none, also where many are kept at once; it is one that every key of this face sees."""
+    answers = await asyncio.gather(*(served.client.post(f"{PREFIX}/memories", json=SAID) for _ in range(32)))
+    (kept,) = [answer.json() for answer in answers if answer.status_code == 201]
+    assert {answer.json().get("id") for answer in answers} == {kept["id"]}
+    several = {"memories": [{**SAID, "content": "new"}, SAID], "atomic": True}
+    refused = await ask(served, "POST", "/memories", several, status=409)
+    assert (refused["id"], refused["index"]) == (kept["id"], 1)
+    twice = {"memories": [{**SAID, "content": "new"}] * 2, "atomic": True}
+    refused = await ask(served, "POST", "/memories", twice, status=409)
+    assert ("id" in refused, refused["index"]) == (False, 1)
+
+
+async def test_a_changed_memory_is_known_by_what_it_says_now(served: Served) -> None:
+    """Its old words may be kept again and its new ones are a duplicate; a key that its writer gave stays."""
+    kept = await ask(served, "POST", "/memories", SAID, status=201)
+    change = {"content": "Crawled it twice", "event_type": "again"}
+    changed = await ask(served, "PATCH", f"/memories/{kept['id']}", change, idempotency_key="k")
+    assert changed["dedup_key"] != kept["dedup_key"]
+    assert await ask(served, "PATCH", f"/memories/{kept['id']}", change, idempotency_key="k") == changed
+    assert await ask(served, "GET", f"/memories/{kept['id']}") == changed
+    refused = await ask(served, "POST", "/memories", {**SAID, **change}, status=409)
+    assert refused["id"] == kept["id"]
+    again = await ask(served, "POST", "/memories", SAID, status=201)
+    assert again["dedup_key"] == kept["dedup_key"]
+    own = await ask(served, "POST", "/memories", {**SAID, "content": "Mine", "dedup_key": "mine"}, status=201)
+    assert (await ask(served, "PATCH", f"/memories/{own['id']}", change))["dedup_key"] == "mine"
+
+
 async def test_the_best_come_first(served: Served) -> None:
     """What is most about a question comes first, within every filter, as it stands now."""
     kept = {}
@@ -471,7 +500,7 @@ async def test_keys_and_whom_they_show_what(memory: Memory, database: Database) 
 
 
 async def test_the_seven_tools(served: Served) -> None:
-    """They do over MCP what the routes do; the text is the JSON of the answer, of a context the markdown itself."""
+    """They do over MCP what the routes do; the text is the answer's indented JSON, of a context the markdown itself."""
 
     async def use(tool: str, arguments: Any) -> dict[str, Any]:
         response = await served.post(call(tool, arguments), headers(tool), path=PATH_OF["rest"])
@@ -487,7 +516,7 @@ async def test_the_seven_tools(served: Served) -> None:
     session = (await use("memtrace_session_create", {"agent_id": "bot"}))["structuredContent"]
     assert session["agent_id"] == agent["id"]
     kept = await use("memtrace_remember", {**SAID, "session_id": session["id"], "tags": ["web"]})
-    assert json.loads(kept["content"][0]["text"]) == kept["structuredContent"]
+    assert kept["content"][0]["text"] == json.dumps(kept["structuredContent"], indent=2)
     decided = {"agent_id": "bot", "decision": "Skip it", "reasoning": "Too deep"}
     decision = (await use("memtrace_decide", decided))["structuredContent"]
     assert decision["metadata"] == {"reasoning": "Too deep"}

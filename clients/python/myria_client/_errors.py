@@ -37,6 +37,7 @@ class Refused(MyriaClientError):
         hint: what to do, where the server says it beside the message.
         field: which field of the call is meant.
         index: which memory of several is meant.
+        memory_id: of a duplicate, the memory that stands.
         retry_after_s: how long the server wants to be left alone, in seconds.
     """
 
@@ -49,6 +50,7 @@ class Refused(MyriaClientError):
         hint: str | None = None,
         field: str | None = None,
         index: int | None = None,
+        memory_id: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}" + (f" ({hint})" if hint else ""))
@@ -58,6 +60,7 @@ class Refused(MyriaClientError):
         self.hint = hint
         self.field = field
         self.index = index
+        self.memory_id = memory_id
         self.retry_after_s = retry_after_s
 
 

@@ -22,14 +22,12 @@ def remember(memory: NewMemory, key: str | None) -> Flow[Memory]:
     """Keep a memory; where the same was kept a while ago, return that one."""
     try:
         kept: Memory = yield routes.keep(memory, key)
-    except Duplicate:
-        filters: routes.SearchFilters = {"content_contains": memory.content, "agent_id": memory.agent_id}
-        if memory.event_type is not None:
-            filters["event_types"] = [memory.event_type]
-        page = yield routes.search_memories(filters, limit=1, cursor=None)
-        if not page.memories or page.memories[0].content != memory.content:
+    except Duplicate as error:
+        if error.memory_id is None:
             raise
-        standing: Memory = page.memories[0]
+        standing: Memory = yield routes.get_memory(error.memory_id)
+        if standing.content != memory.content:
+            raise  # a key of its own, or only the beginning, is the same
         return standing
     return kept
 

@@ -149,6 +149,8 @@ def _refusal(response: httpx.Response, body: Any, *, is_json: bool, also: tuple[
         for name, kind in (("hint", str), ("field", str), ("index", int))
         if isinstance(value := about.get(name), kind)
     }
+    if isinstance(about.get("id"), str):
+        details["memory_id"] = about["id"]
     if about.get("retryable", status in (408, 429, 500, 502, 503, 504)):
         return Busy(code, message, status, retry_after_s=_seconds(response.headers), **details)
     kind = Duplicate if code == "duplicate_memory" else _BY_STATUS.get(status, Refused)

@@ -6,8 +6,6 @@ import { type CallOptions, Transport, type TransportOptions } from "./transport.
 import { Turns } from "./turns.js";
 import type { Health, Memory, NewMemory, SearchFilters } from "./types.js";
 
-/** The longest text that a search looks for. */
-const LONGEST_SOUGHT = 10_000;
 const MOST_RECALLED = 10;
 
 /** Which memories are recalled; everything that is given must hold. */
@@ -52,12 +50,11 @@ export class Client {
     try {
       return await this.memories.keep(memory, options);
     } catch (error) {
-      if (!(error instanceof Duplicate) || content.length > LONGEST_SOUGHT) {
+      if (!(error instanceof Duplicate) || error.memoryId === undefined) {
         throw error;
       }
-      const filters = { content_contains: content, agent_id: memory.agent_id, event_types: typesOf(memory), limit: 1 };
-      const [standing] = (await this.memories.search(filters, options)).results;
-      if (standing?.content !== content) {
+      const standing = await this.memories.get(error.memoryId, options);
+      if (standing.content !== content) {
         throw error; // a key of your own, or only the beginning, is the same
       }
       return standing;
@@ -91,8 +88,4 @@ export class Client {
   ready(options: CallOptions = {}): Promise<Health> {
     return this.#transport.send({ method: "GET", path: "/api/v1/ready", also: [503] }, options);
   }
-}
-
-function typesOf(memory: Partial<NewMemory>): string[] | undefined {
-  return memory.event_type ? [memory.event_type] : undefined;
 }

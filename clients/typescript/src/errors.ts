@@ -44,6 +44,8 @@ export interface Refusal {
   field?: string;
   /** Which memory of several is meant. */
   index?: number;
+  /** Of a duplicate, the memory that stands. */
+  memoryId?: string;
   /** How long the server wants to be left alone, in milliseconds. */
   retryAfterMs?: number;
 }
@@ -57,6 +59,7 @@ export class Refused extends MyriaClientError implements Refusal {
   readonly hint?: string;
   readonly field?: string;
   readonly index?: number;
+  readonly memoryId?: string;
   readonly retryAfterMs?: number;
 
   constructor(refusal: Refusal) {
@@ -67,6 +70,7 @@ export class Refused extends MyriaClientError implements Refusal {
     this.hint = refusal.hint;
     this.field = refusal.field;
     this.index = refusal.index;
+    this.memoryId = refusal.memoryId;
     this.retryAfterMs = refusal.retryAfterMs;
   }
 }

@@ -341,6 +341,8 @@ export interface components {
             hint?: string | null;
             field?: string | null;
             index?: number | null;
+            /** @description Of a duplicate: the memory that stands */
+            id?: string | null;
         };
         /** @description What was found. */
         SearchBody: {

@@ -27,7 +27,7 @@ export interface TransportOptions {
   /** Where the server is: `http://127.0.0.1:8321` where nothing is said. */
   url?: string;
   /** A key that opens the faces that are used (`myria key create NAME --face rest --face turns`). */
-  key?: string;
+  key?: string | undefined;
   /** How long one try may take, in milliseconds: 30,000. */
   timeoutMs?: number;
   retry?: Retry;
@@ -190,6 +190,7 @@ function read<T>(call: Call, url: string, status: number, headers: Headers, text
     hint: string(about["hint"]),
     field: string(about["field"]),
     index: typeof about["index"] === "number" ? about["index"] : undefined,
+    memoryId: string(about["id"]),
   };
   const mayRepeat = typeof about["retryable"] === "boolean" ? about["retryable"] : WORTH_REPEATING.includes(status);
   if (mayRepeat) {

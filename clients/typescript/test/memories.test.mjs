@@ -23,10 +23,15 @@ test("remembering the same again returns what was kept; keeping it again is refu
   const client = clientOf();
   const kept = await client.remember("The office moves to Porto.");
   assert.deepEqual(await client.remember("The office moves to Porto."), kept);
+  await client.remember("Ben says: The office moves to Porto.");
+  assert.deepEqual(await client.remember("The office moves to Porto."), kept);
+  const long = await client.remember("Porto. ".repeat(2_000));
+  assert.deepEqual(await client.remember("Porto. ".repeat(2_000)), long);
   const same = { agent_id: client.agent, content: "The office moves to Porto." };
   await assert.rejects(client.memories.keep(same), (error) => {
     assert.ok(error instanceof Duplicate && error instanceof Conflict);
     assert.deepEqual([error.code, error.status, error.name], ["duplicate_memory", 409, "Duplicate"]);
+    assert.equal(error.memoryId, kept.id);
     return true;
   });
 });

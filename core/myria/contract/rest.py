@@ -616,6 +616,7 @@ class RestRefusal(Answer):
     hint: str | None = Field(default=None, description="What to do")
     field: str | None = None
     index: int | None = None
+    id: str | None = Field(default=None, description="Of a duplicate: the memory that stands")
 
 
 _SAID = {
@@ -652,7 +653,7 @@ def refused(error: MyriaError) -> Json:
         body["hint"] = step
     elif isinstance(error, UnavailableError):
         body["hint"] = "retry after a moment"
-    for name, kind in (("field", str), ("index", int)):
+    for name, kind in (("field", str), ("index", int), ("id", str)):
         if isinstance(value := error.details.get(name), kind):
             body[name] = value
     return body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from myria.errors import (
 )
 from myria.events import dedupe_key
 from myria.ids import new_ids
-from myria.memories.model import MemoryChanges, MemoryDraft, MemoryEvents, StoredMemory, memory_of
+from myria.memories.model import MemoryChanges, MemoryDraft, MemoryEvents, StoredMemory, memory_of, rekeyed
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import FACT_KINDS
 from myria.notes.links import link_event
@@ -142,7 +142,7 @@ class Memories:
         events = await in_steps(self._events(keeping, clean, keys, ids, at=at, key=key))
         parts = await self._parts(tenant, keeping, clean, events, ids)
         # Nearly always nothing was kept before: the append itself tells, and only then it is asked what was.
-        duplicates = set() if whole else self._repeated(keys)
+        duplicates: Collection[int] = () if whole else self._repeated(keys)
         for _ in range(_ATTEMPTS):
             chosen = [index for index in range(len(events)) if index not in duplicates]
             if not chosen:
@@ -152,10 +152,9 @@ class Memories:
                 results = (await self._append(tenant, [*(events[index] for index in chosen), *links]))[: len(chosen)]
             except DuplicateMemory:
                 found = await self._duplicates(tenant, keeping, keys, events, at)
-                if whole:
-                    index = min(found, default=0)
-                    raise DuplicateMemory("duplicate memory", **({"index": index} if len(events) > 1 else {})) from None
-                duplicates = found
+                if whole and found:  # else what stood in the way is in a commit under way, or was withdrawn
+                    raise _duplicate(found, several=len(events) > 1) from None
+                duplicates = found.keys()
                 continue
             for kind, count in redacted.items():
                 self._on_redacted(kind, count)
@@ -269,6 +268,7 @@ class Memories:
                 f"this memory is at version {memory.version} by now; read it again", version=memory.version
             )
         (draft,), redacted = await self._clean(tenant, [changes.of(memory.draft)])
+        draft = rekeyed(draft, memory.draft)
         if draft == memory.draft and source is None:
             return memory
         if memory.kind is not None:
@@ -296,7 +296,8 @@ class Memories:
             return first
         for kind, count in redacted.items():
             self._on_redacted(kind, count)
-        return memory._replace(draft=draft, updated_at=at, version=memory.version + 1)
+        dedup = None if memory.dedup_key is None else draft.key
+        return memory._replace(draft=draft, dedup_key=dedup, updated_at=at, version=memory.version + 1)
 
     async def _amended(
         self, tenant: str, row: asyncpg.Record, changes: MemoryChanges, source: str
@@ -311,7 +312,7 @@ class Memories:
             dict(row) | {"payload": found["payload"], "changed_at": found["occurred_at"], "version": number}
         )
         (draft,), _ = await self._clean(tenant, [changes.of(version.draft)])
-        if draft != version.draft:
+        if rekeyed(draft, version.draft) != version.draft:
             raise IdempotencyKeyReused(
                 "this Idempotency-Key was used before, for another change of this memory; nothing was changed: "
                 "use a new one"
@@ -392,10 +393,10 @@ class Memories:
 
     async def _duplicates(
         self, tenant: str, keeping: Keeping, keys: Sequence[str], events: Sequence[NewEvent], at: int
-    ) -> set[int]:
-        """Return which memories were kept within the window, or come earlier among these."""
+    ) -> dict[int, str | None]:
+        """Return which memories were kept within the window, with the ids of those, or come earlier among these."""
         if not self._window_s:
-            return set()
+            return {}
         since = to_datetime(at - self._window_s * _SECOND)
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(
@@ -405,11 +406,11 @@ class Memories:
                 [since] * len(keys),
                 [keeping.shared] * len(keys),
             )
-        found = self._repeated(keys)
+        found: dict[int, str | None] = dict.fromkeys(self._repeated(keys))
         for index, (event, row) in enumerate(zip(events, rows, strict=True)):
             is_repeat = row["source_event_key"] is not None and row["source_event_key"] == event.source_event_key
             if row["event_id"] is not None and not is_repeat:
-                found.add(index)
+                found[index] = row["note_id"]
         return found
 
     async def _answered(
@@ -448,6 +449,13 @@ class Memories:
                 field="content",
                 limit=self._payload_bytes,
             )
+
+
+def _duplicate(found: Mapping[int, str | None], *, several: bool) -> DuplicateMemory:
+    """Return the refusal of the first of these, which names the memory that stands."""
+    index = min(found)
+    standing = {} if (memory_id := found[index]) is None else {"id": memory_id}
+    return DuplicateMemory("duplicate memory", **standing, **({"index": index} if several else {}))
 
 
 def _looked_at(draft: MemoryDraft) -> bytes:

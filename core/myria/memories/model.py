@@ -88,6 +88,13 @@ _GIVEN = itemgetter(*MemoryDraft._fields[:-1])
 """Reads the fields of a draft, tags aside, from those of a request, which have the same names."""
 
 
+def rekeyed(changed: MemoryDraft, before: MemoryDraft) -> MemoryDraft:
+    """Return a changed memory with its key: that of its writer stays, the contract's is made of what it says now."""
+    if before.dedup_key is None or before.dedup_key != before._replace(dedup_key=None).key:
+        return changed
+    return changed._replace(dedup_key=changed._replace(dedup_key=None).key)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryChanges:
     """What an amendment changes; None leaves it as it is, and an empty object or list takes it away."""
@@ -99,7 +106,7 @@ class MemoryChanges:
     importance: float | None = None
 
     def of(self, draft: MemoryDraft) -> MemoryDraft:
-        """Return the memory with the changes. One whose words changed has the key of its writer, or none."""
+        """Return the memory with the changes; `rekeyed` gives it its key."""
         content = draft.content if self.content is None else self.content
         return draft._replace(
             content=content,

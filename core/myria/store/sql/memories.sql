@@ -7,10 +7,10 @@ FROM myria.standing_memories(
 
 -- name: standing
 -- Of keys ($2) the newest memory that was kept since ($3), among those that are shared with somebody ($4).
-SELECT asked.position, found.event_id, found.source_event_key
+SELECT asked.position, found.note_id, found.event_id, found.source_event_key
 FROM unnest($2::text[], $3::timestamptz[], $4::text[]) WITH ORDINALITY AS asked (key, since, shared, position)
 LEFT JOIN LATERAL (
-    SELECT e.event_id, e.source_event_key
+    SELECT m.note_id, e.event_id, e.source_event_key
     FROM myria.memories m
     JOIN myria.notes n ON n.tenant_id = $1 AND n.note_id = m.note_id AND n.live
     JOIN myria.scopes s ON s.tenant_id = $1 AND s.scope_id = m.scope_id AND asked.shared = ANY (s.participants)
