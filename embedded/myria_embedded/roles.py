@@ -11,6 +11,7 @@ from importlib import resources
 
 import asyncpg
 
+from myria.store.queries import sql
 from myria_embedded.credentials import Credential
 from myria_embedded.server import EmbeddedPostgres
 from myria_migrations import roles_sql
@@ -45,13 +46,17 @@ async def ensure_roles(server: EmbeddedPostgres) -> RoleDsns:
 
 
 async def make_roles(server: EmbeddedPostgres, credentials: Sequence[Credential], database: str, owner: str) -> None:
-    """Create roles with these credentials, and a database of `owner`, where they are missing or differ."""
+    """Create roles with these credentials, and a database of `owner`, where they are missing or differ.
+
+    Those who do so at the same time follow each other.
+    """
     connection = await asyncpg.connect(server.dsn)
     try:
         names, verifiers = (
             [credential.role for credential in credentials],
             [credential.verifier for credential in credentials],
         )
+        await connection.execute(sql("schema.own_roles_lock"))
         for row in await connection.fetch(_STATEMENTS, names, verifiers, database, owner):
             await connection.execute(row["statement"])
     finally:
@@ -62,7 +67,9 @@ async def grant_roles(server: EmbeddedPostgres, database: str = DATABASE) -> Non
     """Give the planes' roles what `migrations/` says they may do in a migrated `database`; idempotent."""
     connection = await asyncpg.connect(server.superuser_dsn(database))
     try:
-        await connection.execute(roles_sql())
+        async with connection.transaction():
+            await connection.execute(sql("schema.own_migration_lock"))
+            await connection.execute(roles_sql())
     finally:
         await connection.close()
 

@@ -14,7 +14,8 @@ import asyncpg
 import pytest
 
 from myria.errors import DataDirInUse
-from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles
+from myria.store import schema
+from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles
 from myria_embedded.endpoint import Postmaster, is_free
 from myria_embedded.processes import remains, title
 from tests.support.patience import PATIENCE_S
@@ -311,6 +312,16 @@ async def test_a_stale_pid_file_that_names_a_living_stranger_is_no_server(data_d
     async with make(data_dir) as server:
         assert server.pid != os.getpid()
         assert await ask(server.dsn, "SELECT 1") == 1
+
+
+async def test_commands_that_begin_together_make_roles_and_grants_one_after_the_other(data_dir: Path) -> None:
+    """PostgreSQL refuses grants on one table at the same time, and two servers may start in one moment."""
+    async with make(data_dir) as server:
+        together = await asyncio.gather(*(ensure_roles(server) for _ in range(8)))
+        assert len(set(together)) == 1
+        await schema.migrate(together[0].owner)
+        await asyncio.gather(*(grant_roles(server) for _ in range(8)))
+        assert isinstance(await ask(together[0].server, "SELECT count(*) FROM myria.tenants"), int)
 
 
 async def test_roles_are_made_once_and_mended(data_dir: Path) -> None:

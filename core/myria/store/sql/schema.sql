@@ -21,6 +21,10 @@ INSERT INTO myria.schema_migrations (version, name, checksum) VALUES ($1, $2, $3
 -- name: own_migration_lock
 SELECT pg_advisory_xact_lock(7237120611);
 
+-- name: own_roles_lock
+-- Until the connection ends: a database is made outside of transactions.
+SELECT pg_advisory_lock(7237120611);
+
 -- name: server_version
 SELECT current_setting('server_version_num')::integer;
 
