@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
+import orjson
+
 from myria.access.principal import Principal
 from myria.answertext import ShownAnswer
 from myria.canonical import digest
@@ -499,18 +501,28 @@ def handlers(face: RestFace) -> Mapping[str, ToolHandler]:
         request = inputs.read(rest.RegisterToolInput, arguments)
         return await face.register_agent(principal, Asked(body=request.model_dump(exclude_none=True)))
 
+    as_json = (
+        memtrace_remember,
+        memtrace_recall,
+        memtrace_search,
+        memtrace_decide,
+        memtrace_session_create,
+        memtrace_agent_register,
+    )
     return {
-        handler.__name__: handler
-        for handler in (
-            memtrace_remember,
-            memtrace_recall,
-            memtrace_search,
-            memtrace_decide,
-            memtrace_session_create,
-            memtrace_session_context,
-            memtrace_agent_register,
-        )
+        **{handler.__name__: _indented(handler) for handler in as_json},
+        memtrace_session_context.__name__: memtrace_session_context,
     }
+
+
+def _indented(handler: Callable[[Principal, Any], Awaitable[Json]]) -> ToolHandler:
+    """Return a handler whose answer is shown as indented JSON, as the contract has it."""
+
+    async def run(principal: Principal, arguments: Any) -> ShownAnswer:
+        content = await handler(principal, arguments)
+        return ShownAnswer(content=content, text=orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
+
+    return run
 
 
 def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None, list[MemoryDraft | MyriaError]]:
