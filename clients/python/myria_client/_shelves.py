@@ -138,17 +138,19 @@ class Shelf:
 
         Where fewer have anything to do with it, the newest others follow, as stores of vectors have it.
         """
-        page: MemoryPage = yield routes.search_memories(
-            {
-                "query": query,
-                "agent_id": self._agent,
-                "event_types": [self._kind],
-                "tags": [_space_tag(above)],
-            },
-            limit=max(1, min(most, routes.MOST_LISTED)),
-            cursor=None,
-        )
-        things = [thing for thing in _things(page, above) if thing.is_said]
+        filters: routes.SearchFilters = {
+            "query": query,
+            "agent_id": self._agent,
+            "event_types": [self._kind],
+            "tags": [_space_tag(above)],
+        }
+        page: MemoryPage
+        things: list[Thing] = []
+        for limit in (max(1, min(most, routes.MOST_LISTED)), routes.MOST_LISTED):
+            page = yield routes.search_memories(filters, limit=limit, cursor=None)
+            things = [thing for thing in _things(page, above) if thing.is_said]
+            if len(things) >= most or not page.has_more:
+                break  # else some of the page are no things that searches find
         if len(things) >= most or page.has_more:
             return things[:most]
         newest: MemoryPage = yield routes.list_memories(
