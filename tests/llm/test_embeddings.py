@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,7 @@ from tests.llm.provider import Answer, Asked, Provider
 from tests.reads.asking import append, ask, pages, texts_of
 from tests.support import builds
 from tests.support.events import TENANT, event
+from tests.support.patience import until
 from tests.support.postgres import Database
 
 MEANINGS = (
@@ -108,7 +110,7 @@ def talk(texts: Sequence[str] = TALK, **fields: Any) -> list[Any]:
     return [event(3600 * at, text, **fields) for at, text in enumerate(texts)]
 
 
-def query(text: str = QUESTION, **fields: Any) -> EventNodesQuery:
+def query(text: str | None = QUESTION, **fields: Any) -> EventNodesQuery:
     return EventNodesQuery(**{"participants": ("ana", "ben"), "query": text, **fields})
 
 
@@ -188,6 +190,30 @@ async def test_without_a_vector_in_time_the_words_answer(
                 assert again.retrieval.questions is not None
                 assert again.retrieval.questions.figures() == {"computed": int(number == 2), "failed": int(number != 2)}
     release.set()
+
+
+async def test_a_slow_endpoint_holds_no_connection(database: Database, provide: Starting, embedding: Embedding) -> None:
+    """While questions wait for their vectors nothing of PostgreSQL is theirs, and reads that need none are served."""
+    release = threading.Event()
+    provider = provide(embedded)
+    settings = embedding(provider)
+    settings = replace(settings, postgres=replace(settings.postgres, pool_size=2))
+    async with Memory(database.server_dsn, settings) as memory, catching_up(database, settings) as catch_up:
+        await append(memory, talk())
+        await catch_up()
+        before = len(provider.asked)
+        provider.script = lambda asked: replace(embedded(asked), release=release)
+        questions = [f"{QUESTION} number {number}" for number in range(5)]
+        asking = [asyncio.create_task(ask(memory, query(text))) for text in questions]
+        try:
+            await until(lambda: len(provider.asked) == before + len(asking), "every question is at the endpoint")
+            assert memory.database.in_use == 0
+            assert len(texts_of(await ask(memory, query(None)))) == len(TALK)
+            assert not any(task.done() for task in asking)
+        finally:
+            release.set()
+        assert [texts_of(answer)[0] for answer in await asyncio.gather(*asking)] == [ANSWER] * len(asking)
+        assert len(provider.asked) == before + len(asking)
 
 
 async def test_pages_compare_what_the_first_page_compared(

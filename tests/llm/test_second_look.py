@@ -130,7 +130,7 @@ async def test_without_an_answer_in_time_the_ranking_stands(
     settings = looking(provider, deadline_s=0.2)
     async with Memory(database.server_dsn, Settings()) as plain:
         await append(plain, talk())
-        expected = await ask(plain, query(limit=3))
+        expected = await ask(plain, query(limit=100))
     for wrong in (
         Answer(status=500),
         Answer(release=release),
@@ -140,7 +140,7 @@ async def test_without_an_answer_in_time_the_ranking_stands(
     ):
         provider.script = partial(answering, wrong)
         async with Memory(database.server_dsn, settings) as memory:
-            assert await ask(memory, query(limit=3)) == expected
+            assert await ask(memory, query(limit=100)) == expected
             assert memory.retrieval.look is not None
             assert memory.retrieval.look.figures() == {"looked": 0, "failed": 1}
     release.set()

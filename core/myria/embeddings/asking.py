@@ -41,11 +41,20 @@ class QuestionVectors:
         """Close what computes them."""
         await self._model.close()
 
-    async def of(self, text: str) -> bytes | None:
-        """Return the vector of a question, None where it has none or none came in time."""
+    def knows(self, text: str) -> bool:
+        """Tell whether a question's vector is kept, or that it has none."""
+        return text in self._known
+
+    def known(self, text: str) -> bytes | None:
+        """Return the vector of a question without computing, None where none is kept."""
         if text in self._known:
             self._known.move_to_end(text)
-            return self._known[text]
+        return self._known.get(text)
+
+    async def of(self, text: str) -> bytes | None:
+        """Return the vector of a question, None where it has none or none came in time."""
+        if self.knows(text):
+            return self.known(text)
         try:
             vector = (await self._model.embed([text], within_s=self._within_s))[0]
         except ModelFailed as failure:

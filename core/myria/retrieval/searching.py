@@ -108,7 +108,7 @@ class Search:
             TopicNotFound: `root` is not visible in this snapshot.
             CursorExpired: the cursor's snapshot is gone.
             HeavyRead: there is much to do, and this read has no turn.
-            Awaited: a second look is to be waited for without a connection.
+            Awaited: the question's vector or a second look is to be waited for without a connection.
         """
         pinned = await pin(
             connection,
@@ -137,7 +137,7 @@ class Search:
         question = Question(text=query.query, topic_hints=query.topic_hints, now=query.now)
         near = None
         if query.order == "relevance" and (cursor is None or cursor.by_meaning):
-            near = await self._near(connection, pinned, question, corpora, owners, events=events)
+            near = await self._near(connection, pinned, question, corpora, owners, turn=turn, events=events)
         rank_all = partial(
             rank,
             question,
@@ -188,13 +188,14 @@ class Search:
         corpora: Sequence[Corpus],
         owners: Sequence[VisibleScope | None],
         *,
+        turn: Turn,
         events: int,
     ) -> Near | None:
         """Return what is compared by meaning; None where nothing is."""
         if self._vectors is None or not (question.text or "").strip() or not self._vectors.has_room_for(events):
             return None
         text = meaning(question, corpora)
-        return await self._vectors.near(connection, pinned, corpora, owners, text)
+        return await self._vectors.near(connection, pinned, corpora, owners, text, turn=turn)
 
     async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
         """Return the path of a hit; empty for a fresh event, which has no topic yet."""

@@ -3,8 +3,8 @@
 And while others are served, each turn is followed by a rest in proportion to its work, so that heavy reads get a
 bounded share of the process however many wait. Nobody rests where nobody else asks.
 
-A read that needs something slow from outside the database, such as a second look at its hits, gives back its connection
-and its turn as well, waits, and begins again with what it waited for.
+A read that needs something slow from outside the database, its question's vector or a second look, gives back its
+connection and its turn as well, waits, and begins again with what it waited for.
 
 A read is heavy when it must resolve very many scopes or rank very many events. Callers whose last read was heavy are
 remembered and wait for a turn before they take a connection. A read that turns out to be heavy gives its connection
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
@@ -58,7 +58,7 @@ class Awaited(Exception):
     `wait` never raises; None stands for nothing usable.
     """
 
-    def __init__(self, key: Hashable, wait: Callable[[float], Awaitable[Any]]) -> None:
+    def __init__(self, key: tuple[str, str], wait: Callable[[float], Awaitable[Any]]) -> None:
         super().__init__(key)
         self.key = key
         self.wait = wait
@@ -68,8 +68,12 @@ class Waits:
     """What one request waited for; each wait is told how many seconds went before it."""
 
     def __init__(self) -> None:
-        self.found: dict[Hashable, Any] = {}
+        self.found: dict[tuple[str, str], Any] = {}
         self._spent = 0.0
+
+    def of(self, kind: str) -> list[Any]:
+        """Return what was waited for of the kind that keys begin with."""
+        return [value for (first, _), value in self.found.items() if first == kind]
 
     async def add(self, awaited: Awaited) -> None:
         """Wait for something, and keep it."""

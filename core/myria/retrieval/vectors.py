@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import asyncpg
 import numpy as np
@@ -20,8 +21,12 @@ from myria.retrieval.cache import ByteCache
 from myria.retrieval.nearness import Near
 from myria.retrieval.pinned import Pinned
 from myria.retrieval.scopes import VisibleScope
+from myria.retrieval.turns import Awaited, Turn
 from myria.store.database import Connection
 from myria.store.queries import sql
+
+MOST_VECTORS: Final = 4
+"""Vectors of questions that one read waits for; it waits for none after one that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +62,19 @@ class VectorLanes:
         corpora: Sequence[Corpus],
         owners: Sequence[VisibleScope | None],
         text: str,
+        *,
+        turn: Turn,
     ) -> Near | None:
         """Return a question's vector with those of the corpora, None where it has none.
 
         Args:
             owners: the scope of each corpus, None for one that scopes share.
             text: the question as it is embedded.
+
+        Raises:
+            Awaited: the question is to get its vector first.
         """
-        question = await self._questions.of(text) if text else None
+        question = self._vector(text, turn) if text else None
         if question is None:
             return None
         documents = [
@@ -72,6 +82,21 @@ class VectorLanes:
             for corpus, owner in zip(corpora, owners, strict=True)
         ]
         return Near(question=question, documents=documents)
+
+    def _vector(self, text: str, turn: Turn) -> bytes | None:
+        """Return the vector of a question as far as this read has waited for it, or it is known.
+
+        Raises:
+            Awaited: it is neither, and the read may wait.
+        """
+        key = ("vector", text)
+        if key in turn.waits.found:
+            waited: bytes | None = turn.waits.found[key]
+            return waited
+        before = turn.waits.of("vector")
+        if not self._questions.knows(text) and len(before) < MOST_VECTORS and None not in before:
+            raise Awaited(key, lambda _spent_s: self._questions.of(text))
+        return self._questions.known(text)
 
     async def _lane(
         self, connection: Connection, pinned: Pinned, corpus: Corpus, owner: VisibleScope | None, dimensions: int
