@@ -629,7 +629,7 @@ def _evidence(
             for places, count, percent in rows:
                 most[places] = np.maximum(most[places], count * percent)
                 best[places] = np.maximum(best[places], percent)
-            where = np.flatnonzero(most)
+            where = np.flatnonzero(most != 0)
             times, share = most[where], best[where]
             most[where] = best[where] = 0
         gain = concept.idf * _saturated(times, timeline.length[where], plan.mean_length)
@@ -672,7 +672,7 @@ def _lend(reading: Reading, own: Ints, total: Ints, timeline: Timeline) -> None:
 
 
 def _lend_far(share: int, own: Ints, total: Ints, timeline: Timeline) -> None:
-    held = np.flatnonzero(own)
+    held = np.flatnonzero(own != 0)
     ahead, behind = held, held
     for step, percent in enumerate(_FAR, REACH + 1):
         # What lies within few words of one document lies so of all between them: the farther, the fewer are left.
@@ -701,7 +701,7 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
 
 
 def _weigh_wording(total: Ints, timeline: Timeline) -> None:
-    at = np.flatnonzero(timeline.flags & (ASKS | EMPTY))
+    at = np.flatnonzero(timeline.flags & (ASKS | EMPTY) != 0)
     flags = timeline.flags[at]
     asking = np.where(timeline.length[at] <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS)
     percent = np.where(flags & ASKS, asking, 100) * np.where(flags & EMPTY, _SAYS_NOTHING, 100)
@@ -800,7 +800,7 @@ class _Best:
         if everything:
             chosen = np.arange(len(timeline)) if allowed is None else np.flatnonzero(allowed)
         else:
-            chosen = np.flatnonzero(score if allowed is None else (score > 0) & allowed)
+            chosen = np.flatnonzero(score > 0 if allowed is None else (score > 0) & allowed)
         self._matched += len(chosen)
         if self._after is not None:
             chosen = chosen[
