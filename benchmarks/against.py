@@ -1,11 +1,11 @@
 """What a full build costs the builder, beside an older commit of this repository: the same events, in turns.
 
-    python -m benchmarks.against COMMIT [--without-subjects]
+    python -m benchmarks.against COMMIT [--subjects on|off]
 
 The older code is taken out of git's history into a temporary folder and run by the same Python with the same packages.
 Each code makes its own schema, imports the events and builds them in full by `myria rebuild --here`, the old and the
 new in turn. Reported is the processor time of the process for each event, less what a build of a few events takes,
-which is its start. PostgreSQL's time is not in it.
+which is its start. PostgreSQL's time is not in it. Without `--subjects` each code has them or not as by default.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class _Code:
     us_per_event: dict[str, list[float]] = field(default_factory=dict)
 
 
-async def measure(options: Common, commit: str, *, rounds: int, without_subjects: bool) -> int:
+async def measure(options: Common, commit: str, *, rounds: int, subjects: str | None) -> int:
     """Prepare, run the rounds, and write the report; return the exit status."""
     report = Report(PART)
     with tempfile.TemporaryDirectory(prefix="myria-against-") as folder:
         old = _taken_out(commit, Path(folder) / "old")
         codes = [
-            _Code("old", _variables(old, without_subjects=without_subjects)),
-            _Code("new", _variables(ROOT, without_subjects=without_subjects)),
+            _Code("old", _variables(old, subjects)),
+            _Code("new", _variables(ROOT, subjects)),
         ]
         async with Cluster(options.work_dir) as cluster:
             report.figures["postgres"] = await cluster.versions()
-            report.figures["against"] = {"commit": commit, "subjects": not without_subjects}
+            report.figures["against"] = {"commit": commit, "subjects": subjects}
             for size in options.sizes:
                 for sets, what in _LOGS:
                     source = await events_file(options, size, sets=sets)
@@ -126,13 +126,13 @@ def _taken_out(commit: str, folder: Path) -> Path:
     return folder
 
 
-def _variables(tree: Path, *, without_subjects: bool) -> dict[str, str]:
+def _variables(tree: Path, subjects: str | None) -> dict[str, str]:
     """Return the variables by which Python takes the code of a tree, and its settings."""
     planes = sorted({str(package.parent.parent) for package in tree.glob("*/myria*/__init__.py")})
     variables = {"PYTHONPATH": os.pathsep.join(planes)}
     settings = (tree / "core/myria/settings.py").read_text(encoding="utf-8")
-    if without_subjects and "    subjects: bool" in settings:
-        variables["MYRIA_PLANNER_SUBJECTS"] = "false"
+    if subjects is not None and "    subjects: bool" in settings:
+        variables["MYRIA_PLANNER_SUBJECTS"] = str(subjects == "on").lower()
     return variables
 
 
@@ -141,9 +141,9 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("commit", help="the older code, by any name that git knows")
     options.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
-    options.add_argument("--without-subjects", action="store_true", help="build trees of time alone")
+    options.add_argument("--subjects", choices=("on", "off"), help="of both codes, where they know any")
     given = options.parse_args()
-    work = measure(common(given), given.commit, rounds=given.rounds, without_subjects=given.without_subjects)
+    work = measure(common(given), given.commit, rounds=given.rounds, subjects=given.subjects)
     sys.exit(run(work))
 
 
