@@ -79,9 +79,15 @@ class RecallQuery:
     @property
     def wants_notes(self) -> bool:
         """Whether only notes can match."""
-        wanted = (self.kind, self.topic, self.min_importance, self.anchor)
-        is_filtered = any(value is not None for value in wanted) or bool(self.kinds or self.affects)
-        return is_filtered or replace(self.details, workspace=None) != NO_DETAILS
+        return (
+            self.kind is not None
+            or self.topic is not None
+            or self.min_importance is not None
+            or self.anchor is not None
+            or bool(self.kinds or self.affects)
+            # It is asked of each hit, and nearly always there are none.
+            or (self.details is not NO_DETAILS and replace(self.details, workspace=None) != NO_DETAILS)
+        )
 
     def digest(self, tenant: str) -> str:
         """Return what binds a cursor to this query: all of it but when it is asked and how much of it at once."""
