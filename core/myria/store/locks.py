@@ -16,41 +16,39 @@ _FIRST_64_BITS = struct.Struct(">q24x").unpack
 @lru_cache(maxsize=65536)
 def lock_key(purpose: Purpose, tenant: str) -> int:
     """Return the signed 64-bit advisory lock key of a tenant for a purpose."""
-    raw = hashlib.sha256(f"myria.{purpose}:{tenant}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    return _key_of(f"myria.{purpose}:{tenant}")
 
 
 def scope_lock_key(purpose: ScopePurpose, tenant: str, scope_id: int) -> int:
     """Return the signed 64-bit advisory lock key of one scope for a purpose."""
-    raw = hashlib.sha256(f"myria.{purpose}:{tenant}:{scope_id}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    return _key_of(f"myria.{purpose}:{tenant}:{scope_id}")
 
 
 def session_lock_key(tenant: str, scope_id: int, context_id: str) -> int:
     """Return the signed 64-bit advisory lock key of one session of a scope."""
-    raw = hashlib.sha256(f"myria.session:{tenant}:{scope_id}:{context_id}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    return _key_of(f"myria.session:{tenant}:{scope_id}:{context_id}")
 
 
 def maintenance_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
     """Return the signed 64-bit advisory lock key of the maintenance of one session of turns."""
-    raw = hashlib.sha256(f"myria.maintenance:{tenant}:{owner.hex()}:{context_id}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    return _key_of(f"myria.maintenance:{tenant}:{owner.hex()}:{context_id}")
 
 
 def turns_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
     """Return the signed 64-bit advisory lock key of the turns of one session."""
-    raw = hashlib.sha256(f"myria.turns:{tenant}:{owner.hex()}:{context_id}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    return _key_of(f"myria.turns:{tenant}:{owner.hex()}:{context_id}")
 
 
 def memory_lock_key(tenant: str, dedup_key: str) -> int:
     """Return the signed 64-bit advisory lock key of the memories with one deduplication key."""
-    key: int = _FIRST_64_BITS(hashlib.sha256(f"myria.memory:{tenant}:{dedup_key}".encode()).digest())[0]
-    return key
+    return _key_of(f"myria.memory:{tenant}:{dedup_key}")
 
 
 def registration_lock_key(tenant: str, kind: str, entry_id: str) -> int:
     """Return the signed 64-bit advisory lock key of one registration."""
-    raw = hashlib.sha256(f"myria.registration:{tenant}:{kind}:{entry_id}".encode()).digest()[:8]
-    return int.from_bytes(raw, "big", signed=True)
+    return _key_of(f"myria.registration:{tenant}:{kind}:{entry_id}")
+
+
+def _key_of(name: str) -> int:
+    key: int = _FIRST_64_BITS(hashlib.sha256(name.encode()).digest())[0]
+    return key
