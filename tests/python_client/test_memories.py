@@ -49,6 +49,15 @@ WHOLE = NewMemory(
 QUICK = Retry(times=2, first_pause_s=0.001)
 
 
+@pytest.mark.parametrize("nameless", ["", ".", "..", None])
+async def test_no_address_is_made_of_what_is_no_id(client: Any, nameless: Any) -> None:
+    """It would name the list, or something else: the call is refused before it is sent."""
+    for doing in (client.memories.get, client.memories.withdraw):
+        with pytest.raises(Invalid, match="names nothing") as refused:
+            await call(doing, nameless)
+        assert refused.value.field == "id"
+
+
 async def test_a_memory_is_remembered_found_changed_and_forgotten(client: Any) -> None:
     """All that it was given comes back, typed."""
     kept = await call(client.memories.keep, WHOLE)

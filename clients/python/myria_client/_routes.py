@@ -77,6 +77,9 @@ class SearchFilters(RecallFilters, total=False):
 
 
 def _named(kind: str, name: str, *more: str) -> str:
+    if not isinstance(name, str) or name in {"", ".", ".."}:
+        # The address would be that of the list, or of something else.
+        raise Invalid("INVALID_ARGUMENT", f"{name!r} names nothing: give the id of one of {kind}", 400, field="id")
     return "/".join([_API, kind, quote(name, safe=""), *more])
 
 
