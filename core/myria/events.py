@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from myria.canonical import canonical_json, digest
 
@@ -16,8 +15,7 @@ _SPEAKER_FIELDS = ("speaker", "sender", "author", "from", "agent", "tool", "role
 _TASK_FIELDS = ("task_id", "task")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicHint:
+class TopicHint(NamedTuple):
     """An emitter's guess at a topic: a weak signal, never truth."""
 
     hint: str

@@ -16,14 +16,14 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
 
 from myria import errors
-from myria.contract.acknowledgement import AppendResult
+from myria.contract.acknowledgement import NOTHING, AppendResult
 from myria.contract.event import NewEvent
 from myria.deadlines import Deadlines
 from myria.events import TopicHint, dedupe_key
@@ -38,7 +38,6 @@ from myria.registrations.projection import RegistrationProjection
 from myria.scopes import scope_key
 from myria.sessions.projection import SessionProjection
 from myria.store.arrays import plain, texts
-from myria.store.clock import to_datetime
 from myria.store.database import NOT_NEW, TENANT_REMADE, Connection, Database
 from myria.store.queries import sql
 from myria.turns.projection import TurnProjection
@@ -71,7 +70,6 @@ def every_projection(*, evaluates: bool = False) -> tuple[Projection, ...]:
 
 _NOTHING_FOLDED = AtOnce("events.append_new", (), numbers_alone)
 _KNOWN_SCOPES = 100_000
-_EPOCH = to_datetime(0)
 _NEARLY = 0.95
 """An attempt that has nearly all of the deadline left may have all of it, which costs less to watch over."""
 _JOINING = 4
@@ -97,7 +95,6 @@ class _Row(NamedTuple):
     event_id: str
     scope: _Scope
     dedupe_key: bytes | None
-    occurred_at: datetime
     topic_hints: str
     compare: tuple[bytes, ...] | None
 
@@ -248,30 +245,30 @@ class Ingest:
     async def _rows(
         self, tenant: str, events: Sequence[NewEvent], deadline: float, *, compare: tuple[bytes, ...] | None
     ) -> list[_Row]:
-        rows = []
-        # Events of one call often share their time and what they are about.
-        last, occurred_at, hints = None, _EPOCH, "[]"
-        for event, event_id in zip(events, new_ids("evt", len(events)), strict=True):
-            if last is None or event.timestamp != last.timestamp:
-                occurred_at = to_datetime(event.timestamp)
-            if last is None or event.topic_hints != last.topic_hints:
-                hints = _hints_json(event.topic_hints)
-            last = event
-            scope = self._scopes.get((tenant, event.participants))
-            if scope is None:
-                scope = await self._make_scope(tenant, event.participants, deadline)
-            rows.append(
-                _Row(
-                    event,
-                    event.event_id or event_id,
-                    scope,
-                    _dedupe_key(event),
-                    occurred_at,
-                    hints,
-                    compare,
-                )
-            )
-        return rows
+        event_ids: list[str] = new_ids("evt", len(events))
+        if any(event.event_id for event in events):
+            event_ids = [event.event_id or new for event, new in zip(events, event_ids, strict=True)]
+        keys = [
+            None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
+            for event in events
+        ]
+        scopes, hints = [], []
+        # Events of one call often share who sees them and what they are about.
+        participants, scope = None, None
+        about: tuple[TopicHint, ...] = ()
+        written = "[]"
+        for event in events:
+            if scope is None or event.participants is not participants:
+                participants = event.participants
+                scope = self._scopes.get((tenant, participants))
+                if scope is None:
+                    scope = await self._make_scope(tenant, participants, deadline)
+            if event.topic_hints != about:
+                about = event.topic_hints
+                written = _hints_json(about)
+            scopes.append(scope)
+            hints.append(written)
+        return list(map(_Row._make, zip(events, event_ids, scopes, keys, hints, repeat(compare))))
 
     async def _scope(self, tenant: str, participants: tuple[str, ...], deadline: float) -> _Scope:
         scope = self._scopes.get((tenant, participants))
@@ -449,7 +446,7 @@ class Ingest:
             raise
         numbers, alike = way.read(stored)
         self._on_commit(tenant, len(rows))
-        return [_new(row, number, alike) for row, number in zip(rows, numbers, strict=True)]
+        return _all_new(rows, numbers, alike)
 
     def _way(self, tenant: str, folded: Mapping[int, Incoming], order: Sequence[int]) -> AtOnce | None:
         """Return how events are appended in one round trip, None where they cannot be."""
@@ -482,14 +479,10 @@ def _stored(row: _Row, event_seq: int) -> Stored:
     return Stored(row.event, row.event_id, row.scope.scope_id, row.compare, event_seq)
 
 
-def _dedupe_key(event: NewEvent) -> bytes | None:
-    return None if event.source_event_key is None else dedupe_key(event.channel, event.source_event_key)
-
-
 def _hints_json(hints: tuple[TopicHint, ...]) -> str:
     if not hints:
         return "[]"
-    return orjson.dumps(hints).decode()
+    return orjson.dumps([{"hint": name, "confidence": confidence} for name, confidence in hints]).decode()
 
 
 def _order(rows: list[_Row]) -> Sequence[int]:
@@ -501,21 +494,22 @@ def _order(rows: list[_Row]) -> Sequence[int]:
 
 def _columns(rows: list[_Row], order: Sequence[int]) -> tuple[Any, ...]:
     """Return what the statements that insert events take of them: in this order, each with its place."""
-    ordered = [rows[i] for i in order]
-    events = [row.event for row in ordered]
+    ordered = rows if isinstance(order, range) else [rows[i] for i in order]
+    events, event_ids, scopes, keys, hints, _ = zip(*ordered, strict=True)
+    of = dict(zip(NewEvent._fields, zip(*events, strict=True), strict=True))
     return (
         plain([i + 1 for i in order]),
-        texts([row.event_id for row in ordered]),
-        plain([row.scope.scope_id for row in ordered]),
-        [row.occurred_at for row in ordered],
-        texts([event.channel for event in events]),
-        texts([event.type for event in events]),
-        texts([event.context_id for event in events]),
-        texts([event.source_event_key for event in events]),
-        [row.dedupe_key for row in ordered],
-        plain([event.internal for event in events]),
-        [event.payload_json.decode() for event in events],
-        [row.topic_hints for row in ordered],
+        texts(event_ids),
+        plain([scope.scope_id for scope in scopes]),
+        of["timestamp"],
+        texts(of["channel"]),
+        texts(of["type"]),
+        texts(of["context_id"]),
+        texts(of["source_event_key"]),
+        keys,
+        plain(of["internal"]),
+        list(map(bytes.decode, of["payload_json"])),
+        hints,
     )
 
 
@@ -551,7 +545,7 @@ async def _find_duplicates(
         [row.event_id for row in chosen],
         [row.dedupe_key for row in chosen],
         [row.scope.scope_id for row in chosen],
-        [row.occurred_at for row in chosen],
+        [row.event.timestamp for row in chosen],
         [row.event.payload_json.decode() for row in chosen],
         [row.event.channel for row in chosen],
         [row.event.type for row in chosen],
@@ -573,6 +567,22 @@ def _new(row: _Row, event_seq: int, alike: Likenesses) -> AppendResult:
         participants=row.event.participants,
         alike=alike.get(event_seq),
     )
+
+
+def _all_new(rows: list[_Row], numbers: Sequence[int], alike: Likenesses) -> list[AppendResult]:
+    """Return the acknowledgements of events of which none was there before."""
+    if alike:
+        return [_new(row, number, alike) for row, number in zip(rows, numbers, strict=True)]
+    fields = zip(
+        [row.event_id for row in rows],
+        numbers,
+        [row.event.participants for row in rows],
+        repeat(False),
+        repeat(False),
+        repeat(NOTHING),
+        repeat(None),
+    )
+    return list(map(AppendResult._make, fields))
 
 
 def _existing(row: _Row, known: asyncpg.Record, *, importing: bool, index: int | None) -> AppendResult:

@@ -34,8 +34,9 @@ MAX_DEPTH = 254
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _WALK_LIMIT = 200_000
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_NINETEEN_DIGITS = b"0" * 19
 _TWENTY_DIGITS = b"0" * 20
-_MINUS_NINETEEN_DIGITS = b"-" + b"0" * 19
+_MINUS_NINETEEN_DIGITS = b"-" + _NINETEEN_DIGITS
 _LONG_INTEGER = re.compile(rb"(?:^|[\[:,\s])(-?[0-9]{19,})(?![0-9.eE])")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_PAIR = re.compile(rb"\\.", re.DOTALL)
@@ -83,11 +84,11 @@ def decode(data: bytes, part: Part | None = None) -> Any:
         written = orjson.dumps(value)
     except orjson.JSONEncodeError as error:
         raise _too_deep(data) from error
-    escaped = b"\\" in data and (b"\\u003a" in data or b"\\u003A" in data)
+    escaped = b"\\" in data and b"\\u003" in data and (b"\\u003a" in data or b"\\u003A" in data)
     if (escaped and _has_duplicates(data)) or (not escaped and data.count(b":") != written.count(b":")):
         raise _refusal(data, "an object has the same key twice; keep one", part)
     zeros = data.translate(_DIGITS_TO_ZERO)
-    if (_TWENTY_DIGITS in zeros or _MINUS_NINETEEN_DIGITS in zeros) and _has_long_integer(data):
+    if _has_many_digits(zeros) and _has_long_integer(data):
         raise _refusal(data, "an integer does not fit 64 bits; send it as text", part)
     return value
 
@@ -234,6 +235,10 @@ def _has_duplicates(data: bytes) -> bool:
     except RecursionError:
         return True
     return bool(duplicates)
+
+
+def _has_many_digits(zeros: bytes) -> bool:
+    return _NINETEEN_DIGITS in zeros and (_TWENTY_DIGITS in zeros or _MINUS_NINETEEN_DIGITS in zeros)
 
 
 def _has_long_integer(data: bytes) -> bool:

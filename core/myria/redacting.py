@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from myria.contract.event import NewEvent
 from myria.contract.fields import RESERVED_TYPES
@@ -57,7 +56,7 @@ def _redacted_hints(
     for hint in hints:
         text, taken = redactor.text(hint.hint)
         counts.update(taken)
-        kept.append(replace(hint, hint=text[:MAX_HINT]) if taken else hint)
+        kept.append(hint._replace(hint=text[:MAX_HINT]) if taken else hint)
     return tuple(kept), counts
 
 
@@ -97,21 +96,19 @@ def _suspected(events: Sequence[NewEvent], redactor: PayloadRedactor) -> Iterato
     Several are looked at together, each text on a line of its own: nearly always one look finds nothing.
     """
     begin = size = 0
-    looks: list[bytes] = []
-    for position, event in enumerate(events):
-        looks.append(_looked_at(event))
-        size += len(looks[-1])
-        if size >= _TOGETHER_BYTES or position + 1 == len(events):
-            if redactor.suspects(looks[0] if len(looks) == 1 else b"\n".join(looks)):
-                yield from (begin + place for place, look in enumerate(looks) if redactor.suspects(look))
-            begin, size, looks = position + 1, 0, []
+    for end, event in enumerate(events, 1):
+        size += len(event.payload_json)
+        if size >= _TOGETHER_BYTES or end == len(events):
+            together = events[begin:end]
+            if redactor.suspects(_looked_at(together)):
+                yield from (begin + place for place, one in enumerate(together) if redactor.suspects(_looked_at([one])))
+            begin, size = end, 0
 
 
-def _looked_at(event: NewEvent) -> bytes:
-    if not event.topic_hints:
-        return event.payload_json
-    hints = "\n".join([hint.hint for hint in event.topic_hints]).encode("utf-8", "surrogatepass")
-    return event.payload_json + b"\n" + hints
+def _looked_at(events: Sequence[NewEvent]) -> bytes:
+    payloads = b"\n".join([event.payload_json for event in events])
+    hints = "\n".join([hint.hint for event in events for hint in event.topic_hints])
+    return payloads + b"\n" + hints.encode("utf-8", "surrogatepass") if hints else payloads
 
 
 def _is_our_own(event: NewEvent) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.access.principal import local_principal
+from myria.access.principal import Principal, local_principal
 from myria.contract.event import NewEvent, parse_event, parse_events
 from myria.contract.fields import MAX_TIMESTAMP, MIN_TIMESTAMP, parse_timestamp
 from myria.contract.inputs import EventInput, read
@@ -388,23 +388,24 @@ HINTS = st.lists(
 )
 
 
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "timestamp": st.sampled_from(["2026-03-19T20:00:00Z", "2026-03-19", "", 5, None]),
-            "channel": GOOD_OR_BAD,
-            "participants": st.sampled_from([["a"], ["b", "a"], [], [""], [5], "a", None, ["x" * 201]]),
-            "payload": st.sampled_from([{}, {"text": "x"}, [], "x", None]),
-            "source_event_key": GOOD_OR_BAD,
-            "context_id": GOOD_OR_BAD,
-            "type": GOOD_OR_BAD,
-            "topic_hints": HINTS | GOOD_OR_BAD,
-            "internal": st.sampled_from([True, False, None, 1, "true"]),
-            "extra": st.just(1),
-        },
-    )
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "timestamp": st.sampled_from(["2026-03-19T20:00:00Z", "2026-03-19", "", 5, None]),
+        "channel": GOOD_OR_BAD,
+        "participants": st.sampled_from([["a"], ["b", "a"], [], [""], [5], "a", None, ["x" * 201]]),
+        "payload": st.sampled_from([{}, {"text": "x"}, [], "x", None]),
+        "source_event_key": GOOD_OR_BAD,
+        "context_id": GOOD_OR_BAD,
+        "type": GOOD_OR_BAD,
+        "topic_hints": HINTS | GOOD_OR_BAD,
+        "internal": st.sampled_from([True, False, None, 1, "true"]),
+        "extra": st.just(1),
+    },
 )
+
+
+@given(CHANGES)
 def test_the_model_behind_the_schema_agrees(changes: dict[str, Any]) -> None:
     """The published model accepts exactly what appends accept, and reads the same out of it."""
     arguments = event(**changes)
@@ -424,6 +425,80 @@ def test_the_model_behind_the_schema_agrees(changes: dict[str, Any]) -> None:
         if name == "participants" and arguments["participants"] is None:
             read_out = None
         assert getattr(modelled, name) == read_out
+
+
+GOOD = st.fixed_dictionaries(
+    {
+        "timestamp": st.sampled_from(["2026-03-19T20:00:00Z", "2026-03-19t20:00:00.5+02:00", "0001-01-01T00:00:00Z"]),
+        "channel": st.sampled_from(["a", "ab"]),
+        "participants": st.sampled_from([["a"], ["a", "bot"], ["bot", "a"], ["a "], ["ab", "a"]]),
+        "payload": st.sampled_from([{}, {"text": "x"}, {"a": [None]}, {"a": "\\\\ null {["}, {"b": 1, "a": True}]),
+    },
+    optional={
+        "source_event_key": st.sampled_from(["k", None]),
+        "context_id": st.sampled_from(["a", "b", None]),
+        "type": st.sampled_from(["message", "note", None]),
+        "topic_hints": st.sampled_from(
+            [[], None, [{"hint": "a", "confidence": 1}], [{"hint": "a", "confidence": 0.5}]]
+        ),
+        "internal": st.sampled_from([True, False, None]),
+    },
+)
+BAD: tuple[dict[str, Any], ...] = (
+    {"timestamp": "9999-01-01T00:00:00Z"},
+    {"timestamp": "2026-02-29T00:00:00Z"},
+    {"channel": "b"},
+    {"channel": "a\u200b"},
+    {"channel": True},
+    {"participants": [1]},
+    {"participants": []},
+    {"participants": ["b"]},
+    {"payload": {"a": "\x00"}},
+    {"payload": {"a": math.nan}},
+    {"payload": [1]},
+    {"source_event_key": ""},
+    {"context_id": 1},
+    {"type": "myria.note"},
+    {"topic_hints": [{"hint": "a", "confidence": True}]},
+    {"internal": 1},
+    {"unknown": 1},
+)
+PRINCIPALS = (
+    local_principal("default"),
+    Principal(
+        tenant="default",
+        actor="bot",
+        roles=frozenset({"append"}),
+        faces=frozenset({"core"}),
+        own=("bot",),
+        may_ask=("a*",),
+        channels=("a*",),
+    ),
+)
+
+
+@pytest.mark.parametrize("bad", [None, *BAD])
+@given(items=st.lists(GOOD, min_size=2, max_size=5), principal=st.sampled_from(PRINCIPALS))
+def test_events_that_share_fields_are_read_as_if_each_stood_alone(
+    items: list[dict[str, Any]], bad: dict[str, Any] | None, principal: Principal
+) -> None:
+    """A batch gives the events that its items give one by one; it is refused as its first bad item is."""
+    if bad is not None:
+        items = [*items[:-1], items[-1] | bad]
+    alone: list[NewEvent] = []
+    refused: MyriaError | None = None
+    for item in items:
+        try:
+            alone.append(parse_event(item, LIMITS, principal=principal))
+        except MyriaError as error:
+            refused = error
+            break
+    if refused is None:
+        assert parse_events({"events": items}, LIMITS, principal=principal) == alone
+        return
+    with pytest.raises(type(refused)) as caught:
+        parse_events({"events": items}, LIMITS, principal=principal)
+    assert caught.value.to_json() == refused.at_index(len(alone)).to_json()
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers(-(2**63), 2**64 - 1), max_size=5))

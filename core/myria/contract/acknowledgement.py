@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+NOTHING: Mapping[str, int] = MappingProxyType({})
+"""What is taken out of most payloads."""
+
 
 class AppendResult(NamedTuple):
     """The acknowledgement of one event, given after its commit.
@@ -22,7 +25,7 @@ class AppendResult(NamedTuple):
     participants: tuple[str, ...]
     deduplicated: bool = False
     payload_differs: bool = False
-    redacted: Mapping[str, int] = MappingProxyType({})
+    redacted: Mapping[str, int] = NOTHING
     alike: tuple[tuple[int, float], ...] | None = None
 
     def to_json(self) -> dict[str, Any]:

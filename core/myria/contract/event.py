@@ -18,6 +18,7 @@ import orjson
 
 from myria.access.principal import Principal
 from myria.contract.fields import (
+    MAX_TIMESTAMP,
     check_event_id,
     check_flag,
     check_name,
@@ -56,6 +57,11 @@ FIELDS = frozenset(REQUIRED) | {"source_event_key", "context_id", "type", "topic
 _IMPORT_FIELDS = FIELDS | {"event_id"}
 _CANONICAL = orjson.OPT_SORT_KEYS
 _MICROSECONDS = 1_000_000
+_EVENT_BYTES = 512
+"""As how many bytes an event counts beside its payload where a batch is read in steps."""
+
+STEP_BYTES = 16 * 1024
+"""Bytes of events that are read in one step: some twenty small ones, or a large one."""
 
 
 class NewEvent(NamedTuple):
@@ -82,6 +88,9 @@ class NewEvent(NamedTuple):
     row: tuple[Any, ...] | None = None
 
 
+_made = NewEvent._make
+
+
 def parse_event(
     arguments: Any, limits: Limits, *, importing: bool = False, principal: Principal | None = None
 ) -> NewEvent:
@@ -95,47 +104,7 @@ def parse_event(
     Raises:
         InputError: coded, with the path of the field as detail `field`.
     """
-    if not isinstance(arguments, dict):
-        raise InvalidArgument("an event must be an object", field="")
-    known = _IMPORT_FIELDS if importing else FIELDS
-    if not arguments.keys() <= known:
-        refuse_unknown(arguments, known)
-    get = arguments.get
-    at, channel, names, payload = get("timestamp"), get("channel"), get("participants"), get("payload")
-    if at is None or channel is None or payload is None or (names is None and principal is None):
-        raise required(arguments, REQUIRED if principal is None else _REQUIRED_OF_A_PRINCIPAL)
-    timestamp = parse_timestamp(at)
-    if limits.future_seconds:
-        _refuse_future(timestamp, limits.future_seconds)
-    check_name(channel, "channel", MAX_CHANNEL)
-    participants = _participants(names, principal)
-    if principal is not None:
-        principal.need_channel(channel)
-    payload_json = _payload_json(payload, limits)
-    source_event_key, context_id, kind = get("source_event_key"), get("context_id"), get("type")
-    if source_event_key is not None:
-        check_name(source_event_key, "source_event_key", MAX_SOURCE_EVENT_KEY)
-    if context_id is not None:
-        check_name(context_id, "context_id", MAX_CONTEXT_ID)
-    if kind is not None:
-        check_name(kind, "type", MAX_TYPE)
-        if not importing:
-            check_type(kind, "type")
-    hints, flag, event_id = get("topic_hints"), get("internal"), get("event_id")
-    if event_id is not None:
-        check_event_id(event_id)
-    return NewEvent(
-        timestamp=timestamp,
-        channel=channel,
-        participants=participants,
-        payload_json=payload_json,
-        source_event_key=source_event_key,
-        context_id=context_id,
-        type=kind,
-        topic_hints=() if hints is None else _hints(hints),
-        internal=(flag is not None and check_flag(flag, "internal")) or kind in limits.internal_types,
-        event_id=event_id,
-    )
+    return _EventReader(limits, principal, importing=importing).read(arguments)
 
 
 def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Principal | None = None) -> list[NewEvent]:
@@ -152,7 +121,7 @@ def parse_events(arguments: Mapping[str, Any], limits: Limits, *, principal: Pri
 def each_event(
     arguments: Mapping[str, Any], limits: Limits, *, principal: Principal | None = None
 ) -> Generator[None, None, list[NewEvent]]:
-    """Read the events that the arguments of append_events describe, one at each step; return all of them.
+    """Read the events that the arguments of append_events describe, a few at each step; return all of them.
 
     Args:
         principal: who appends; see `parse_event`.
@@ -177,14 +146,97 @@ def each_event(
             field="events",
             limit=limits.batch_events,
         )
-    events = []
+    reader = _EventReader(limits, principal)
+    events: list[NewEvent] = []
+    size = 0
     for index, item in enumerate(items):
         try:
-            events.append(parse_event(item, limits, principal=principal))
+            event = reader.read(item)
         except MyriaError as error:
             raise error.at_index(index) from error
-        yield
+        events.append(event)
+        size += _EVENT_BYTES + len(event.payload_json)
+        if size > STEP_BYTES:
+            size = 0
+            yield
     return events
+
+
+class _EventReader:
+    """Reads the events of one request, of one time.
+
+    Events of a request mostly share channel, type, context and participants: what is equal to that of the event before
+    is good, and is not looked at again.
+
+    Args:
+        principal, importing: see `parse_event`.
+    """
+
+    __slots__ = ("_before", "_importing", "_internal_types", "_known", "_latest", "_limits", "_names", "_principal")
+
+    def __init__(self, limits: Limits, principal: Principal | None, *, importing: bool = False) -> None:
+        self._limits = limits
+        self._principal = principal
+        self._importing = importing
+        self._known = _IMPORT_FIELDS if importing else FIELDS
+        self._internal_types = limits.internal_types
+        self._latest = _latest(limits)
+        self._names: Any = None
+        self._before: NewEvent | None = None
+
+    def read(self, arguments: Any) -> NewEvent:
+        """Return the next event of the request; see `parse_event`."""
+        if not isinstance(arguments, dict):
+            raise InvalidArgument("an event must be an object", field="")
+        if not self._known.issuperset(arguments):
+            refuse_unknown(arguments, self._known)
+        get, principal, before = arguments.get, self._principal, self._before
+        at, channel, names, payload = get("timestamp"), get("channel"), get("participants"), get("payload")
+        if at is None or channel is None or payload is None or (names is None and principal is None):
+            raise required(arguments, REQUIRED if principal is None else _REQUIRED_OF_A_PRINCIPAL)
+        timestamp = parse_timestamp(at)
+        if timestamp > self._latest:
+            raise _in_the_future(self._limits)
+        known_channel = before is not None and channel == before.channel
+        if not known_channel:
+            check_name(channel, "channel", MAX_CHANNEL)
+        if before is not None and names == self._names:
+            participants = before.participants
+        else:
+            participants = _participants(names, principal)
+        if principal is not None and not known_channel:
+            principal.need_channel(channel)
+        payload_json = _payload_json(payload, self._limits)
+        source_event_key, context_id, kind = get("source_event_key"), get("context_id"), get("type")
+        if source_event_key is not None:
+            check_name(source_event_key, "source_event_key", MAX_SOURCE_EVENT_KEY)
+        if context_id is not None and (before is None or context_id != before.context_id):
+            check_name(context_id, "context_id", MAX_CONTEXT_ID)
+        if kind is not None and (before is None or kind != before.type):
+            check_name(kind, "type", MAX_TYPE)
+            if not self._importing:
+                check_type(kind, "type")
+        hints, flag, event_id = get("topic_hints"), get("internal"), get("event_id")
+        if event_id is not None:
+            check_event_id(event_id)
+        event = _made(
+            (
+                timestamp,
+                channel,
+                participants,
+                payload_json,
+                source_event_key,
+                context_id,
+                kind,
+                () if hints is None else _hints(hints),
+                (flag is not None and check_flag(flag, "internal")) or kind in self._internal_types,
+                event_id,
+                None,
+                None,
+            )
+        )
+        self._names, self._before = names, event
+        return event
 
 
 def _participants(names: Any, principal: Principal | None) -> tuple[str, ...]:
@@ -197,15 +249,22 @@ def _hints(hints: Any) -> tuple[TopicHint, ...]:
     return parse_hints(hints, "topic_hints", limit=MAX_TOPIC_HINTS, longest=MAX_HINT, texts=False)
 
 
-def _refuse_future(timestamp: int, seconds: float) -> None:
-    if timestamp > time.time_ns() // 1000 + int(seconds * _MICROSECONDS):
-        raise InvalidTimestamp(
-            f"timestamp lies more than {seconds:g} s ahead of the server's clock, the limit of the setting "
-            "ingest.future_limit_s; correct it, or put the date of what is planned into the payload",
-            field="timestamp",
-            limit=seconds,
-            setting="ingest.future_limit_s",
-        )
+def _latest(limits: Limits) -> int:
+    """Return the latest time that an event may have which is read now."""
+    if not limits.future_seconds:
+        return MAX_TIMESTAMP
+    return time.time_ns() // 1000 + int(limits.future_seconds * _MICROSECONDS)
+
+
+def _in_the_future(limits: Limits) -> MyriaError:
+    seconds = limits.future_seconds
+    return InvalidTimestamp(
+        f"timestamp lies more than {seconds:g} s ahead of the server's clock, the limit of the setting "
+        "ingest.future_limit_s; correct it, or put the date of what is planned into the payload",
+        field="timestamp",
+        limit=seconds,
+        setting="ingest.future_limit_s",
+    )
 
 
 def _payload_json(payload: Any, limits: Limits) -> bytes:
@@ -215,6 +274,14 @@ def _payload_json(payload: Any, limits: Limits) -> bytes:
         written = orjson.dumps(payload, option=_CANONICAL)
     except (orjson.JSONEncodeError, TypeError) as error:
         raise _unwritable(payload, limits, error) from error
+    if (
+        written.rfind(b"{") <= 0
+        and written.find(b"[") < 0
+        and written.find(b"\\") < 0
+        and written.find(b"null") < 0
+        and len(written) <= limits.payload_bytes
+    ):
+        return written  # nothing but plain texts, numbers and truth values side by side
     if len(written) > limits.payload_bytes:
         raise PayloadTooLarge(
             f"payload is {len(written)} bytes of JSON; at most {limits.payload_bytes} are stored: "

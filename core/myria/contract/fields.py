@@ -26,8 +26,15 @@ _MICROSECOND = timedelta(microseconds=1)
 _RFC3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
+_USUAL_RFC3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?"
+    r"(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+"""Timestamps that Python reads as they stand."""
+
 _EVENT_ID = re.compile(r"evt_[0-9a-f]{32}")
 _HINT_FIELDS = frozenset({"hint", "confidence"})
+_hint = TopicHint._make
 _OTHER_NAMES = {
     "limit": "max_nodes",
     "max_nodes": "limit",
@@ -98,6 +105,14 @@ def parse_timestamp(value: Any, field: str = "timestamp") -> int:
     """
     if not isinstance(value, str):
         raise InvalidTimestamp(f"{field} must be text such as 2026-03-19T20:00:00Z", field=field)
+    if _USUAL_RFC3339.fullmatch(value):
+        try:
+            micros = (datetime.fromisoformat(value) - _EPOCH) // _MICROSECOND
+        except ValueError:
+            pass  # it is told below what is wrong
+        else:
+            if MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
+                return micros
     match = _RFC3339.fullmatch(value) if len(value) <= 40 else None
     if match is None:
         raise InvalidTimestamp(f"{field} must be an RFC 3339 timestamp such as 2026-03-19T20:00:00Z", field=field)
@@ -203,12 +218,22 @@ def parse_hints(value: Any, field: str, *, limit: int, longest: int, texts: bool
         raise InvalidArgument(f"{field} must be a list of {{hint, confidence}}", field=field)
     if len(value) > limit:
         raise InvalidArgument(f"{field} may hold at most {limit} hints", field=field, limit=limit)
-    return tuple(
-        [
-            _plain_hint(item, longest) or _parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts)
-            for i, item in enumerate(value)
-        ]
-    )
+    hints = []
+    for i, item in enumerate(value):
+        if type(item) is dict and len(item) == len(_HINT_FIELDS):
+            hint, confidence = item.get("hint"), item.get("confidence")
+            if (
+                type(hint) is str
+                and type(confidence) is float
+                and 0 < len(hint) <= longest
+                and 0 <= confidence <= 1
+                and hint.isascii()
+                and hint.find("\x00") < 0
+            ):
+                hints.append(_hint((hint, confidence)))
+                continue
+        hints.append(_parse_hint(item, f"{field}[{i}]", longest=longest, texts=texts))
+    return tuple(hints)
 
 
 def required(value: Mapping[str, Any], names: Iterable[str]) -> MyriaError:
@@ -217,18 +242,6 @@ def required(value: Mapping[str, Any], names: Iterable[str]) -> MyriaError:
         if value.get(name) is None:
             return InvalidArgument(f"{name} is required", field=name)
     raise AssertionError("nothing is missing")
-
-
-def _plain_hint(item: Any, longest: int) -> TopicHint | None:
-    """Return a hint of the usual form; None for what must be looked at more closely."""
-    if type(item) is not dict or item.keys() != _HINT_FIELDS:
-        return None
-    hint, confidence = item["hint"], item["confidence"]
-    if type(hint) is not str or not 0 < len(hint) <= longest or not hint.isascii() or "\x00" in hint:
-        return None
-    if type(confidence) is not float or not 0 <= confidence <= 1:
-        return None
-    return TopicHint(hint=hint, confidence=confidence)
 
 
 def _parse_hint(item: Any, field: str, *, longest: int, texts: bool) -> TopicHint:

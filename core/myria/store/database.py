@@ -530,20 +530,27 @@ def _quietly() -> Iterator[None]:
 
 
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_POSTGRES_EPOCH_US = to_microseconds(_POSTGRES_EPOCH)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def _since_postgres_epoch(moment: datetime | int) -> tuple[int]:
+    if isinstance(moment, int):
+        return (moment - _POSTGRES_EPOCH_US,)
+    return ((moment - _POSTGRES_EPOCH) // _MICROSECOND,)
 
 
 async def _exact_times(connection: Connection) -> None:
     """Read and write every timestamp as itself.
 
     asyncpg's own codec writes the first and the last microsecond of the years 0001-9999 as -infinity and infinity, and
-    reads those without a zone.
+    reads those without a zone. Microseconds since 1970 UTC are written, too: many rows need no objects for their times.
     """
     await connection.set_type_codec(
         "timestamptz",
         schema="pg_catalog",
         format="tuple",
-        encoder=lambda moment: ((moment - _POSTGRES_EPOCH) // _MICROSECOND,),
+        encoder=_since_postgres_epoch,
         decoder=lambda since: _POSTGRES_EPOCH + timedelta(microseconds=since[0]),
     )
 
