@@ -36,6 +36,11 @@ HEADER_BYTES = 64 * 1024
 """How many bytes the request line and the headers of one request may have."""
 
 KEEP_ALIVE_S = 75
+
+YOUNG_OBJECTS = 10_000
+"""New objects after which the garbage collector looks at them. A batch makes thousands and no cycle: at Python's own
+700 it would be looked through several times while it is worked on, for a microsecond per event."""
+
 _REST = f"{PREFIX}/".encode()
 _LINE_BYTES = 128
 _SWEEP_S = 1.0
@@ -167,6 +172,7 @@ async def serve_http(
     # The program's own objects are never garbage, and scanning them would take tens of milliseconds.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     departure = departure or Departure()
     linger_s = settings.mcp.linger_s if linger_s is None else linger_s
     async with _running(server, ready, departure.hurried):
