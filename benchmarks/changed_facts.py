@@ -4,7 +4,7 @@ Each pair of people of data/changed_facts.toml has a conversation of sixteen ses
 one of the first eight and what replaced it eight sessions later, among small talk and what the other person says about
 the same kind of thing. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline.
 
-    python -m benchmarks.changed_facts [--half NAME] [--misses] [--embeddings]
+    python -m benchmarks.changed_facts [--half NAME] [--misses] [--embeddings | --endpoint URL --template FILE]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.locomo_offline import Meanings, indexed
+from benchmarks.locomo_offline import Meanings, add_model_options, chosen_model, indexed
 from myria.index import Corpus
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
@@ -92,13 +92,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Which statement is found when a fact changed.")
     parser.add_argument("--half", choices=HALVES, help="only these conversations")
     parser.add_argument("--misses", action="store_true", help="list what was not found as it should")
-    parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
+    add_model_options(parser)
     options = parser.parse_args()
+    model = chosen_model(options)
     for half in HALVES if options.half is None else (options.half,):
         chosen = [conversation for conversation in conversations() if conversation.half == half]
         meanings = None
-        if options.embeddings:
-            meanings = Meanings([(conversation.corpus, conversation.texts) for conversation in chosen])
+        if model is not None:
+            meanings = Meanings([(conversation.corpus, conversation.texts) for conversation in chosen], model)
         found = [
             (fact, *places(conversation, fact, meanings)) for conversation in chosen for fact in conversation.facts
         ]

@@ -6,7 +6,7 @@ turns and questions; turns cut into bursts of short messages, as people type the
 (a gold turn is found by any of its pieces); every seventh long word with a typing error. See locomo_offline for the
 data and the figures.
 
-    python -m benchmarks.disguises --data DIR
+    python -m benchmarks.disguises --data DIR [--embeddings | --endpoint URL --template FILE]
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from typing import Any
 
 import orjson
 
-from benchmarks.locomo_offline import GoldQuestion, gold_questions, indexed
+from benchmarks.locomo_offline import (
+    GoldQuestion,
+    Meanings,
+    add_model_options,
+    chosen_model,
+    gold_questions,
+    indexed,
+)
 from myria.index import Corpus
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
@@ -50,11 +57,12 @@ class Disguise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disguised:
-    """Disguised conversations: the corpus of each, and which turn each of its messages is a piece of."""
+    """Disguised conversations: the corpus and the texts of each, and which turn each of its messages is a piece of."""
 
     corpora: Mapping[str, Corpus]
     turn_of: Mapping[int, int]
     questions: Sequence[GoldQuestion]
+    texts: Mapping[str, Mapping[int, str]]
 
 
 def unasked(text: str) -> str:
@@ -128,12 +136,16 @@ def disguised(folder: Path, disguise: Disguise) -> Disguised:
         for question in gold_questions(folder)
     ]
     corpora = {key: indexed(tuple(key.split("\n")), events) for key, events in rows.items()}
-    return Disguised(corpora=corpora, turn_of=turn_of, questions=questions)
+    texts = {key: {number: event["payload"]["text"] for number, event in events} for key, events in rows.items()}
+    return Disguised(corpora=corpora, turn_of=turn_of, questions=questions, texts=texts)
 
 
-def scores(memory: Disguised, question: GoldQuestion) -> tuple[float, ...]:
+def scores(memory: Disguised, question: GoldQuestion, meanings: Meanings | None = None) -> tuple[float, ...]:
     """Return R@5, R@10 and the reciprocal rank of one question; a turn is found by any of its pieces."""
-    hits = rank(Question(text=question.text), [memory.corpora[_key(question.participants)]], limit=_LIMIT).hits
+    corpora = [memory.corpora[_key(question.participants)]]
+    asked = Question(text=question.text)
+    near = None if meanings is None else meanings.near(asked, corpora)
+    hits = rank(asked, corpora, limit=_LIMIT, near=near).hits
     turns = [memory.turn_of[hit.event_seq] for hit in hits]
     first = next((1 / at for at, turn in enumerate(turns, 1) if turn in question.gold), 0.0)
     return (*(len(question.gold.intersection(turns[:cut])) / len(question.gold) for cut in CUTS), first)
@@ -143,11 +155,16 @@ def main() -> None:
     """Print the figures of every disguise."""
     parser = argparse.ArgumentParser(description="LoCoMo's conversations, disguised.")
     parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
+    add_model_options(parser)
     options = parser.parse_args()
+    model = chosen_model(options)
     print("| disguise | R@5 | R@10 | MRR | multi-hop R@10 |\n|---|---:|---:|---:|---:|")
     for name, disguise in DISGUISES.items():
         memory = disguised(options.data, disguise)
-        found = [(question, scores(memory, question)) for question in memory.questions]
+        meanings = None
+        if model is not None:
+            meanings = Meanings([(corpus, memory.texts[key]) for key, corpus in memory.corpora.items()], model)
+        found = [(question, scores(memory, question, meanings)) for question in memory.questions]
         print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in figures(found)) + " |", flush=True)
 
 

@@ -193,6 +193,21 @@ class Meanings:
         return vectors
 
 
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose what computes vectors."""
+    parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
+    parser.add_argument("--endpoint", metavar="URL", help="with vectors of the endpoint whose /embeddings is there")
+    parser.add_argument("--template", help="the template of its requests")
+
+
+def chosen_model(options: argparse.Namespace) -> EmbeddingModel | None:
+    """Return what computes vectors, None for words alone."""
+    if options.endpoint is not None:
+        asked = EmbeddingSettings(model="endpoint", template=options.template, base_url=options.endpoint)
+        return EndpointModel.configured(asked, os.environ, Secrets({}))
+    return LocalModel.installed() if options.embeddings else None
+
+
 def meanings_of(folder: Path, memory: Memory, model: EmbeddingModel | None = None) -> Meanings:
     """Return the vectors of a folder's events, by the local model or the one given."""
     planned = planned_events(folder)
@@ -210,20 +225,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Recall of the ranking on LoCoMo, in memory.")
     parser.add_argument("--data", type=Path, required=True, help="folder with events.jsonl and questions.jsonl")
     parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
-    parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
     parser.add_argument("--exchanged", action="store_true", help="the adversarial questions, with names exchanged")
-    parser.add_argument("--endpoint", metavar="URL", help="with vectors of the endpoint whose /embeddings is there")
-    parser.add_argument("--template", help="the template of its requests")
+    add_model_options(parser)
     options = parser.parse_args()
     memory = load(options.data, in_tail=options.tail)
     if options.exchanged:
         memory = replace(memory, questions=tuple(exchanged_questions(options.data)))
-    meanings = None
-    if options.endpoint is not None:
-        asked = EmbeddingSettings(model="endpoint", template=options.template, base_url=options.endpoint)
-        meanings = meanings_of(options.data, memory, EndpointModel.configured(asked, os.environ, Secrets({})))
-    elif options.embeddings:
-        meanings = meanings_of(options.data, memory)
+    model = chosen_model(options)
+    meanings = None if model is None else meanings_of(options.data, memory, model)
     begin = time.perf_counter()
     rows = [(question, scores(memory, question, meanings)) for question in memory.questions]
     elapsed = time.perf_counter() - begin

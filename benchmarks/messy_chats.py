@@ -5,7 +5,7 @@ three and the two of the second set were written at different times. `friends` a
 looked at while rules are written; the others are only measured. It needs no database: the ranking runs on blocks of the
 real planner, as in locomo_offline.
 
-    python -m benchmarks.messy_chats [--misses] [--tail]
+    python -m benchmarks.messy_chats [--misses] [--tail] [--embeddings | --endpoint URL --template FILE]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chat_lines import written
-from benchmarks.locomo_offline import fresh, indexed
+from benchmarks.locomo_offline import Meanings, add_model_options, chosen_model, fresh, indexed
 from myria.index import Corpus
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import rank
@@ -53,9 +53,12 @@ def chats(*, tail: bool = False) -> list[Chat]:
     return [_chat(chat, tail=tail) for chat in tomllib.loads(DATA.read_text(encoding="utf-8"))["chats"]]
 
 
-def places(chat: Chat, question: Asked) -> list[int]:
+def places(chat: Chat, question: Asked, meanings: Meanings | None = None) -> list[int]:
     """Return the places of a question's messages among the first ten hits, from 1, ascending."""
-    hits = rank(Question(text=question.text), (chat.corpus,), limit=LIMIT).hits
+    corpora = (chat.corpus,)
+    asked = Question(text=question.text)
+    near = None if meanings is None else meanings.near(asked, corpora)
+    hits = rank(asked, corpora, limit=LIMIT, near=near).hits
     return [at for at, hit in enumerate(hits, 1) if hit.event_seq in question.gold]
 
 
@@ -74,11 +77,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Questions about chats as people type them.")
     parser.add_argument("--misses", action="store_true", help=f"list what is not in the first five, of {LOOKED_AT}")
     parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
+    add_model_options(parser)
     options = parser.parse_args()
+    model = chosen_model(options)
+    made = chats(tail=options.tail)
+    meanings = None if model is None else Meanings([(chat.corpus, chat.texts) for chat in made], model)
     print(f"{'':12}{'n':>4}   R@5   R@10  MRR")
     everything: dict[bool, list[tuple[Asked, Sequence[int]]]] = {False: [], True: []}
-    for chat in chats(tail=options.tail):
-        found = [(question, places(chat, question)) for question in chat.questions]
+    for chat in made:
+        found = [(question, places(chat, question, meanings)) for question in chat.questions]
         everything[chat.second].extend(found)
         print(_row(chat.name, found))
         if options.misses and chat.name in LOOKED_AT:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.index import Corpus, Doc, LooseBlock
-from myria.index.vectors import ABSENT, VectorRows, quantised
+from myria.index.vectors import ABSENT, WHOLE, VectorRows, quantised
 from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question
 from myria.retrieval.ranking import meaning, rank
@@ -26,8 +26,8 @@ def vector(*of: float) -> bytes:
     return made
 
 
-def corpus(*texts: str) -> Corpus:
-    """Return one conversation, an hour between its turns, numbered from 1."""
+def corpus(*texts: str, first: int = 1) -> Corpus:
+    """Return one conversation, an hour between its turns, numbered from `first`."""
     docs = [
         Doc.of_payload(
             {"text": text, "speaker": "ana"},
@@ -36,7 +36,7 @@ def corpus(*texts: str) -> Corpus:
             channel="chat",
             type="message",
         )
-        for number, text in enumerate(texts, 1)
+        for number, text in enumerate(texts, first)
     ]
     return Corpus(participants=("ana", "ben"), tail=LooseBlock().extended(docs))
 
@@ -148,6 +148,108 @@ def test_unlike_texts_are_no_answers_in_a_small_memory() -> None:
     talk = corpus("I went to the cinema", "the train was late", "we painted the fence")
     held = VectorRows.of([(1, vector(1, 0.02)), (2, vector(0, 0.02, 1)), (3, vector(0, 0.02, 0, 1))], SIZE)
     assert rank(Question(text="nut intolerance"), [talk], near=Near(question=vector(0, 1), documents=[held])).hits == ()
+
+
+ROWS = st.lists(st.one_of(st.none(), st.lists(st.integers(-127, 127), min_size=2, max_size=2)), min_size=1, max_size=40)
+
+
+def rows_of(components: list[list[int] | None]) -> list[tuple[int, bytes]]:
+    """Return numbered vectors, far from the origin in one direction, of documents that have some."""
+    return [(at, np.array([127, *row], dtype=np.int8).tobytes()) for at, row in enumerate(components, 1) if row]
+
+
+def gains_of(corpora: list[Corpus], rows: list[tuple[int, bytes]]) -> dict[int, int]:
+    """Return by event_seq how far documents stand out to one question."""
+    held = VectorRows.of(rows, 3)
+    near = Near(question=b"\x7f\x14\x05", documents=[held] * len(corpora))
+    found = zip(corpora, near.gains(corpora), strict=True)
+    return {
+        seq: gain for talk, gains in found for seq, gain in zip(talk.laid_out.seq.tolist(), gains.tolist(), strict=True)
+    }
+
+
+@given(components=ROWS, data=st.data())
+def test_how_far_documents_stand_out_depends_on_what_is_visible_alone(
+    components: list[list[int] | None], data: st.DataObject
+) -> None:
+    """Not on the order of conversations, on which of them holds a document, or on vectors of hidden ones."""
+    texts = ["tea"] * len(components)
+    whole = gains_of([corpus(*texts)], rows_of(components))
+    hidden = [(1_000, b"\x7f\x14\x05"), (1_001, b"\x81\x00\x00")]
+    assert gains_of([corpus(*texts)], [*rows_of(components), *hidden]) == whole
+    cut = data.draw(st.integers(0, len(texts)))
+    parts = [corpus(*texts[:cut]), corpus(*texts[cut:], first=cut + 1)]
+    assert gains_of(parts, rows_of(components)) == gains_of(parts[::-1], rows_of(components)) == whole
+
+
+@given(components=ROWS)
+def test_nearer_documents_stand_out_no_less(components: list[list[int] | None]) -> None:
+    """Equal vectors count alike, the order is that of the cosines, and what has no vector counts nothing."""
+    rows = rows_of(components)
+    found = gains_of([corpus(*["tea"] * len(components))], rows)
+    like = VectorRows.of(rows, 3).likeness(b"\x7f\x14\x05", np.arange(1, len(components) + 1)).tolist()
+    by_likeness = sorted(zip(like, found.values(), strict=True))
+    assert [gain for _, gain in by_likeness] == sorted(found.values())
+    assert not any(gain for cosine, gain in by_likeness if cosine == ABSENT)
+    assert all(len({gain for cosine, gain in by_likeness if cosine == one}) == 1 for one in like)
+
+
+def band(least: float, most: float, *others: float) -> tuple[Corpus, list[tuple[int, bytes]]]:
+    """Return sixty texts whose cosines to (1, 0) lie evenly between two, and further ones with these cosines."""
+    cosines = [*np.linspace(least, most, 60).tolist(), *others]
+    rows = [(at, vector(cosine, math.sqrt(1 - cosine**2))) for at, cosine in enumerate(cosines, 1)]
+    return corpus(*["tea or coffee"] * len(rows)), rows
+
+
+def stretched(value: float, least: float) -> float:
+    """Return where a cosine is when what is above the least one is stretched to the whole."""
+    return (value - least) / (1 - least)
+
+
+def test_in_a_narrow_band_of_cosines_the_nearest_stands_out() -> None:
+    """A model that finds much between any two texts is weighed as one that finds nothing between unlike ones."""
+    question = Question(text="swollen airway")
+    talk, rows = band(0.75, 0.80, 0.85)
+    hits = rank(question, [talk], near=Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])).hits
+    assert hits[0].event_seq == 61
+    narrow = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)]).gains([talk])[0].tolist()
+    wide_talk, wide_rows = band(0.0, stretched(0.80, 0.75), stretched(0.85, 0.75))
+    wide = Near(question=vector(1), documents=[VectorRows.of(wide_rows, SIZE)]).gains([wide_talk])[0].tolist()
+    assert narrow == pytest.approx(wide, abs=64)
+    assert narrow[-1] > 2 * 256
+
+
+def test_where_all_texts_are_equally_near_none_stands_out() -> None:
+    """Neither many texts with one cosine nor a single one far above 0 are pulled apart by a hair."""
+    for cosine in (0.2, 0.8, 1.0):
+        talk, rows = band(cosine, cosine)
+        near = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
+        assert near.gains([talk])[0].tolist() == [0] * 60
+    talk, rows = band(0.97, 0.9701)
+    near = Near(question=vector(1), documents=[VectorRows.of(rows, SIZE)])
+    assert max(near.gains([talk])[0].tolist()) == 0
+
+
+@given(cosines=st.lists(st.floats(-1, 1), min_size=1, max_size=20))
+def test_where_some_cosine_is_not_above_zero_nothing_is_stretched(cosines: list[float]) -> None:
+    """Models that find nothing between unlike texts are weighed by their cosines as they are."""
+    rows = [(at, vector(cosine, math.sqrt(1 - cosine**2))) for at, cosine in enumerate([*cosines, -0.1], 1)]
+    held = VectorRows.of(rows, SIZE)
+    talk = corpus(*["tea"] * len(rows))
+    like = held.likeness(vector(1), talk.laid_out.seq).tolist()
+    count = len(like) + 8
+    mean = sum(like) // count
+    squares = sum((one - mean) ** 2 for one in like) + 8 * mean * mean
+    deviation = max(WHOLE * 6 // 100, math.isqrt(squares // count))
+    expected = [min(1536, max(0, (one - mean - deviation) * 256 // deviation)) for one in like]
+    assert Near(question=vector(1), documents=[held]).gains([talk])[0].tolist() == expected
+
+
+def test_of_few_texts_all_may_answer() -> None:
+    """A single text that is near to a question is found: its cosine alone does not tell what the model finds in any."""
+    talk = corpus("peanuts make my throat swell")
+    held = VectorRows.of([(1, vector(0.6, 0.8))], SIZE)
+    assert rank(Question(text="nut intolerance"), [talk], near=Near(question=vector(1), documents=[held])).hits
 
 
 def test_orders_by_time_hold_words_and_no_vectors() -> None:

@@ -26,6 +26,8 @@ _MOST: Final = 127
 _ROWS_AT_ONCE: Final = 4_096
 _NORM_SCALE: Final = 256
 _COSINE_BITS: Final = 15
+WHOLE: Final = 1 << _COSINE_BITS
+"""Of likeness: what a vector is like to itself."""
 
 Bytes = npt.NDArray[np.int8]
 

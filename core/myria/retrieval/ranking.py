@@ -32,7 +32,7 @@ from myria.retrieval.successors import AskedAbout, Leader, Succession, successio
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 9
+RANKING_VERSION: Final = 10
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
