@@ -1,9 +1,9 @@
 """What each signal of the ranking gives: the same questions with one signal taken out at a time.
 
-LoCoMo's questions, the facts that changed and chats as people type them, in memory (see locomo_offline, changed_facts
-and messy_chats). A row is the ranking without one signal; its figures beside those of the first row say what that
-signal is worth, and the last column in how many of the conversations R@10 falls without it, so that no signal lives on
-one conversation alone.
+LoCoMo's questions, both sets of facts that changed and both of chats as people type them, in memory (see
+locomo_offline, changed_facts, changed_states and messy_chats). A row is the ranking without one signal; its figures
+beside those of the first row say what that signal is worth, and the last column in how many of the conversations R@10
+falls without it, so that no signal lives on one conversation alone.
 
     python -m benchmarks.ablation --data DIR
 """
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import changed_facts, locomo_offline, messy_chats
+from benchmarks import changed_facts, changed_states, locomo_offline, messy_chats
 from myria.retrieval import question, ranking
 
 _NO_ANSWERS = {"_ANSWERS": (0, 0), "_DATED_ANSWERS": (0, 0)}
@@ -33,6 +33,7 @@ SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "words together": (ranking, {"_COVERED": 0}),
     "related words": (ranking, {"_RELATED": 0}),
     "members of a kind": (ranking, {"_MEMBER": 0}),
+    "wider words": (ranking, {"_WIDER": 0}),
     "words of a state": (question, {"states": lambda term: ()}),
     "the named speaker": (ranking, {"_SPEAKER": 100}),
     "texts that say when": (ranking, {"_SAYS_WHEN": 100}),
@@ -53,24 +54,35 @@ def main() -> None:
     memory = locomo_offline.load(parser.parse_args().data)
     talks = list(changed_facts.conversations())
     chats = messy_chats.chats()
+    states = list(changed_states.conversations())
     print(
-        "| without | R@5 | R@10 | MRR | multi-hop R@10 | changed: newer first | chats: R@10 | conversations that lose |"
+        "| without | R@5 | R@10 | MRR | multi-hop R@10 | changed: newer first | up to three times: newest first "
+        "| chats: R@10 | second chats: R@10 | conversations that lose |"
     )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     whole: dict[str, float] = {}
-    for name, (module, values) in SIGNALS.items():
-        with patched(module, values):
+    for name, (module, changes) in SIGNALS.items():
+        with patched(module, changes):
             rows = [(one, locomo_offline.scores(memory, one)) for one in memory.questions]
             found = [(fact, *changed_facts.places(talk, fact)) for talk in talks for fact in talk.facts]
-            typed = [(one, messy_chats.places(chat, one)) for chat in chats for one in chat.questions]
+            later = [(fact, changed_states.places(talk, fact)) for talk in states for fact in talk.facts]
+            typed = [
+                [
+                    (one, messy_chats.places(chat, one))
+                    for chat in chats
+                    if chat.second == second
+                    for one in chat.questions
+                ]
+                for second in (False, True)
+            ]
         by_talk = _by_conversation(rows)
         whole = whole or by_talk
         means = [sum(row[at] for _, row in rows) / len(rows) for at in (0, 1, 3)]
         hops = [row[1] for one, row in rows if one.category == "multi-hop"]
         newer = changed_facts.figures(found)["now: newer above the older"]
-        shown = " | ".join(
-            f"{value:.3f}" for value in (*means, sum(hops) / max(1, len(hops)), newer, messy_chats.figures(typed)[1])
-        )
+        newest = changed_states.figures(later)["now: newest above all older"]
+        values = (*means, sum(hops) / max(1, len(hops)), newer, newest, *(messy_chats.figures(one)[1] for one in typed))
+        shown = " | ".join(f"{value:.3f}" for value in values)
         losing = sum(by_talk[talk] < whole[talk] for talk in whole)
         print(f"| {name} | {shown} | {losing} of {len(whole)} |", flush=True)
 

@@ -18,6 +18,7 @@ from myria.analysis import Token, is_stopword, terms, tokens
 from myria.analysis.dates import Window, is_date_word, windows
 from myria.analysis.languages import is_function_term, languages_of, stem_of
 from myria.analysis.related import members, related, states
+from myria.analysis.wordnet import wider
 from myria.events import TopicHint
 from myria.index.block import name_terms
 
@@ -100,9 +101,9 @@ class Word:
 
     `stems` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
     `members` name one of a kind of thing that the term names; `states` are words of people who tell of a state that the
-    term asks for (live: unpacked). `parts` are pairs of terms, one after the other, that the term may be a compound of:
-    they count where the term itself occurs nowhere and both of a pair do. `exact` marks an identifier (letters and
-    digits, or a long number), which is meant literally.
+    term asks for (live: unpacked), `wider` what WordNet has for the same or for kinds of it. `parts` are pairs of
+    terms, one after the other, that the term may be a compound of: they count where the term itself occurs nowhere and
+    both of a pair do. `exact` marks an identifier (letters and digits, or a long number), which is meant literally.
     """
 
     term: str
@@ -110,6 +111,7 @@ class Word:
     instead: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
+    wider: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     exact: bool = False
 
@@ -208,6 +210,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
                 instead=(*related(term), *joined.get(term, ())),
                 members=_others(members(term), asked),
                 states=_others(states(term), asked),
+                wider=_others(wider(term), asked),
                 parts=_parts_of(term),
                 exact=_is_exact(term),
             )

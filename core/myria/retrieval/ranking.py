@@ -32,7 +32,7 @@ from myria.retrieval.successors import AskedAbout, Leader, Succession, successio
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 10
+RANKING_VERSION: Final = 11
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -65,6 +65,8 @@ _RELATED: Final = 50
 """Percent of a word's own weight that a related word counts."""
 _MEMBER: Final = 40
 """The same of a word that names one of the kind of thing asked for: "my cat" answers "what pets"."""
+_WIDER: Final = 25
+"""The same of a word that WordNet has for the same or for a kind of it: it knows little of everything."""
 _MISSPELT: Final = 80
 """The same of what a word that occurs nowhere may be written as in a hurry."""
 _INSTEAD_OF_MANY: Final = 150
@@ -400,7 +402,15 @@ class _Plan:
             {
                 term_id(term)
                 for word in (*reading.words, *reading.hint_words)
-                for term in (word.term, *word.stems, *word.instead, *word.members, *word.states, *word.parts)
+                for term in (
+                    word.term,
+                    *word.stems,
+                    *word.instead,
+                    *word.members,
+                    *word.states,
+                    *word.wider,
+                    *word.parts,
+                )
             }
         )
         ids = np.array(wanted, dtype=np.int64)
@@ -458,7 +468,7 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
     Args:
         share: percent of its usual weight that counts of what stands in for a word.
     """
-    related, member = _RELATED * share // 100, _MEMBER * share // 100
+    related, member, wider = (percent * share // 100 for percent in (_RELATED, _MEMBER, _WIDER))
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
         own = _occurring(word, frequency)
@@ -471,6 +481,9 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
             misspelt = [identity for identity in misspelling_ids(word.term) if frequency.get(identity)]
         named = dict.fromkeys(map(term_id, (*word.members, *word.states)))
         members = [(identity, member) for identity in named if frequency[identity]]
+        members += [
+            (identity, wider) for identity in map(term_id, word.wider) if frequency[identity] and identity not in named
+        ]
         if not (own or misspelt or instead or members):
             continue
         if own or misspelt:
