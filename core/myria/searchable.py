@@ -74,7 +74,7 @@ def document_of(event: PlanEvent) -> Doc:
         timestamp=event.timestamp,
         terms=event.terms,
         channel=event.channel,
-        stems=stems_of(event.text, event.terms, event.all_tokens),
+        stems=stems_of(event.text, event.terms, event.all_words),
         speaker=event.speaker,
         type=event.type,
         context_id=event.context_id,

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis import terms, tokens
+from myria.analysis import terms, words_in
 from myria.analysis.languages import languages_of, stems
 
 
 def stems_in(text: str) -> set[str]:
-    return set(stems(tokens(text), languages_of(text, terms(text))))
+    return set(stems(words_in(text), languages_of(text, terms(text))))
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_a_text_that_may_be_in_two_languages_counts_as_each() -> None:
 @given(st.text(max_size=200))
 def test_any_text_has_stems_without_an_error(text: str) -> None:
     """Every stem is marked with its language, and the same text gives the same ones again."""
-    found = stems(tokens(text), languages_of(text, terms(text)))
+    found = stems(words_in(text), languages_of(text, terms(text)))
     assert all(stem.partition(":")[1] == ":" for stem in found)
-    assert found == stems(tokens(text), languages_of(text, terms(text)))
+    assert found == stems(words_in(text), languages_of(text, terms(text)))

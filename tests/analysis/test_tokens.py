@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis import MAX_TERM_CHARACTERS, is_stopword, term_id, terms, tokens
+from myria.analysis import MAX_TERM_CHARACTERS, TextWords, is_stopword, term_id, terms, tokens, words_in
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
 
@@ -47,6 +47,16 @@ def test_every_string_has_terms(text: str) -> None:
         assert 0 < len(token.term) <= MAX_TERM_CHARACTERS
         assert text[token.start : token.end] == token.surface
         assert -(2**63) <= term_id(token.term) < 2**63
+
+
+@given(ANY_TEXT | st.text(st.characters(codec="ascii"), max_size=200))
+def test_words_are_tokens_in_columns(text: str) -> None:
+    """The words of a text are its tokens, field by field, and can be taken out by their places."""
+    words = words_in(text)
+    assert words.tokens() == tokens(text)
+    assert len(words) == len(tokens(text))
+    assert words.at(range(1, len(words), 2)).tokens() == tokens(text)[1::2]
+    assert TextWords.of(tokens(text)).tokens() == tokens(text)
 
 
 @given(st.text(st.characters(codec="ascii"), max_size=200))

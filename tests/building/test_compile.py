@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from myria.analysis import terms, tokens
+from myria.analysis import terms, words_in
 from myria.building import Outcome
 from myria.store.database import Database as Pool
 from myria.verify import verify
@@ -217,7 +217,7 @@ async def test_each_text_is_analysed_once_in_a_build(database: Database, monkeyp
 
         return counting
 
-    monkeypatch.setattr("myria.planning.model.tokens", counted(tokens))
+    monkeypatch.setattr("myria.planning.model.words_in", counted(words_in))
     monkeypatch.setattr("myria.index.block.terms", counted(terms))
     long = " ".join(f"kiln{number}" for number in range(2_000))
     texts = [f"the kiln of day {number}" for number in range(120)] + [long]

@@ -5,12 +5,27 @@
 from myria.analysis.tokens import (
     ANALYSIS_VERSION,
     MAX_TERM_CHARACTERS,
+    TextWords,
     Token,
     is_stopword,
     stop_ids,
     term_id,
+    term_ids,
     terms,
     tokens,
+    words_in,
 )
 
-__all__ = ["ANALYSIS_VERSION", "MAX_TERM_CHARACTERS", "Token", "is_stopword", "stop_ids", "term_id", "terms", "tokens"]
+__all__ = [
+    "ANALYSIS_VERSION",
+    "MAX_TERM_CHARACTERS",
+    "TextWords",
+    "Token",
+    "is_stopword",
+    "stop_ids",
+    "term_id",
+    "term_ids",
+    "terms",
+    "tokens",
+    "words_in",
+]

@@ -9,14 +9,14 @@ speak for several languages alike counts as each of them. Pure, and the same on 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
 from typing import Final
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._stemmers import stemmer
 from myria.analysis.function_words import FUNCTION_WORDS
-from myria.analysis.tokens import MAX_TERM_CHARACTERS, Token, folded, stop_terms, terms
+from myria.analysis.tokens import MAX_TERM_CHARACTERS, TextWords, folded, stop_terms, terms
 
 _STEMMED: Final = (
     "german",
@@ -66,13 +66,11 @@ _APOSTROPHES: Final = str.maketrans("\u2018\u02bc\uff07\u2019", "''''")
 _ELIDED_BEFORE: Final = frozenset({"french", "italian"})
 
 
-def languages_of(text: str, text_terms: Iterable[str]) -> tuple[str, ...]:
+def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
     """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
     voters = _voters()
     votes: dict[int, int] = {}
-    distinct = set(text_terms)
-    english = len(distinct & stop_terms())
-    for term in voters.keys() & distinct:
+    for term in _voting().intersection(text_terms):
         for position in voters[term]:
             votes[position] = votes.get(position, 0) + 1
     if not text.isascii():
@@ -83,7 +81,7 @@ def languages_of(text: str, text_terms: Iterable[str]) -> tuple[str, ...]:
         for position, count in seen.items():
             votes[position] = votes.get(position, 0) + min(count, _MOST_LETTERS)
     most = max(votes.values(), default=0)
-    if most <= english:
+    if not most or most <= len(stop_terms().intersection(text_terms)):
         return ()
     return tuple(_STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
 
@@ -93,12 +91,12 @@ def is_function_term(term: str, language: str) -> bool:
     return term in _function_terms(language)
 
 
-def stems(tokens: Sequence[Token], languages: Sequence[str]) -> list[str]:
+def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
     of = [(language, _function_terms(language)) for language in languages]
     return [
         stem
-        for surface, term, _, _ in tokens
+        for surface, term in zip(words.surfaces, words.terms, strict=True)
         for language, function_terms in of
         if term not in function_terms
         for stem in stem_of(surface, language)
@@ -108,7 +106,10 @@ def stems(tokens: Sequence[Token], languages: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=_CACHED_WORDS)
 def stem_of(surface: str, language: str) -> tuple[str, ...]:
     """Return the marked stem of one word as it is written, in a tuple; an empty one where it has no letter."""
-    word = _bare(ucd_3_2_0.normalize("NFC", surface.lower().translate(_APOSTROPHES)), language)
+    word = surface.lower()
+    if not word.isascii():
+        word = ucd_3_2_0.normalize("NFC", word.translate(_APOSTROPHES))
+    word = _bare(word, language)
     if not word or len(word) > MAX_TERM_CHARACTERS or not any(map(str.isalpha, word)):
         return ()
     return (f"{language}:{folded(stemmer(language).stemWord(word))}",)
@@ -135,6 +136,12 @@ def _letters() -> dict[str, tuple[int, ...]]:
         for letter in letters:
             positions.setdefault(letter, []).append(_STEMMED.index(language))
     return {letter: tuple(found) for letter, found in positions.items()}
+
+
+@cache
+def _voting() -> frozenset[str]:
+    """Return the terms that are function words of a language."""
+    return frozenset(_voters())
 
 
 @cache

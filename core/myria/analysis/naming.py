@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 _CAPITAL: Final = re.compile(
-    r"(?<=[\w,;:)]) [\"'\u201c\u2018(\u00ab]?([A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f][^\W_]+)"
+    r" (?<=[\w,;:)] )[\"'\u201c\u2018(\u00ab]?([A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f][^\W_]+)"
 )
 _SEPARATORS: Final = ",;:)"
 _ENDS: Final = ("", ".", ",", "!", "?", ";")

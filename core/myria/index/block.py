@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import ANALYSIS_VERSION, Token, term_id, terms, tokens
+from myria.analysis import ANALYSIS_VERSION, TextWords, term_id, terms, words_in
 from myria.analysis.asking import asks, says_nothing
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
@@ -143,13 +143,13 @@ class Doc:
     ) -> Doc:
         """Return the document of an event, its words and speaker read out of its payload: the one way to make one."""
         text = searchable_text(dict(payload))
-        words = terms(text)
+        text_terms = terms(text)
         return cls(
             event_seq=event_seq,
             timestamp=timestamp,
-            terms=words,
+            terms=text_terms,
             channel=channel,
-            stems=stems_of(text, words),
+            stems=stems_of(text, text_terms),
             speaker=speaker_of(dict(payload)),
             type=type,
             context_id=context_id,
@@ -163,16 +163,16 @@ class Doc:
         )
 
 
-def stems_of(text: str, text_terms: Sequence[str], words: Sequence[Token] | None = None) -> Sequence[str]:
+def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None = None) -> Sequence[str]:
     """Return the stems of a text's words in the languages that it may be in, English excepted.
 
     Args:
         text: the text.
         text_terms: its terms.
-        words: its tokens, where they are known already.
+        text_words: its words, where they are known already.
     """
     languages = languages_of(text, text_terms)
-    return stems(tokens(text) if words is None else words, languages) if languages else ()
+    return stems(words_in(text) if text_words is None else text_words, languages) if languages else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from myria.analysis import tokens
+from myria.analysis import words_in
 from myria.analysis.common_words import plain_terms, weak_terms
 from myria.notes.wordcounts import WordCounts
 from myria.planning.english import EMPTY_NOUNS, VERB_FORMS, ends_unlike_a_noun
@@ -96,9 +96,10 @@ def _counted(text: str, counted: WordCounts | None) -> tuple[Language, WordCount
 
 def _in_order(text: str) -> tuple[Language, WordCounts]:
     """Return the language of a text and its words as they are written in it."""
-    found = tokens(text)
+    found = words_in(text)
     language = language_of(found)
-    return language, WordCounts.of((word.surface, word.term, 1) for word in words_of(text, found, language))
+    read = words_of(text, found, language)
+    return language, WordCounts.of((surface, term, 1) for surface, term in zip(read.surfaces, read.terms, strict=True))
 
 
 def _class_of(term: str, surface: str, language: Language) -> int:

@@ -8,10 +8,9 @@ Chinese, Korean and Thai courtesies are patterns there, since those scripts have
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 
-from myria.analysis import Token, terms
+from myria.analysis import TextWords, terms
 
 _COURTESIES = {
     "english": """
@@ -165,42 +164,41 @@ def _salutations() -> frozenset[str]:
     return frozenset(term for word in _SALUTATIONS.split() for term in terms(word))
 
 
-def courtesies(text: str, tokens: Sequence[Token]) -> set[int]:
+def courtesies(text: str, words: TextWords) -> set[int]:
     """Return the offsets of the words of a text that belong to courtesies, or to the name that one is addressed to.
 
     Args:
-        text: what the tokens were taken from.
-        tokens: in order.
+        text: what the words were taken from.
+        words: in order.
     """
     inside: set[int] = set()
-    words = [term for _, term, _, _ in tokens]
-    if _beginnings().isdisjoint(words):
+    if _beginnings().isdisjoint(words.terms):
         return inside
+    read = list(words.terms)
     phrases, salutations = _by_first(), _salutations()
-    at, count = 0, len(words)
+    at, count = 0, len(read)
     while at < count:
-        term = words[at]
+        term = read[at]
         size = 0
         if term in phrases:
-            size = next((len(key) for key in phrases[term] if words[at : at + len(key)] == key), 0)
-        if words[at + size - 1 if size else at] in salutations and (size or _opens_line(text, tokens[at].start)):
-            size = _addressed(text, tokens, at + max(size, 1)) - at
-        for token in tokens[at : at + size]:
-            inside.add(token.start)
+            size = next((len(key) for key in phrases[term] if read[at : at + len(key)] == key), 0)
+        if read[at + size - 1 if size else at] in salutations and (size or _opens_line(text, words.starts[at])):
+            size = _addressed(text, words, at + max(size, 1)) - at
+        inside.update(words.starts[at : at + size])
         at += max(size, 1)
     return inside
 
 
-def _addressed(text: str, tokens: Sequence[Token], at: int) -> int:
+def _addressed(text: str, words: TextWords, at: int) -> int:
     """Return where the name after a salutation ends: few words with capitals, up to a comma or a sentence's end."""
     end = at
-    while end < len(tokens) and end - at < _LONGEST_ADDRESS:
-        token = tokens[end]
-        between = text[tokens[end - 1].end : token.start]
-        if between not in (" ", ". ") or token.surface[0] == token.surface[0].lower():
+    while end < len(words) and end - at < _LONGEST_ADDRESS:
+        first = words.surfaces[end][0]
+        between = text[words.ends[end - 1] : words.starts[end]]
+        if between not in (" ", ". ") or first == first.lower():
             break
         end += 1
-    following = text[tokens[end - 1].end : tokens[end - 1].end + 1] if end else ""
+    following = text[words.ends[end - 1] : words.ends[end - 1] + 1] if end else ""
     return end if following in ("", ",", "!", ".", "\n", "\r", "?", ":", "…", "¡", "-", "–", "—", ";") else at
 
 

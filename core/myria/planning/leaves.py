@@ -108,7 +108,7 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
 
 def _words(event: PlanEvent) -> frozenset[str]:
     """Return the first words of an event that say something."""
-    read = event.terms if len(event.tokens) == len(event.terms) else [term for _, term, _, _ in event.tokens]
+    read = event.words.terms
     words = frozenset(read) - _empty_words()
     if len(words) <= _WORDS_PER_EVENT:
         return words
@@ -127,11 +127,10 @@ def _cohesion(words: Sequence[frozenset[str]], at: int) -> int:
         if at - left < 0 or at + right - 1 >= len(words):
             continue
         earlier, later = words[at - left], words[at + right - 1]
-        smaller = min(len(earlier), len(later))
         most += weight
-        if smaller:
+        if not earlier.isdisjoint(later):
             # Short remarks share little by chance: three words count as if the shorter side had no fewer.
-            score += weight * 1000 * len(earlier & later) // max(3, smaller)
+            score += weight * 1000 * len(earlier & later) // max(3, min(len(earlier), len(later)))
     return min(_COHESION_MOST, 2 * score // most) if most else 0
 
 

@@ -24,6 +24,8 @@ _WITHOUT_SPACES = re.compile("[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000
 def clean(text: str) -> str:
     """Return text on one line, without control or directional characters."""
     if _NOT_SPACES_ALONE.search(text) is None:
+        if "  " not in text:
+            return text.strip(" ")
         return " ".join(filter(None, text.split(" ")))
     return _INVISIBLE.sub(" ", text).strip(" ")
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from myria.analysis import Token, tokens
+from myria.analysis import TextWords, words_in
 
 NodeType = Literal["leaf_topic", "internal_topic", "subject"]
 LEAF: NodeType = "leaf_topic"
@@ -99,7 +99,7 @@ class PlanEvent:
     text: str = ""
     speaker: str | None = None
     hints: tuple[tuple[str, int], ...] = ()
-    _analysed: tuple[list[Token], list[Token], list[str]] | None = field(
+    _analysed: tuple[TextWords, TextWords] | None = field(
         default=None, init=False, repr=False, compare=False, hash=False
     )
 
@@ -109,30 +109,30 @@ class PlanEvent:
         return (self.timestamp, self.event_seq)
 
     @property
-    def tokens(self) -> list[Token]:
+    def words(self) -> TextWords:
         """The words of the first 4,096 characters, as far as they end there."""
         return self._words[0]
 
     @property
-    def all_tokens(self) -> list[Token]:
+    def all_words(self) -> TextWords:
         """The words of the whole text."""
         return self._words[1]
 
     @property
-    def terms(self) -> list[str]:
+    def terms(self) -> Sequence[str]:
         """What the whole text is found by, as `myria.analysis.terms` gives it."""
-        return self._words[2]
+        return self._words[1].terms
 
     @property
-    def _words(self) -> tuple[list[Token], list[Token], list[str]]:
-        """Tokens and terms: the one analysis of the text, for the plan, its descriptions and the search index."""
+    def _words(self) -> tuple[TextWords, TextWords]:
+        """The one analysis of the text, for the plan, its descriptions and the search index."""
         analysed = self._analysed
         if analysed is None:
-            every = tokens(self.text)
+            every = words_in(self.text)
             read = every
             if len(self.text) > ANALYSED_CHARACTERS:
-                read = [token for token in every if token.end <= ANALYSED_CHARACTERS]
-            analysed = (read, every, [token.term for token in every])
+                read = every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
+            analysed = (read, every)
             object.__setattr__(self, "_analysed", analysed)
         return analysed
 

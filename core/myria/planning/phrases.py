@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 
-from myria.analysis import Token, is_stopword, terms
+from myria.analysis import TextWords, is_stopword, terms
 from myria.analysis.common_words import plain_terms, weak_terms
 from myria.planning.courtesies import courtesies
 from myria.planning.english import (
@@ -29,7 +30,7 @@ from myria.planning.english import (
 )
 from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
-from myria.planning.prose import not_prose, reads_as_prose
+from myria.planning.prose import may_be_no_prose, not_prose, reads_as_prose
 from myria.planning.wording import Language, Votes, words_of
 
 PHRASES = 6
@@ -50,6 +51,12 @@ _LONGEST_LINKED_RUN = 3
 _OFTEN = 3
 _ONCE = 5
 """How many times its base a word scores that stands once: as `_Word.score`, which most words need not be asked for."""
+
+_TIGHT = frozenset((" ", "-"))
+"""What stands between the words of a phrase."""
+
+_JOINTS = frozenset((" ", "-", "'", "’"))
+"""What stands between words of which the first may describe the second."""
 
 _LONGEST_UNIT = 3
 _SHORTEST_NAME = 3
@@ -133,19 +140,20 @@ class _Spelling:
         """Return what a word tells, given its term."""
         small = lowered(surface)
         is_small = small == surface
-        plain = small.replace("’", "'")
+        plain = small if small.isascii() else small.replace("’", "'")
+        is_english = language.is_english
         return cls(
-            base=_weighed(term, surface, language),
-            small=small,
-            is_small=is_small,
-            is_capital="A" <= surface[0] <= "Z",
-            is_shouted=not is_small and len(surface) > 1 and all(letter != lowered(letter) for letter in surface),
-            heads=language.is_english and surface in COMMON_HEADS,
-            describes=language.is_english and plain in EMPTY_NOUNS,
-            closes=plain in language.closers or (language.is_english and plain in BEING),
-            opens=plain in language.openers,
-            acts=plain in language.subjects,
-            owns=plain.endswith("'s"),
+            _weighed(term, surface, language),
+            small,
+            is_small,
+            "A" <= surface[0] <= "Z",
+            not is_small and len(surface) > 1 and all(letter != lowered(letter) for letter in surface),
+            is_english and surface in COMMON_HEADS,
+            is_english and plain in EMPTY_NOUNS,
+            plain in language.closers or (is_english and plain in BEING),
+            plain in language.openers,
+            plain in language.subjects,
+            plain.endswith("'s"),
         )
 
 
@@ -173,16 +181,18 @@ def _lexicon(language: str) -> _Lexicon:
 
 @dataclass(slots=True)
 class _Word:
-    """A term within one leaf."""
+    """A term within one leaf.
 
-    term: str
+    `nominal`, `verbal` and `modifies` count where it stands as a noun, where as a verb, and where it describes what
+    follows.
+    """
+
     surface: str
     base: int
     language: Language
-    times: int = 0
-    events: int = 0
-    last_event: int = -1
-    settled: bool = False
+    settled: bool
+    times: int = 1
+    events: int = 1
     named: bool = False
     capitals: int = 0
     nominal: int = 0
@@ -200,92 +210,146 @@ class _Word:
         """How much the term says about the leaf: its kind, how often and in how many events it stands."""
         return self.base * (2 + min(self.times, 4) + 2 * min(self.events, 4))
 
+    def describe(self, *, acts: bool) -> None:
+        """Count that it describes what follows; `acts` tells that it stands after a word that a verb follows."""
+        self.verbal += acts
+        self.modifies += 1
+
+    def settle(self, surface: str, *, is_noun: bool, acts: bool) -> None:
+        """Count that it stands as a noun, or not, as it is written there; `acts` as in `describe`."""
+        if is_noun and not self.nominal and surface != self.surface and lowered(surface) != lowered(self.surface):
+            self.surface = surface if self.named else lowered(surface)
+        self.nominal += is_noun
+        self.verbal += acts
+
 
 class TextReading:
     """The words, phrases and sentences of one leaf."""
 
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:
         self._names = _name_terms(names)
-        codes = [not_prose(event.text[:ANALYSED_CHARACTERS]) for event in events]
+        beginnings = [event.text[:ANALYSED_CHARACTERS] for event in events]
+        self._suspect = list(map(may_be_no_prose, beginnings))
+        codes = [
+            not_prose(text) if is_suspect else [] for text, is_suspect in zip(beginnings, self._suspect, strict=True)
+        ]
         votes = [
-            Votes.of(_outside(event.tokens, spans) if spans else event.tokens)
+            Votes.of(event.words.at(_outside(event.words.starts, spans)) if spans else event.words)
             for event, spans in zip(events, codes, strict=True)
         ]
         self.language = Votes.sum(votes).language()
         self._last: tuple[tuple[_Run, ...], ...] = ()
-        self._events = 0
         self._phrases: dict[tuple[str, ...], _Phrase] = {}
         self._once: set[tuple[str, ...]] = set()
-        self._terms: list[dict[str, None]] = []
+        self._terms: list[set[str]] = []
         self.words: dict[str, _Word] = {}
-        self._tokens: list[Sequence[Token]] = []
-        for event, spans, vote in zip(events, codes, votes, strict=True):
+        self._read_words: list[TextWords] = []
+        for event, spans, vote, is_suspect in zip(events, codes, votes, self._suspect, strict=True):
             self._now = vote.language(likely=self.language)
-            self._tokens.append(words_of(event.text, event.tokens, self._now))
-            self._read(event.text, self._tokens[-1], spans)
+            self._read_words.append(words_of(event.text, event.words, self._now))
+            self._read(event.text, self._read_words[-1], spans, is_suspect=is_suspect)
         self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
         self._all_events = events
-        self._size = sum(map(len, self._tokens))
+        self._size = sum(map(len, self._read_words))
 
-    def _read(self, text: str, tokens: Sequence[Token], code: Sequence[tuple[int, int]]) -> None:
+    def _read(self, text: str, words: TextWords, code: Sequence[tuple[int, int]], *, is_suspect: bool) -> None:
         """Count the words and phrases of the next event; `code` are the spans that are no prose."""
-        event_index = self._events
-        self._events += 1
-        event_terms: dict[str, None] = {}
+        event_terms: set[str] = set()
         run: _Run = []
-        end = -1
+        end = run_end = -1
         self._last = ()
-        polite = courtesies(text, tokens)
+        polite = courtesies(text, words)
+        silent = {at for at, start in enumerate(words.starts) if start in polite} if polite else set()
+        if code:
+            silent.update(set(range(len(words))).difference(_outside(words.starts, code)))
+        surfaces = words.surfaces
         if _is_shouted(text):
             text = text.lower()
-            tokens = [token._replace(surface=token.surface.lower()) for token in tokens]
+            surfaces = [surface.lower() for surface in surfaces]
         openings = {opening.end() for opening in _OPENING.finditer(text)}
         openings.add(len(text) - len(text.lstrip(" ")))
-        has_figures = _FIGURE.search(text) is not None
-        language, names = self._now, self._names
+        has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
+        language, names, held = self._now, self._names, self.words
         lexicon = _lexicon(language.name)
-        spans = iter(code)
-        span = next(spans, _NOWHERE)
-        place = _Spot(language)
-        for at, (surface, term, start, token_end) in enumerate(tokens):
-            known = lexicon.get(surface) or lexicon.learn(surface, term, language)
-            while span[1] <= start:
-                span = next(spans, _NOWHERE)
-            says = known.base > 0 and start < span[0] and start not in polite
+        parts_words = language.adjective is not None
+        # The word before, where it says something, with its surface, and whether it stands where a noun or a verb does.
+        head: _Word | None = None
+        head_surface, head_opened, head_acts = "", False, False
+        opened = acts = False
+        spellings = map(lexicon.get, surfaces)
+        for at, (surface, term, start, token_end, known) in enumerate(
+            zip(surfaces, words.terms, words.starts, words.ends, spellings, strict=True)
+        ):
+            if known is None:
+                known = lexicon.learn(surface, term, language)
+            says = known.base > 0 and at not in silent
             is_name = says and (term in names or (known.is_capital and self._is_name(surface)))
             if not says or is_name or (has_figures and _belongs_to_a_number(text, surface, start)):
-                place.pass_by(known, is_name=is_name)
+                if head is not None:
+                    if known.describes:
+                        head.describe(acts=head_acts)
+                    else:
+                        head.settle(head_surface, is_noun=known.closes or head_opened, acts=head_acts)
+                    head = None
+                opened, acts = known.opens, known.acts
+                if is_name:
+                    opened, acts = known.owns or opened, not known.owns or acts
                 if run:
                     self._close(run, text)
                 end = token_end
                 continue
-            overlaps = start < end
-            joint = text[end:start] if 0 <= end < start else " "
             opens = start in openings
-            word = self._count(term, surface, known, opens, event_index)
-            event_terms[term] = None
-            joint_of_run = text[run[-1][2] : start] if run and not overlaps else ""
-            end = max(end, token_end)
-            named = known.is_capital and not opens
-            opened, acts = place.reach(word, surface, joint)
-            heads = known.heads and joint_of_run == " " and self._heads(run, text, tokens[at + 1 : at + 2])
-            if word.base == _WEAK_BASE and joint_of_run != "-" and not named and not heads:
+            word = held.get(term)
+            if word is None and known.is_small:
+                word = held[term] = _Word(surface, known.base, language, not opens)
+            else:
+                word = self._count(term, surface, known, opens, term in event_terms)
+            event_terms.add(term)
+            base = word.base
+            if start < end:
+                joint, joint_of_run, end = " ", "", max(end, token_end)
+            else:
+                between = text[end:start] if end >= 0 else ""
+                joint, joint_of_run = between or " ", ""
                 if run:
-                    self._close(run, text)
-                continue
-            if run and joint_of_run not in (" ", "-"):
+                    joint_of_run = between if run_end == end else text[run_end:start]
+                end = token_end
+            if joint not in _JOINTS or (head is not None and parts_words):
+                if head is not None:
+                    head.settle(head_surface, is_noun=head_opened, acts=head_acts)
+                opened = acts = False
+            elif head is not None:
+                if base > _WEAK_BASE or ends_unlike_a_noun(head_surface):
+                    head.describe(acts=head_acts)
+                elif not may_describe(head_surface):
+                    head.settle(head_surface, is_noun=head_opened, acts=head_acts)
+                    opened = acts = False
+            item = (term, start, token_end, opens, opened, acts)
+            head = None
+            if base > _WEAK_BASE:
+                head, head_surface, head_opened, head_acts = word, surface, opened, acts
+            acts = False
+            if base == _WEAK_BASE and joint_of_run != "-" and (opens or not known.is_capital):
+                heads = known.heads and joint_of_run == " " and self._heads(run, text, surfaces[at + 1 : at + 2])
+                if not heads:
+                    if run:
+                        self._close(run, text)
+                    continue
+            if run and joint_of_run not in _TIGHT:
                 self._close(run, text)
-            run.append((term, start, token_end, opens, opened, acts))
-        place.end()
+            run.append(item)
+            run_end = token_end
+        if head is not None:
+            head.settle(head_surface, is_noun=head_opened, acts=head_acts)
         if run:
             self._close(run, text)
         self._terms.append(event_terms)
 
-    def _heads(self, run: _Run, text: str, following: Sequence[Token]) -> bool:
+    def _heads(self, run: _Run, text: str, following: Sequence[str]) -> bool:
         """Tell whether a common word ends an English compound, as in "roof repair", and is no verb with an object."""
         if text[run[-1][2] - 1] == "s":
             return False
-        after = following[0].surface.lower() if following else ""
+        after = following[0].lower() if following else ""
         return after in LINKS or not (after in self._now.openers or after in OBJECTS)
 
     def keywords(self) -> list[tuple[str, int]]:
@@ -303,11 +367,14 @@ class TextReading:
     def phrases(self) -> list[tuple[str, int]]:
         """Return the phrases that say most, no two sharing a word, best first.
 
-        A single word counts where it is used as a noun; if nothing does, the one word that says most may stand.
+        A single word counts where it says something and is used as a noun; if nothing does, the one word that says
+        most may stand.
         """
         words = self.scores
         scored: list[tuple[int, tuple[str, ...]]] = [
-            (-words[term], (term,)) for term, word in self.words.items() if self._is_subject(word)
+            (-words[term], (term,))
+            for term, word in self.words.items()
+            if (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN)) and self._is_noun(word)
         ]
         for key, phrase in self._phrases.items():
             if all(self.words[term].base <= _PLAIN_BASE for term in key) or not self._is_sound(key, phrase):
@@ -332,12 +399,6 @@ class TextReading:
     def _titled(self, key: tuple[str, ...]) -> str:
         """Return a phrase or a word as a title shows it."""
         return self._phrases[key].surface(self.words[key[0]]) if len(key) > 1 else self.words[key[0]].title
-
-    def _is_subject(self, word: _Word) -> bool:
-        """Tell whether a single word may be what a leaf is about: it says something and is a noun."""
-        if word.base < _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times < _OFTEN):
-            return False
-        return self._is_noun(word)
 
     def _is_noun(self, word: _Word) -> bool:
         language = word.language
@@ -406,7 +467,9 @@ class TextReading:
         candidates = [
             candidate
             for position, event in enumerate(self._all_events)
-            for candidate in _sentences(event.text, self._tokens[position], position, words)
+            for candidate in _sentences(
+                event.text, self._read_words[position], position, words, is_suspect=self._suspect[position]
+            )
         ]
         if not candidates:
             return []
@@ -430,32 +493,33 @@ class TextReading:
         short = surface.lower()
         return len(surface) >= _SHORTEST_NAME and any(name.startswith(short) for name in self._names)
 
-    def _count(self, term: str, surface: str, known: _Spelling, opens: bool, event_index: int) -> _Word:
+    def _count(self, term: str, surface: str, known: _Spelling, opens: bool, is_again: bool) -> _Word:
+        """Count a word; `is_again` tells that the event has had its term."""
         word = self.words.get(term)
-        shaped, capitals = known.base, 0
-        if not known.is_small and shaped > _PLAIN_BASE:
+        base = known.base
+        is_small, is_first = known.is_small, False
+        if not is_small and base > _PLAIN_BASE:
             if known.is_shouted:
-                shaped += 3
+                base += 3
             elif not opens:
-                shaped += 4
+                base += 4
             elif known.is_capital:
-                capitals, surface = 1, known.small
+                is_first, surface = True, known.small
         if word is None:
-            word = self.words[term] = _Word(term, surface, shaped, self._now)
-            word.settled = not opens
+            word = self.words[term] = _Word(surface, base, self._now, not opens)
         else:
-            if not word.settled and not opens:
+            word.times += 1
+            if not is_again:
+                word.events += 1
+            if not opens and not word.settled:
                 if not word.nominal or known.small == lowered(word.surface):
                     word.surface = surface
                 word.settled = True
-            word.base = max(word.base, shaped)
-        if not opens and not known.is_small:
-            word.named = True
-        word.capitals += capitals
-        word.times += 1
-        if word.last_event != event_index:
-            word.events += 1
-            word.last_event = event_index
+            word.base = max(word.base, base)
+        if not is_small:
+            word.capitals += is_first
+            if not opens:
+                word.named = True
         return word
 
     def _close(self, run: _Run, text: str) -> None:
@@ -472,12 +536,16 @@ class TextReading:
         if size > _LONGEST_TIGHT_RUN:
             # Where many words stand in a row (lists, languages without our stop words) most neighbours are no
             # phrase: only pairs that come again are.
-            for at in range(size - 1):
-                key = (run[at][0], run[at + 1][0])
-                if key in self._once or key in self._phrases:
-                    self._count_phrase(run[at : at + 2], text)
-                else:
-                    self._once.add(key)
+            pairs = list(pairwise([item[0] for item in run]))
+            fresh = set(pairs)
+            if len(fresh) == len(pairs) and fresh.isdisjoint(self._once) and fresh.isdisjoint(self._phrases):
+                self._once |= fresh
+            else:
+                for at, key in enumerate(pairs):
+                    if key in self._once or key in self._phrases:
+                        self._count_phrase(run[at : at + 2], text)
+                    else:
+                        self._once.add(key)
         elif size > 1:
             for length in (2, 3):
                 for first in range(size - length + 1):
@@ -553,79 +621,6 @@ class _Phrase:
         return surface
 
 
-class _Spot:
-    """Where in a text a reader is: `opened` after a word that a noun follows, `acts` after one that a verb follows."""
-
-    def __init__(self, language: Language) -> None:
-        self._language = language
-        self._head: tuple[_Word, str, bool, bool] | None = None
-        self.opened = self.acts = False
-
-    def pass_by(self, known: _Spelling, *, is_name: bool = False) -> None:
-        """Go past a function word or a name, and count how the word before it was used."""
-        if self._head is not None:
-            if known.describes:
-                self._describe()
-            self._settle(is_noun=known.closes)
-        if is_name:
-            self.opened, self.acts = known.owns or known.opens, not known.owns or known.acts
-        else:
-            self.opened, self.acts = known.opens, known.acts
-
-    def end(self) -> None:
-        """Come to the end of the text."""
-        self._settle()
-
-    def reach(self, word: _Word, surface: str, joint: str) -> tuple[bool, bool]:
-        """Reach a word that says something, and count how the word before it was used.
-
-        Return whether it stands where a noun, and where a verb does.
-        """
-        if joint not in (" ", "-", "'", "’"):
-            self._settle()
-            self.opened = self.acts = False
-        elif self._head is not None:
-            if self._language.adjective is not None:
-                self._settle()
-                self.opened = self.acts = False
-            elif word.base == _WEAK_BASE and not ends_unlike_a_noun(self._head[1]):
-                if may_describe(self._head[1]):
-                    self._head = None
-                else:
-                    self._settle()
-                    self.opened = self.acts = False
-            else:
-                self._describe()
-
-        opened, acts = self.opened, self.acts
-        if word.base > _WEAK_BASE:
-            self._head = (word, surface, opened, acts)
-        self.acts = False
-        return opened, acts
-
-    def _describe(self) -> None:
-        """Count the word before as one that describes what follows."""
-        if self._head is not None:
-            word, _, _, acts = self._head
-            word.verbal += acts
-            word.modifies += 1
-            self._head = None
-
-    def _settle(self, *, is_noun: bool = False) -> None:
-        if self._head is not None:
-            word, surface, opened, acts = self._head
-            if (
-                (is_noun or opened)
-                and not word.nominal
-                and surface != word.surface
-                and lowered(surface) != lowered(word.surface)
-            ):
-                word.surface = surface if word.named else lowered(surface)
-            word.nominal += is_noun or opened
-            word.verbal += acts
-            self._head = None
-
-
 @dataclass(slots=True)
 class _Sentence:
     """A sentence: the words of it that count, what they weigh together, and how many words it has in all."""
@@ -662,11 +657,13 @@ def without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
     return chosen
 
 
-def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping[str, int]) -> list[_Sentence]:
+def _sentences(
+    text: str, read: TextWords, position: int, words: Mapping[str, int], *, is_suspect: bool
+) -> list[_Sentence]:
     text = text[:ANALYSED_CHARACTERS]
     sentences = []
     at = start = 0
-    count = len(tokens)
+    count, starts = len(read), read.starts
     ends = [
         (match.start() + (text[match.start()] not in _LINE_ENDS), match.end()) for match in _SENTENCE_END.finditer(text)
     ]
@@ -674,17 +671,17 @@ def _sentences(text: str, tokens: Sequence[Token], position: int, words: Mapping
         first = at
         if stop == len(text):
             at = count
-        while at < count and tokens[at].start < stop:
+        while at < count and starts[at] < stop:
             at += 1
         if at > first:
             raw = text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]
             sentence = clean(raw)
-            inside = words.keys() & {term for _, term, _, _ in tokens[first:at]}
+            inside = words.keys() & set(read.terms[first:at])
             if sentence and inside:
                 percent = 100
                 if sentence.endswith(_QUESTIONS):
                     percent = 50
-                if not reads_as_prose(sentence):
+                if not reads_as_prose(sentence, is_suspect=is_suspect):
                     percent //= 4
                 if len(sentence) < 25:
                     percent = percent * 2 // 3
@@ -713,12 +710,13 @@ def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
 
 def _weighed(term: str, surface: str, language: Language) -> int:
     """Return how much a word of its kind says in a language, 0 for nothing."""
-    if term in language.function_terms or surface.endswith(_CONTRACTIONS):
+    base = _base(term)
+    if not base or term in language.function_terms or surface.endswith(_CONTRACTIONS):
         return 0
     is_verb = language.is_verb(surface) or (language.is_english and surface.lower() in VERB_FORMS)
     if is_verb or (language.capitalises_nouns and surface == lowered(surface)):
-        return min(_WEAK_BASE, _base(term))
-    return _base(term)
+        return min(_WEAK_BASE, base)
+    return base
 
 
 @lru_cache(maxsize=65_536)
@@ -726,9 +724,10 @@ def _base(term: str) -> int:
     """Return the weight of a term by its kind: 0 for none, more for rarer kinds."""
     if is_stopword(term) or len(term) < 2 or len(term) > _KEYWORD_CHARACTERS:
         return 0
-    if term in weak_terms() or (term.isascii() and term.isdigit()):
+    is_ascii, is_word = term.isascii(), term.isalpha()
+    if term in weak_terms() or (is_ascii and not is_word and term.isdigit()):
         return _WEAK_BASE
-    if term in plain_terms() or (term.isascii() and not term.isalpha() and "'" not in term):
+    if term in plain_terms() or (is_ascii and not is_word and "'" not in term):
         return _PLAIN_BASE
     return _BASE + min(len(term), 9) // 3
 
@@ -749,15 +748,17 @@ def _apart(run: _Run, text: str) -> list[_Run]:
     return [part for part in parts if part]
 
 
-def _outside(tokens: Sequence[Token], spans: Sequence[tuple[int, int]]) -> Iterable[Token]:
-    """Yield the tokens that begin in no span; both are in order."""
+def _outside(starts: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the places of the words that begin in no span; both are in order."""
     following = iter(spans)
     span = next(following, _NOWHERE)
-    for token in tokens:
-        while span[1] <= token.start:
+    places = []
+    for at, start in enumerate(starts):
+        while span[1] <= start:
             span = next(following, _NOWHERE)
-        if token.start < span[0]:
-            yield token
+        if start < span[0]:
+            places.append(at)
+    return places
 
 
 def _is_latin(surface: str) -> bool:

@@ -60,16 +60,26 @@ _MARKS_ARE_FEW = 4
 """Letters that go with each mark of code or figure in prose."""
 
 
+def may_be_no_prose(text: str) -> bool:
+    """Tell whether a text has a figure or a mark that what is no prose has; so has no part of it otherwise."""
+    return _SUSPECT.search(text) is not None
+
+
 def not_prose(text: str) -> list[tuple[int, int]]:
     """Return the spans of a text that are no prose, in order and apart from each other."""
-    return [match.span() for match in _spans().finditer(text)] if _SUSPECT.search(text) else []
+    return [match.span() for match in _spans().finditer(text)]
 
 
-def reads_as_prose(sentence: str) -> bool:
-    """Tell whether a sentence is words, rather than code, figures and addresses."""
+def reads_as_prose(sentence: str, *, is_suspect: bool | None = None) -> bool:
+    """Tell whether a sentence is words, rather than code, figures and addresses.
+
+    Args:
+        sentence: on one line.
+        is_suspect: what `may_be_no_prose` says of the text that it is taken from, where that is known.
+    """
     if sentence.isupper() and len(sentence) > _LONGEST_SHOUT:
         return False
-    if not _SUSPECT.search(sentence):
+    if is_suspect is False or not may_be_no_prose(sentence):
         return True
     rest = _spans().sub("", sentence)
     letters = len(_LETTERS.findall(rest))

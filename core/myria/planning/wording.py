@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from myria.analysis import Token, is_stopword, terms
+from myria.analysis import TextWords, Token, is_stopword, terms
 from myria.analysis.function_words import FUNCTION_WORDS
 from myria.analysis.tokens import stop_terms
 from myria.planning.lines import lowered
@@ -247,21 +247,18 @@ class Language:
     article: str = ""
     verb: re.Pattern[str] | None = None
     adjective: re.Pattern[str] | None = None
+    capitalises_nouns: bool = field(init=False)
+    """Whether a noun is known by its capital."""
+    is_english: bool = field(init=False)
+    """Whether compounds, and the endings of English words, tell nouns."""
+    marks_nouns: bool = field(init=False)
+    """Whether words around a noun tell that it is one."""
 
-    @property
-    def capitalises_nouns(self) -> bool:
-        """Whether a noun is known by its capital."""
-        return self.name == "german"
-
-    @property
-    def is_english(self) -> bool:
-        """Whether compounds, and the endings of English words, tell nouns."""
-        return self.name == "english"
-
-    @property
-    def marks_nouns(self) -> bool:
-        """Whether words around a noun tell that it is one."""
-        return bool(self.openers or self.closers)
+    def __post_init__(self) -> None:
+        """Note what is asked of each word."""
+        object.__setattr__(self, "capitalises_nouns", self.name == "german")
+        object.__setattr__(self, "is_english", self.name == "english")
+        object.__setattr__(self, "marks_nouns", bool(self.openers or self.closers))
 
     def is_verb(self, surface: str) -> bool:
         """Tell whether a word has the ending of a verb."""
@@ -294,13 +291,15 @@ class Votes:
             self.of_languages[position] = self.of_languages.get(position, 0) + times
 
     @classmethod
-    def of(cls, tokens: Iterable[Token]) -> Votes:
+    def of(cls, words: TextWords) -> Votes:
         """Return the votes of the words of a text."""
-        stop, speaking, voting = stop_terms(), _speaking(), _voting()
-        read = [term for surface, term, _, _ in tokens if not surface.isdigit()]
+        read: Sequence[str] = words.terms
+        if any(map(str.isdigit, words.surfaces)):
+            read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
         stopwords = 0
         of_languages: dict[int, int] = {}
-        for term in [term for term in read if term in voting]:
+        stop, speaking = stop_terms(), _speaking()
+        for term in filter(_voting().__contains__, read):
             stopwords += term in stop
             for position in speaking.get(term, ()):
                 of_languages[position] = of_languages.get(position, 0) + 1
@@ -338,9 +337,9 @@ class Votes:
         return best
 
 
-def language_of(tokens: Iterable[Token]) -> Language:
+def language_of(words: TextWords) -> Language:
     """Return the language that most of the function words of a text belong to; `UNKNOWN` where there are few."""
-    return Votes.of(tokens).language()
+    return Votes.of(words).language()
 
 
 def is_function_word(term: str) -> bool:
@@ -353,21 +352,21 @@ def conjunction_of(name: str) -> str:
     return _CONJUNCTIONS.get(name, "and")
 
 
-def words_of(text: str, tokens: Sequence[Token], language: Language) -> Sequence[Token]:
+def words_of(text: str, words: TextWords, language: Language) -> TextWords:
     """Return the words of a text in order, those of scripts without spaces as a reader would mark them.
 
     What is elided before a word ("l'appartement") is a word of its own.
     """
-    if language.adjective is not None:
-        tokens = [part for token in tokens for part in _parted(token)]
+    if language.adjective is not None and ("'" in text or "’" in text):
+        words = TextWords.of(part for token in words.tokens() for part in _parted(token))
     if text.isascii() or not _OWN_WORDS.search(text):
-        return tokens
-    words = [token for token in tokens if not _OWN_WORDS.search(token.surface)]
-    limit = tokens[-1].end if tokens else 0
+        return words
+    tokens = [token for token in words.tokens() if not _OWN_WORDS.search(token.surface)]
+    limit = words.ends[-1] if words.ends else 0
     for surface, start in _unspaced(text[:limit]):
-        words.append(Token(surface, surface, start, start + len(surface)))
-    words.sort(key=lambda word: word.start)
-    return words
+        tokens.append(Token(surface, surface, start, start + len(surface)))
+    tokens.sort(key=lambda token: token.start)
+    return TextWords.of(tokens)
 
 
 def _parted(token: Token) -> Iterable[Token]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from operator import itemgetter
 
-from myria.analysis import is_stopword, terms, tokens
+from myria.analysis import TextWords, is_stopword, terms, words_in
 from myria.analysis.common_words import plain_terms, weak_terms
 from myria.analysis.kinds import kinds_of
 from myria.planning.courtesies import courtesies
@@ -24,6 +25,9 @@ STATE_CHARACTERS = 200
 
 _REMEMBERED = 4096
 """Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
+
+_LATELY = 64
+"""Statements whose words are remembered."""
 
 _NAMED = 2
 """Phrases that stand for a leaf which nothing else names."""
@@ -96,11 +100,17 @@ def called(key: str, leaf: Node) -> str:
     return clip(label, STATE_CHARACTERS)
 
 
+@lru_cache(maxsize=_LATELY)
+def _words(words: str) -> TextWords:
+    """Return the words of a statement: it is asked first what it names, then mostly what it says."""
+    return words_in(words)
+
+
 @lru_cache(maxsize=2 * _REMEMBERED)
 def _said(words: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the terms of a statement, and the kinds of thing that they name."""
-    said = frozenset(terms(words))
-    return said, frozenset(kind for term in said for kind in kinds_of(term))
+    said = frozenset(_words(words).terms)
+    return said, frozenset(chain.from_iterable(map(kinds_of, said)))
 
 
 def _content(key: str, words: str) -> tuple[bool, int]:
@@ -114,17 +124,18 @@ def _content(key: str, words: str) -> tuple[bool, int]:
 @lru_cache(maxsize=2 * _REMEMBERED)
 def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return the words that a statement says something with, each with its weight; and how much it must say."""
-    said = tokens(words)
+    said = _words(words)
     polite = courtesies(words, said)
-    weights = {term: _weight(term) for _, term, start, _ in said if start not in polite}
+    weights = {term: _weight(term) for term, start in zip(said.terms, said.starts, strict=True) if start not in polite}
     least = _LEAST_CONTENT
-    if words.endswith(_EXCLAMATIONS) or (said and said[0].start in polite):
+    if words.endswith(_EXCLAMATIONS) or (said.starts and said.starts[0] in polite):
         least += 1
     if not _other_persons().isdisjoint(weights) and _first_persons().isdisjoint(weights):
         least += 1
     return tuple((term, weight) for term, weight in weights.items() if weight), least
 
 
+@lru_cache(maxsize=4 * _REMEMBERED)
 def _weight(term: str) -> int:
     if len(term) < 2 and not term.isdigit():
         return 0
