@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 
@@ -21,22 +21,28 @@ def _text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kinds:
-    kinds_by_term: dict[str, dict[str, None]] = field(default_factory=dict)
-    called_by_term: dict[str, dict[str, None]] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
+    kinds_by_term: dict[str, tuple[str, ...]]
+    called_by_term: dict[str, tuple[str, ...]]
+    names: dict[str, str]
 
 
 def _table() -> _Kinds:
-    table = _Kinds()
+    kinds_by_term: dict[str, dict[str, None]] = {}
+    called_by_term: dict[str, dict[str, None]] = {}
+    names: dict[str, str] = {}
     for kind in tomllib.loads(_text())["kinds"]:
         name = kind["asked"].split()[0]
         (term, *_) = terms(name)
-        table.names[term] = name
+        names[term] = name
         for member in (term, *terms(kind["told"])):
-            table.kinds_by_term.setdefault(member, {})[term] = None
+            kinds_by_term.setdefault(member, {})[term] = None
         for word in terms(kind["asked"]):
-            table.called_by_term.setdefault(word, {})[term] = None
-    return table
+            called_by_term.setdefault(word, {})[term] = None
+    return _Kinds(
+        {member: tuple(kinds) for member, kinds in kinds_by_term.items()},
+        {word: tuple(kinds) for word, kinds in called_by_term.items()},
+        names,
+    )
 
 
 _TABLE = _table()
@@ -44,12 +50,12 @@ _TABLE = _table()
 
 def kinds_of(term: str) -> tuple[str, ...]:
     """Return the terms of the kinds that a term names, or names one of, in a fixed order; none for most."""
-    return tuple(_TABLE.kinds_by_term.get(term, ()))
+    return _TABLE.kinds_by_term.get(term, ())
 
 
 def kinds_called(term: str) -> tuple[str, ...]:
     """Return the terms of the kinds that people call by a term: animal says pet and wildlife; none for most."""
-    return tuple(_TABLE.called_by_term.get(term, ()))
+    return _TABLE.called_by_term.get(term, ())
 
 
 def kind_name(term: str) -> str | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 from myria.planning.calendar import common_year, date_text, group_text, period_text, short_text, span_text
 from myria.planning.lines import (
@@ -27,7 +28,7 @@ from myria.planning.lines import (
     people,
     shortened,
 )
-from myria.planning.model import UNIT_LEVEL, Outline, Participants, PlanEvent, level_name
+from myria.planning.model import UNIT_LEVEL, Node, Outline, Participants, PlanEvent, level_name
 from myria.planning.phrases import (
     NAME_CHARACTERS,
     SENTENCE_CHARACTERS,
@@ -61,7 +62,11 @@ _MARKER_CHARACTERS = 90
 _SUBJECT_CHARACTERS = 60
 _LEAST_HINT = 500
 _SPEAKERS_SHOWN = 4
+_NAMES_REMEMBERED = 4096
 
+
+Weighted = Sequence[Sequence[Any]]
+"""Names with their weights."""
 
 _WORD = re.compile(r"[^\W\d_]{3}|[\u1100-\uffff]")
 _INITIALS = re.compile("[a-zA-Z]{2}")
@@ -186,21 +191,75 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     )
 
 
+class Gist(NamedTuple):
+    """What a node tells of itself to the metadata of the node above it."""
+
+    events: int
+    leaves: int
+    first_at: int
+    last_at: int
+    keywords: Weighted
+    phrases: Weighted
+    speakers: Weighted
+    hints: Weighted
+    language: str
+
+    @classmethod
+    def of(cls, node: Node) -> Gist:
+        """Return the gist of a node."""
+        metadata = node.metadata
+        return cls(
+            node.events,
+            node.leaves,
+            node.first_at,
+            node.last_at,
+            metadata["keywords"],
+            metadata["phrases"],
+            metadata["speakers"],
+            metadata["hints"],
+            metadata.get("language", ""),
+        )
+
+
 class Merged:
     """The metadata of several children taken together."""
 
-    def __init__(self, children: Sequence[Outline]) -> None:
+    def __init__(self, children: Sequence[Outline] | Sequence[Gist]) -> None:
+        self._children = children
         self.events = sum(child.events for child in children)
         self.leaves = sum(child.leaves for child in children)
         self.first_at = min(child.first_at for child in children)
         self.last_at = max(child.last_at for child in children)
-        self.speakers = _top(_sums(pair for child in children for pair in child.speakers), SPEAKERS)
-        self.hints = _top(_sums(pair for child in children for pair in child.hints), HINTS)
         languages = _top(_sums((child.language, child.events) for child in children), 1)
         self.language = languages[0][0]
         self.conjunction = conjunction_of(self.language)
-        weights, self.keywords = _merge_words(children)
-        self.phrases = _merge_phrases(children, weights)
+        self._weights: dict[str, int] = {}
+        for child in children:
+            for surface, weight in child.keywords:
+                key = key_of(surface)[0]
+                self._weights[key] = self._weights.get(key, 0) + weight
+        self.phrases = _merge_phrases(children, self._weights)
+
+    @cached_property
+    def speakers(self) -> list[tuple[str, int]]:
+        """Those who spoke most, and how often."""
+        return _top(_sums((name, weight) for child in self._children for name, weight in child.speakers), SPEAKERS)
+
+    @cached_property
+    def hints(self) -> list[tuple[str, int]]:
+        """The hints of most confidence, and how much."""
+        return _top(_sums((name, weight) for child in self._children for name, weight in child.hints), HINTS)
+
+    @cached_property
+    def keywords(self) -> list[tuple[str, int]]:
+        """The words that say most, and how much."""
+        surfaces: dict[str, tuple[int, str]] = {}
+        for child in self._children:
+            for surface, weight in child.keywords:
+                key = key_of(surface)[0]
+                if key not in surfaces or surfaces[key][0] < weight:
+                    surfaces[key] = (weight, surface)
+        return _top([(surfaces[key][1], weight) for key, weight in self._weights.items()], KEYWORDS)
 
     def lead(self) -> str:
         """Return the hint that stands for the whole, if one does: over a quarter of the events' full confidence."""
@@ -243,19 +302,7 @@ def _metadata(
     }
 
 
-def _merge_words(children: Sequence[Outline]) -> tuple[dict[str, int], list[tuple[str, int]]]:
-    sums: dict[str, int] = {}
-    surfaces: dict[str, tuple[int, str]] = {}
-    for child in children:
-        for surface, weight in child.keywords:
-            key = key_of(surface)[0]
-            sums[key] = sums.get(key, 0) + weight
-            if key not in surfaces or surfaces[key][0] < weight:
-                surfaces[key] = (weight, surface)
-    return sums, _top([(surfaces[key][1], weight) for key, weight in sums.items()], KEYWORDS)
-
-
-def _merge_phrases(children: Sequence[Outline], words: Mapping[str, int]) -> list[tuple[str, int]]:
+def _merge_phrases(children: Sequence[Outline] | Sequence[Gist], words: Mapping[str, int]) -> list[tuple[str, int]]:
     sums: dict[tuple[str, ...], int] = {}
     surfaces: dict[tuple[str, ...], tuple[int, str]] = {}
     for child in children:
@@ -265,11 +312,10 @@ def _merge_phrases(children: Sequence[Outline], words: Mapping[str, int]) -> lis
             if key not in surfaces or surfaces[key][0] < weight:
                 surfaces[key] = (weight, phrase)
     scored = [
-        (surfaces[key][1], weight, key, weight + sum(words.get(term, 0) for term in key) // len(key))
-        for key, weight in sums.items()
+        (-weight - sum([words.get(term, 0) for term in key]) // len(key), key, weight) for key, weight in sums.items()
     ]
-    scored.sort(key=lambda item: (-item[3], item[2]))
-    return without_overlap([(surface, weight, key) for surface, weight, key, _ in scored])
+    scored.sort()
+    return without_overlap((surfaces[key][1], weight, key) for _, key, weight in scored)
 
 
 def legible(text: str) -> str:
@@ -404,5 +450,6 @@ def hint_title(hint: str) -> str:
     return text
 
 
+@lru_cache(maxsize=_NAMES_REMEMBERED)
 def _name(name: str | None) -> str:
     return clip(clean(name or ""), NAME_CHARACTERS)

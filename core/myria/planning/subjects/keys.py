@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from myria.analysis.kinds import kinds_called, kinds_of
@@ -113,7 +114,7 @@ def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
         for kind in kinds_of(term):
             if kind not in _VAGUE_KINDS:
                 members.setdefault(kind, []).append(term)
-    called = {kind for term in {*said, *named} for kind in kinds_called(term)}
+    called = set(chain.from_iterable(map(kinds_called, {*said, *named}))) if members else set()
     return {
         kind: sum(said[term] for term in of)
         for kind, of in members.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -40,9 +39,34 @@ class PackedMetadata(Mapping[str, Any]):
 def packed(node: Node) -> Node:
     """Return what a plan of subjects needs of a node: not which events and children it has."""
     kept = {name: value for name, value in node.metadata.items() if name != "filed"}
-    return replace(node, metadata=PackedMetadata(kept), refs=(), children=(), child_leaves=())
+    return _copied(node, PackedMetadata(kept))
 
 
 def unpacked(node: Node) -> Node:
     """Return a packed node with its metadata parsed."""
-    return replace(node, metadata=node.metadata.plain()) if isinstance(node.metadata, PackedMetadata) else node
+    return _copied(node, node.metadata.plain()) if isinstance(node.metadata, PackedMetadata) else node
+
+
+def _copied(node: Node, metadata: Mapping[str, Any]) -> Node:
+    """Return a node with other metadata, without events and children: `replace` takes three times as long."""
+    return Node(
+        rendering_id=node.rendering_id,
+        node_id=node.node_id,
+        node_type=node.node_type,
+        level=node.level,
+        topic_id=node.topic_id,
+        anchor_seq=node.anchor_seq,
+        anchor_event_id=node.anchor_event_id,
+        label=node.label,
+        summary=node.summary,
+        metadata=metadata,
+        events=node.events,
+        leaves=node.leaves,
+        units=node.units,
+        is_unit=node.is_unit,
+        key_timestamp=node.key_timestamp,
+        key_digest=node.key_digest,
+        key_event_id=node.key_event_id,
+        first_at=node.first_at,
+        last_at=node.last_at,
+    )

@@ -280,7 +280,8 @@ def refuse_double(one: SubjectPiece, other: SubjectPiece) -> None:
 
 def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
     """Return the place in the tree of a leaf under one of its keys, as hexadecimal digits."""
-    time = "".join(f"{digit:x}" for digit in calendar.digits(key_timestamp))
+    # No digit exceeds 15: the first of its two hexadecimal ones is always 0.
+    time = calendar.digits(key_timestamp).hex()[1::2]
     return "".join(map(subject_prefix, (key, *others))) + _END + time + key_digest.hex()
 
 

@@ -5,15 +5,16 @@ From the children's renderings alone: a leaf says what was said, a division of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from myria.analysis.kinds import kind_name, kinds_of
 from myria.planning.calendar import date_text, period_text
-from myria.planning.describe import LABEL_CHARACTERS, Description, Merged, hint_title
+from myria.planning.describe import LABEL_CHARACTERS, Description, Gist, Merged, hint_title
 from myria.planning.lines import as_many_as_fit, capitalised, clip, counted, fitting, listed, shortened
-from myria.planning.model import LEAF, Node, Outline
+from myria.planning.model import LEAF, Node
 from myria.planning.phrases import NAME_CHARACTERS, key_of
 from myria.planning.subjects.statements import called, says, state_of, statements
 
@@ -32,7 +33,7 @@ _POSSESSIVES = ("'s", "’s")
 _LEAST_SAID = 2
 """Times that somebody says something of a subject before it is called after that person."""
 
-_KEPT = {"keywords": 0, "phrases": 3, "speakers": 3, "hints": 0}
+_PHRASES_KEPT = _SPEAKERS_KEPT = 3
 """What the metadata keep: what is shown, and what nodes above are described from; there may be as many as leaves."""
 
 _SUBJECT_CHARACTERS = 480
@@ -40,12 +41,15 @@ _GROUP_CHARACTERS = 160
 """Characters of a summary: of a subject, and of what only stands above or within one."""
 
 _ENTRY_CHARACTERS = 60
+_INVERTED = bytes(range(255, -1, -1))
+"""Each byte by its complement, which turns the order of digests."""
+
 _BEFORE = " Before: "
 
 
 def describe_subject(key: str, children: Sequence[Node]) -> Description:
     """Describe a subject from its leaves, or from the divisions that it is large enough for."""
-    merged = Merged([Outline.of(child) for child in children])
+    merged = Merged([Gist.of(child) for child in children])
     name = _name(key, 0, children)
     owner = _owner(_said_by(key, children))
     title = f"{capitalised(name)} ({owner})" if owner else capitalised(name)
@@ -58,7 +62,7 @@ def describe_subject(key: str, children: Sequence[Node]) -> Description:
 
 def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Description:
     """Describe a part of a large subject: `keys` are the subject's own and those that all of the part share."""
-    merged = Merged([Outline.of(child) for child in children])
+    merged = Merged([Gist.of(child) for child in children])
     names = [_name(key, at, children) for at, key in enumerate(keys)]
     title = capitalised(listed(names, merged.conjunction))
     if len(names) == 1:
@@ -73,7 +77,7 @@ def describe_division(keys: Sequence[str], children: Sequence[Node]) -> Descript
 
 def describe_index(children: Sequence[Node]) -> Description:
     """Describe a group of subjects that stand beside each other by their keys alone."""
-    merged = Merged([Outline.of(child) for child in children])
+    merged = Merged([Gist.of(child) for child in children])
     names = [children[0].metadata["names"][0], children[-1].metadata["names"][-1]]
     subjects = sum(child.units for child in children)
     head = f"{counted(subjects, 'subject')} {period_text(merged.first_at, merged.last_at)}"
@@ -93,17 +97,16 @@ def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) 
     """Return the phrases that say most beside the names: children share their words, or they name one of a kind."""
     kinds = [key for key in keys if kind_name(key) is not None]
     said: dict[tuple[str, ...], tuple[int, str]] = {}
-    shared: dict[str, int] = {}
+    shared: Counter[str] = Counter()
     for child in children:
-        wordings = [*child.metadata["phrases"], *child.metadata["keywords"]]
-        for term in {term for wording, _ in wordings for term in key_of(wording)}:
-            shared[term] = shared.get(term, 0) + 1
-        for place, (wording, weight) in enumerate(wordings):
+        phrases, keywords = child.metadata["phrases"], child.metadata["keywords"]
+        shared.update({term for wording, _ in (*phrases, *keywords) for term in key_of(wording)})
+        # A single word is worth showing where it is one of the kind; phrases are nouns.
+        telling = [word for word in keywords if _names_one(key_of(word[0]), keys, kinds)] if kinds else []
+        for wording, weight in (*phrases, *telling):
             of = key_of(wording)
-            # A single word is worth showing where it is one of the kind; phrases are nouns.
-            if place < len(child.metadata["phrases"]) or _names_one(of, keys, kinds):
-                total, best = said.get(of, (0, wording))
-                said[of] = (total + weight, best)
+            total, best = said.get(of, (0, wording))
+            said[of] = (total + weight, best)
     taken = {term for name in (*names, *keys) for term in key_of(name)}
     ranked = sorted(
         (
@@ -148,8 +151,10 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
                 hinted[name] = hinted.get(name, 0) + permille
         for name, weight in (*child.metadata["phrases"], *child.metadata["keywords"]):
             of = key_of(name)
-            if " ".join(of) == key:
+            if (of[0] if len(of) == 1 else " ".join(of)) == key:
                 weights[name] = weights.get(name, 0) + weight
+            if " " not in name or key not in of:
+                continue
             for pair in pairwise(name.split(" ")):
                 of_pair = key_of(" ".join(pair))
                 if of_pair[-1] == key and len(of_pair) == len(pair) and (len(of) == len(pair) or pair[0][:1].isupper()):
@@ -219,7 +224,7 @@ def _dated(leaf: Node, state: str, most: int) -> str:
 
 def _newest_first(node: Node) -> tuple[int, int, bytes]:
     timestamp, digest = node.key
-    return -node.last_at, -timestamp, bytes(255 - byte for byte in digest)
+    return -node.last_at, -timestamp, digest.translate(_INVERTED)
 
 
 def _entry(node: Node) -> str:
@@ -233,9 +238,14 @@ def _entry(node: Node) -> str:
 
 
 def _metadata(merged: Merged, names: Sequence[str], said_by: Mapping[str, int] | None = None) -> dict[str, Any]:
-    whole = merged.metadata(units=0)
-    metadata = {name: whole[name][:most] for name, most in _KEPT.items()}
-    metadata |= {"language": merged.language, "names": list(names)}
+    metadata: dict[str, Any] = {
+        "keywords": [],
+        "phrases": [list(pair) for pair in merged.phrases[:_PHRASES_KEPT]],
+        "speakers": [list(pair) for pair in merged.speakers[:_SPEAKERS_KEPT]],
+        "hints": [],
+        "language": merged.language,
+        "names": list(names),
+    }
     if said_by:
         metadata["said_by"] = [list(pair) for pair in sorted(said_by.items())]
     return metadata
