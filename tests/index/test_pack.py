@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -276,6 +277,7 @@ def test_postings_are_sorted_by_all_of_their_ids(monkeypatch: pytest.MonkeyPatch
     as long as they do not, no more than 16 bits are sorted at a time."""
     if identity is not None:
         monkeypatch.setattr("myria.index.block.term_id", identity)
+        monkeypatch.setattr("myria.index.block.term_ids", partial(map, identity))
     rng = random.Random(8)
     blocks = [(number, _block([_doc(rng, number * 100 + at, number) for at in range(30)])) for number in range(1, 9)]
     wanted: dict[int, Counter[int]] = {}

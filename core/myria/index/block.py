@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import ANALYSIS_VERSION, TextWords, term_id, terms, words_in
+from myria.analysis import ANALYSIS_VERSION, TextWords, term_id, term_ids, terms, words_in
 from myria.analysis.asking import asks, says_nothing
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
@@ -446,7 +446,7 @@ class _Table:
         sizes = np.array([len(doc.terms) for doc in docs], dtype=np.int64)
         held = sizes + np.array([len(doc.stems) for doc in docs], dtype=np.int64)
         ids = np.fromiter(
-            map(term_id, chain.from_iterable(chain(doc.terms, doc.stems) for doc in docs)), np.int64, int(held.sum())
+            term_ids(chain.from_iterable(chain(doc.terms, doc.stems) for doc in docs)), np.int64, int(held.sum())
         )
         places = np.repeat(np.arange(len(docs)), held)
         hints = [
@@ -569,13 +569,30 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _counted(ids: Ints, places: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (term, document, times) for each pair that occurs."""
+    """Return (term, document, times) for each pair that occurs; `places` ascend."""
     if not len(ids):
         return ids, places, places
-    order = np.lexsort((places, ids))
-    ids, places = ids[order], places[order]
+    order, ids = by_term(ids)
+    places = places[order]
     first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
     return ids[first], places[first], np.diff(np.r_[first, len(ids)])
+
+
+def by_term(ids: Ints) -> tuple[Ints, Ints]:
+    """Return the order that sorts a column of ids, equal ones as they stand, and the sorted column.
+
+    Ids are hashes, so their upper 32 bits nearly always sort them: two passes of numpy's radix sort of 16 bits, which
+    take a sixth of the time of sorting 64 bits.
+    """
+    ids = np.ascontiguousarray(ids, dtype="<i8")
+    digits = ids.view("<u2").reshape(-1, 4)
+    order = np.argsort(digits[:, 2], kind="stable")
+    order = order[np.argsort((digits[:, 3] ^ 0x8000)[order], kind="stable")]
+    ascending = ids[order]
+    if bool((ascending[1:] < ascending[:-1]).any()):
+        order = order[np.argsort(ascending, kind="stable")]
+        ascending = ids[order]
+    return order, ascending
 
 
 def _taken(
@@ -602,12 +619,15 @@ def _appended(first: tuple[Ints, Ints, Ints], second: tuple[Ints, Ints, Ints], s
 def _sorted(rows: tuple[Ints, Ints, Ints], rank: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Return term ids, offsets, documents and values, sorted; of a repeated pair the greatest value is kept."""
     ids, places, values = rows
-    places = rank[places] if len(places) else places
-    order = np.lexsort((-values, places, ids))
-    ids, places, values = ids[order], places[order], values[order]
     if len(ids):
+        places = rank[places]
+        # A block holds few enough documents for numpy's radix sort of 16 bits.
+        order = np.argsort(places.astype(np.uint16), kind="stable")
+        by_id, ids = by_term(ids[order])
+        order = order[by_id]
+        places, values = places[order], values[order]
         first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
-        ids, places, values = ids[first], places[first], values[first]
+        ids, places, values = ids[first], places[first], np.maximum.reduceat(values, first)
         starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
         return ids[starts], np.r_[starts, len(ids)], places, values
     return ids, np.zeros(1, dtype=np.int64), places, values

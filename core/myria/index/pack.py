@@ -23,6 +23,7 @@ from myria.index.block import (
     NAMES,
     Ints,
     View,
+    by_term,
 )
 
 Mask = npt.NDArray[np.bool_]
@@ -96,10 +97,10 @@ def repack(packs: Sequence[tuple[Pack, Mask | None]]) -> Pack:
                 shown = where >= 0
                 spread, where, value = spread[shown], where[shown], value[shown]
             rows.append((spread, where, value))
-        by_term, spread = _by_term(_joined([row[0] for row in rows], np.int64))
+        order_of_terms, spread = by_term(_joined([row[0] for row in rows], np.int64))
         columns[ids], columns[offsets] = _distinct(spread)
-        columns[docs_of] = _joined([row[1] for row in rows], np.int32)[by_term]
-        columns[values] = _joined([row[2] for row in rows])[by_term]
+        columns[docs_of] = _joined([row[1] for row in rows], np.int32)[order_of_terms]
+        columns[values] = _joined([row[2] for row in rows])[order_of_terms]
     return Pack(xid=np.broadcast_to(np.int64(0), columns["seq"].shape), **columns)
 
 
@@ -206,29 +207,12 @@ class _Blocks:
         where = self.column(docs_of).astype(np.int32)
         _require(bool((where < np.repeat(docs.astype(np.int32), postings)).all()))
         where += np.repeat(first_doc.astype(np.int32), postings)
-        order, terms = _by_term(self.column(ids))
+        order, terms = by_term(self.column(ids))
         begins = np.cumsum(sizes) - sizes
         sizes = sizes[order]
         places = _runs(begins[order], sizes)
         distinct, starts = _distinct(terms, sizes)
         return distinct, starts, where[places], self.column(values)[places]
-
-
-def _by_term(ids: Ints) -> tuple[Ints, Ints]:
-    """Return the order that sorts a column of ids, equal ones as they stand, and the sorted column.
-
-    Ids are hashes, so their upper 32 bits nearly always sort them: two passes of numpy's radix sort of 16 bits, which
-    take a sixth of the time of sorting 64 bits.
-    """
-    ids = np.ascontiguousarray(ids, dtype="<i8")
-    digits = ids.view("<u2").reshape(-1, 4)
-    order = np.argsort(digits[:, 2], kind="stable")
-    order = order[np.argsort((digits[:, 3] ^ 0x8000)[order], kind="stable")]
-    ascending = ids[order]
-    if bool((ascending[1:] < ascending[:-1]).any()):
-        order = order[np.argsort(ascending, kind="stable")]
-        ascending = ids[order]
-    return order, ascending
 
 
 def _distinct(ids: Ints, sizes: Ints | None = None) -> tuple[Ints, Ints]:
