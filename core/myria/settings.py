@@ -946,12 +946,14 @@ class EmbeddingSettings(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondLookSettings(Section):
-    """A second look at the best hits by a model that re-ranks. Off by default; see docs/second-look.md."""
+    """A second look at the best hits by a model that re-ranks, or by the chat model. Off by default; see
+    docs/second-look.md."""
 
     section_name: ClassVar[str] = "second_look"
 
-    model: Literal["off", "endpoint"] = "off"
-    """What looks: nothing, or an endpoint that re-ranks, to which questions and the texts of hits are then sent."""
+    model: Literal["off", "endpoint", "llm"] = "off"
+    """What looks: nothing, an endpoint that re-ranks, or the chat model of section llm, within the limits of one walk
+    and without template, base_url and form of this section. Questions and the texts of hits are then sent there."""
     template: str | None = None
     """JSON file with everything of a request to the endpoint that is the same in every call: model, headers.
     Credentials stand in it as in llm.template."""

@@ -197,7 +197,7 @@ METRICS: tuple[Described, ...] = (
     _counter(
         "memory",
         "myria_llm_calls_total",
-        "Requests to language models; workflow is build, walk, evaluate or extract, outcome is ok or a failure's name",
+        "Requests to language models; workflow is build, walk, evaluate, extract or look, outcome is ok or a failure",
         "workflow",
         "outcome",
     ),

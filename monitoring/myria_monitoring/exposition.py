@@ -59,7 +59,7 @@ PLACES: Final = (
 )
 AGENT_TOOLS: Final = tuple(tool.name for tool in TOOLS if "agent" in tool.faces)
 FLAGS: Final = ("false", "true")
-WORKFLOWS: Final = ("build", "walk", "evaluate", "extract")
+WORKFLOWS: Final = ("build", "walk", "evaluate", "extract", "look")
 OTHER: Final = "other"
 """The label of unforeseen values, which keeps the number of labels bounded."""
 

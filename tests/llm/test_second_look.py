@@ -15,11 +15,12 @@ import pytest
 
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
 from myria.errors import ConfigurationError
+from myria.llm.fencing import unfenced
 from myria.memory import Memory
 from myria.second_look.looking import SecondLook
 from myria.settings import SecondLookSettings, Settings
-from tests.llm.conftest import KEY, Starting
-from tests.llm.provider import Answer, Asked, Provider
+from tests.llm.conftest import KEY, Configuring, Starting
+from tests.llm.provider import Answer, Asked, Provider, calling, completion
 from tests.reads.asking import append, ask, pages, texts_of
 from tests.support import builds
 from tests.support.events import TENANT, event
@@ -237,6 +238,145 @@ def test_an_endpoint_without_a_template_is_refused() -> None:
     settings = replace(Settings(), second_look=SecondLookSettings(model="endpoint"))
     with pytest.raises(ConfigurationError, match=r"second_look\.template"):
         SecondLook.configured(settings)
+
+
+@pytest.fixture
+def chatting(configured: Configuring) -> Looking:
+    """Return settings under which a chat model looks at hits: `chatting(provider)`."""
+
+    def settings(provider: Provider, *, llm: dict[str, Any] | None = None, **fields: Any) -> Settings:
+        patient: dict[str, Any] = {"deadline_s": 60.0, "weight_percent": 200}
+        look = SecondLookSettings(model="llm", **{**patient, **fields})
+        return replace(Settings(), llm=configured(provider, walk=False, build=False, **(llm or {})), second_look=look)
+
+    return settings
+
+
+def shown(asked: Asked) -> list[dict[str, str]]:
+    """Return the texts that the chat model was shown, each with its id."""
+    texts: list[dict[str, str]] = unfenced(asked.texts[-1])["texts"]
+    return texts
+
+
+def ordering(asked: Asked) -> Answer:
+    """Name the wanted text, and then one other."""
+    texts = shown(asked)
+    wanted = [text["id"] for text in texts if text["text"].endswith(WANTED)]
+    return calling(asked, ("order", {"best": [*wanted, texts[0]["id"]]}))
+
+
+@pytest.mark.parametrize("structure", ["tools", "json_schema"])
+async def test_what_the_chat_model_names_comes_first(
+    database: Database, provide: Starting, chatting: Looking, structure: str
+) -> None:
+    """In both ways of structure; an equal question asks once, and the audit keeps who asked, what was said and used."""
+    provider = provide(ordering)
+    async with Memory(database.server_dsn, Settings()) as plain:
+        await append(plain, talk())
+        before = texts_of(await ask(plain, query(limit=100)))
+    async with Memory(database.server_dsn, chatting(provider, llm={"structure": structure})) as memory:
+        found = await ask(memory, query(limit=100))
+        assert texts_of(found)[0] == WANTED != before[0]
+        assert texts_of(found)[1] == before[0]
+        assert sorted(texts_of(found)) == sorted(before)
+        assert await ask(memory, query(limit=100)) == found
+    assert len(provider.asked) == 1
+    assert provider.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    calls = await builds.rows(database, "SELECT workflow, mask, outcome, prompt, input_tokens FROM myria.llm_calls")
+    assert [(row["workflow"], row["mask"], row["outcome"]) for row in calls] == [("look", ["ana", "ben"], "ok")]
+    assert WANTED in calls[0]["prompt"]
+    assert calls[0]["input_tokens"] == 100
+
+
+async def test_only_what_the_caller_sees_is_shown_to_the_chat_model(
+    database: Database, provide: Starting, chatting: Looking
+) -> None:
+    """What others say is not sent; credentials that a provider repeats are kept out of the audit."""
+    provider = provide(lambda asked: calling(asked, ("order", {"best": ["h1"]}), content=f"I was given {KEY}"))
+    async with Memory(database.server_dsn, chatting(provider)) as memory:
+        await append(memory, talk())
+        before = await ask(memory, query())
+        await append(memory, talk(("a late train of zoe",), participants=("zoe",)))
+        await append(memory, talk(("ana alone waits for a late train",), participants=("ana",)))
+        assert await ask(memory, query()) == before
+    sent = b"".join(asked.raw for asked in provider.asked)
+    assert b"zoe" not in sent
+    assert b"alone" not in sent
+    kept = await builds.rows(database, "SELECT prompt, reply FROM myria.llm_calls")
+    assert "I was given" in kept[0]["reply"]
+    assert not any(KEY in row["prompt"] + row["reply"] for row in kept)
+
+
+def named(*best: str) -> Callable[[Asked], Answer]:
+    """Return a script that names these ids."""
+    return lambda asked: calling(asked, ("order", {"best": list(best)}))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        named("h1", "h99"),
+        named("h2", "h2"),
+        named(TALK[3]),
+        lambda asked: calling(asked, ("order", {"best": "h2"})),
+        lambda asked: calling(asked, ("order", {"best": ["h2"], "delete": ["h1"]})),
+        lambda asked: calling(asked, ("order", {"best": ["h3"]}), ("order", {"best": ["h4"]})),
+        lambda asked: calling(asked, ("erase", {"best": ["h3"]})),
+        lambda asked: Answer(body=completion(content="the best is h3")),
+        lambda asked: Answer(body=completion(calls=[("order", '{"best": ["h3"')], finish="length")),
+        lambda asked: Answer(status=500),
+        lambda asked: Answer(hang=True),
+        lambda asked: Answer(body=b"no json"),
+    ],
+)
+async def test_what_the_chat_model_says_otherwise_leaves_the_order(
+    database: Database, provide: Starting, chatting: Looking, script: Callable[[Asked], Answer]
+) -> None:
+    """Ids that it was not shown, one named twice, other tools, broken replies, failures and silence change no byte."""
+    async with Memory(database.server_dsn, Settings()) as plain:
+        await append(plain, talk())
+        expected = await ask(plain, query(limit=100))
+    provider = provide(script)
+    hangs = script(_ASKED).hang
+    settings = chatting(provider, llm={"retries": 0}, **({"deadline_s": 0.2} if hangs else {}))
+    async with Memory(database.server_dsn, settings) as memory:
+        assert await ask(memory, query(limit=100)) == expected
+        assert memory.retrieval.look is not None
+        assert memory.retrieval.look.figures() == {"looked": 0, "failed": 1}
+    assert len(provider.asked) == 1
+
+
+async def test_where_the_chat_model_finds_nothing_useful_the_order_stands(
+    database: Database, provide: Starting, chatting: Looking
+) -> None:
+    """An empty list is an answer: all hits are alike to the model."""
+    async with Memory(database.server_dsn, chatting(provide(named()))) as memory:
+        await append(memory, talk())
+        async with Memory(database.server_dsn, Settings()) as plain:
+            assert texts_of(await ask(memory, query())) == texts_of(await ask(plain, query()))
+        assert memory.retrieval.look is not None
+        assert memory.retrieval.look.figures() == {"looked": 1, "failed": 0}
+
+
+async def test_a_tenant_whose_tokens_are_used_up_is_answered_without_the_chat_model(
+    database: Database, provide: Starting, chatting: Looking
+) -> None:
+    """The tokens of a day bound second looks as they bound builds and walks."""
+    provider = provide(ordering)
+    async with Memory(database.server_dsn, chatting(provider, llm={"tenant_tokens_per_day": 0})) as memory:
+        await append(memory, talk())
+        assert texts_of(await ask(memory, query()))
+        assert provider.asked == []
+
+
+def test_a_chat_model_without_a_template_is_refused() -> None:
+    """The error names the setting that is missing."""
+    settings = replace(Settings(), second_look=SecondLookSettings(model="llm"))
+    with pytest.raises(ConfigurationError, match=r"llm\.template"):
+        SecondLook.configured(settings)
+
+
+_ASKED = Asked(number=1, path="", headers={}, body={"tools": [{}]}, raw=b"")
 
 
 def _events(node: dict[str, Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from myria.store.locks import lock_key
 from myria.store.queries import sql
 
 Json = dict[str, Any]
-Workflow = Literal["build", "walk", "evaluate", "extract"]
+Workflow = Literal["build", "walk", "evaluate", "extract", "look"]
 Detail = Literal["full", "hashed", "off"]
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 import orjson
 
+from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
 from myria.index.block import Ints
 from myria.retrieval.ranking import Hit, Key, Ranking
@@ -21,6 +22,7 @@ from myria.retrieval.successors import Succession
 from myria.retrieval.turns import Awaited, Turn
 from myria.second_look.fusing import order, placed
 from myria.second_look.looking import Look, SecondLook
+from myria.second_look.source import ShownTo
 from myria.store.database import Connection
 from myria.store.queries import sql
 
@@ -61,7 +63,7 @@ class SecondLooks:
         if not head:
             return None
         texts = await self._texts(connection, result, head, late)
-        look = self._looked(turn, question, list(dict.fromkeys(texts.values())))
+        look = self._looked(turn, question, list(dict.fromkeys(texts.values())), _asker(result, head))
         if look is None:
             return None
         steps = [look.get(texts[hit.event_seq]) if hit.event_seq in texts else None for hit in head]
@@ -76,7 +78,7 @@ class SecondLooks:
             rest = (await ranked(limit, head[-1].key if is_among else after, late)).hits
         return replace(first, hits=(*moved, *rest)[:limit])
 
-    def _looked(self, turn: Turn, question: str, texts: Sequence[str]) -> Look | None:
+    def _looked(self, turn: Turn, question: str, texts: Sequence[str], asker: ShownTo) -> Look | None:
         """Return what the model said of these texts.
 
         Raises:
@@ -89,14 +91,14 @@ class SecondLooks:
             return known
         key = ("second look", question)
         if key not in turn.waits.found:
-            raise Awaited(key, partial(self._asked, question, texts))
+            raise Awaited(key, partial(self._asked, question, texts, asker))
         # Of what came since, nothing is known: it counts as the mean.
         found: Look | None = turn.waits.found[key]
         return found
 
-    async def _asked(self, question: str, texts: Sequence[str], spent_s: float) -> Look | None:
+    async def _asked(self, question: str, texts: Sequence[str], asker: ShownTo, spent_s: float) -> Look | None:
         left = self._look.settings.deadline_s - spent_s
-        return await self._look.ask(question, texts, within_s=left) if left > 0 else None
+        return await self._look.ask(question, texts, asker=asker, within_s=left) if left > 0 else None
 
     async def _texts(
         self, connection: Connection, result: SearchResult, hits: Sequence[Hit], late: Ints | None
@@ -113,6 +115,19 @@ class SecondLooks:
             if text.strip():
                 texts[seq] = self._look.shown(speaker_of(payloads[seq]), text)
         return texts
+
+
+def _asker(result: SearchResult, hits: Sequence[Hit]) -> ShownTo:
+    """Return for whom a model is asked of these hits.
+
+    Raises:
+        InternalError: a mask does not show one of them: a bug, and nothing was sent.
+    """
+    masks = result.pinned.masks
+    scopes = {scope.scope_id: scope for scope in map(result.scope, hits)}
+    if not all(masks.sees(scope.participants) for scope in scopes.values()):
+        raise InternalError("a hit outside of the mask was about to be shown to a model")
+    return ShownTo(tenant=result.pinned.tenant, participants=masks.participants, scopes=tuple(sorted(scopes)))
 
 
 def _moved(

@@ -91,7 +91,7 @@ class Retrieval:
         vectors = None
         if self.questions is not None:
             vectors = VectorLanes(self.cache, self.questions, most=settings.embeddings.visible_events)
-        self.look = SecondLook.configured(settings)
+        self.look = _second_look(database, settings, self.walker)
         self._search = Search(
             self.cache,
             gatherer,
@@ -108,12 +108,12 @@ class Retrieval:
     async def close(self) -> None:
         """End the ranking threads, the walker, what embeds questions and what looks twice."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self.look is not None:
+            await self.look.close()
         if self.walker is not None:
             await self.walker.close()
         if self.questions is not None:
             await self.questions.close()
-        if self.look is not None:
-            await self.look.close()
 
     def forget(self, tenant: str) -> None:
         """Forget what is kept between requests of a tenant; what is wanted again is read again."""
@@ -582,6 +582,19 @@ def _walker(database: Database, settings: Settings) -> Walker | None:
 
     model = LanguageModel.configured(settings.llm, secrets=secrets)
     return None if model is None else Configured(database, model)
+
+
+def _second_look(database: Database, settings: Settings, walker: Walker | None) -> SecondLook | None:
+    """Return what looks twice, None where nothing does; a chat model is the one that walks, with its limits.
+
+    Raises:
+        ConfigurationError: the request template cannot be used, a secret cannot be opened, or there is no chat model.
+    """
+    if settings.second_look.model != "llm" or walker is None:
+        return SecondLook.configured(settings)
+    from myria.second_look.chat import ChatModel  # noqa: PLC0415 - only where a model is asked
+
+    return SecondLook.configured(settings, chat=ChatModel(database, walker.model))
 
 
 def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNotFound:

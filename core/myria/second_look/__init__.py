@@ -1,4 +1,5 @@
 """A second look at the best hits of a question by a model that reads both: optional, off unless set.
 
-`endpoint` asks the model, `looking` bounds and keeps its answers, `fusing` moves hits by them.
+`endpoint` asks a model that re-ranks and `chat` a chat model (both are a `source`), `looking` bounds and keeps their
+answers, `fusing` moves hits by them.
 """

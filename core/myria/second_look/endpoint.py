@@ -18,6 +18,7 @@ from myria.llm.failures import Kind, failed
 from myria.llm.posting import PostedEndpoint, template_of
 from myria.llm.template import RequestTemplate
 from myria.llm.wire import Reply
+from myria.second_look.source import ShownTo
 from myria.settings import SecondLookSettings
 from myria.vault import Secrets
 
@@ -51,8 +52,13 @@ class RerankEndpoint:
         """
         return cls(template_of("second_look", settings.template, environ, secrets), settings)
 
-    async def relevance(self, question: str, texts: Sequence[str], *, within_s: float) -> list[float]:
+    async def relevance(
+        self, question: str, texts: Sequence[str], *, within_s: float, asker: ShownTo | None = None
+    ) -> list[float]:
         """Return how relevant each text is to a question, on the model's own scale.
+
+        Args:
+            asker: makes no difference here.
 
         Raises:
             ModelFailed: timeout, connection, http_*, too_large, malformed_*, provider_resting.

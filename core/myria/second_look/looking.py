@@ -9,9 +9,10 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from myria.errors import ModelFailed
+from myria.errors import ConfigurationError, ModelFailed
 from myria.second_look.endpoint import RerankEndpoint
 from myria.second_look.fusing import quantised
+from myria.second_look.source import ShownTo, RelevanceSource
 from myria.settings import SecondLookSettings, Settings
 from myria.vault import Secrets, opened_secrets
 
@@ -26,27 +27,39 @@ _KEPT: Final = 500
 class SecondLook:
     """Asks the model, and keeps its last answers: pages of one answer show it the same texts."""
 
-    def __init__(self, endpoint: RerankEndpoint, settings: SecondLookSettings) -> None:
+    def __init__(self, source: RelevanceSource, settings: SecondLookSettings) -> None:
         self.settings = settings
-        self._endpoint = endpoint
+        self._source = source
         self._known: OrderedDict[bytes, list[int]] = OrderedDict()
         self._looked = 0
         self._failed = 0
 
     @classmethod
     def configured(
-        cls, settings: Settings, environ: Mapping[str, str] | None = None, *, secrets: Secrets | None = None
+        cls,
+        settings: Settings,
+        environ: Mapping[str, str] | None = None,
+        *,
+        secrets: Secrets | None = None,
+        chat: RelevanceSource | None = None,
     ) -> SecondLook | None:
         """Return the second look of the settings, None where there is none.
 
         Args:
             secrets: what the template may name; left out, those of the settings.
+            chat: what asks the chat model, None where none is configured.
 
         Raises:
-            ConfigurationError: the template cannot be used.
+            ConfigurationError: the template cannot be used, or there is no chat model.
         """
         if settings.second_look.model == "off":
             return None
+        if settings.second_look.model == "llm":
+            if chat is None:
+                raise ConfigurationError(
+                    "second_look.model llm needs llm.template: a JSON file that names the model.", field="llm.template"
+                )
+            return cls(chat, settings.second_look)
         secrets = opened_secrets(settings.secrets, environ) if secrets is None else secrets
         environ = os.environ if environ is None else environ
         return cls(RerankEndpoint.configured(settings.second_look, environ, secrets), settings.second_look)
@@ -56,8 +69,8 @@ class SecondLook:
         return {"looked": self._looked, "failed": self._failed}
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._endpoint.close()
+        """Close connections and finish what is being written."""
+        await self._source.close()
 
     def shown(self, speaker: str | None, text: str) -> str:
         """Return what the model is shown of a hit."""
@@ -72,10 +85,10 @@ class SecondLook:
         self._known.move_to_end(key)
         return dict(zip(texts, steps, strict=True))
 
-    async def ask(self, question: str, texts: Sequence[str], *, within_s: float) -> Look | None:
+    async def ask(self, question: str, texts: Sequence[str], *, asker: ShownTo, within_s: float) -> Look | None:
         """Return what the model says of some texts, None where it says nothing usable in time."""
         try:
-            steps = quantised(await self._endpoint.relevance(question, texts, within_s=within_s))
+            steps = quantised(await self._source.relevance(question, texts, asker=asker, within_s=within_s))
         except ModelFailed as failure:
             self._failed += 1
             logger.info("a question goes without a second look: %s", failure.message, extra={"action": "no_look"})
