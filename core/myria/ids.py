@@ -24,4 +24,6 @@ def new_ids(prefix: str, count: int) -> list[str]:
     began = f"{prefix}_{time.time_ns() // 1_000_000:012x}"
     digits = os.urandom(_RANDOM * count).hex()
     width = 2 * _RANDOM
-    return sorted(began + digits[place : place + width] for place in range(0, width * count, width))
+    ids = [began + digits[place : place + width] for place in range(0, width * count, width)]
+    ids.sort()
+    return ids

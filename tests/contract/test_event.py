@@ -483,21 +483,22 @@ def test_events_that_share_fields_are_read_as_if_each_stood_alone(
     items: list[dict[str, Any]], bad: dict[str, Any] | None, principal: Principal
 ) -> None:
     """A batch gives the events that its items give one by one; it is refused as its first bad item is."""
+    limits = limits_of(Settings())
     if bad is not None:
         items = [*items[:-1], items[-1] | bad]
     alone: list[NewEvent] = []
     refused: MyriaError | None = None
     for item in items:
         try:
-            alone.append(parse_event(item, LIMITS, principal=principal))
+            alone.append(parse_event(item, limits, principal=principal))
         except MyriaError as error:
             refused = error
             break
     if refused is None:
-        assert parse_events({"events": items}, LIMITS, principal=principal) == alone
+        assert parse_events({"events": items}, limits, principal=principal) == alone
         return
     with pytest.raises(type(refused)) as caught:
-        parse_events({"events": items}, LIMITS, principal=principal)
+        parse_events({"events": items}, limits, principal=principal)
     assert caught.value.to_json() == refused.at_index(len(alone)).to_json()
 
 

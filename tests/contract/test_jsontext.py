@@ -23,10 +23,12 @@ VALUES = st.recursive(
 )
 
 
-@given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_what_a_writer_writes_is_read_back(value: Any, ascii_only: bool, indent: int | str | None) -> None:
+@given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]), st.sampled_from([None, (",", ":")]))
+def test_what_a_writer_writes_is_read_back(
+    value: Any, ascii_only: bool, indent: int | str | None, separators: tuple[str, str] | None
+) -> None:
     """Every finite value round-trips, however it is spelled."""
-    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
     assert decode(text.encode()) == value
 
 
