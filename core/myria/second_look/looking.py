@@ -12,7 +12,7 @@ from typing import Final
 from myria.errors import ConfigurationError, ModelFailed
 from myria.second_look.endpoint import RerankEndpoint
 from myria.second_look.fusing import quantised
-from myria.second_look.source import ShownTo, RelevanceSource
+from myria.second_look.source import RelevanceSource, ShownTo
 from myria.settings import SecondLookSettings, Settings
 from myria.vault import Secrets, opened_secrets
 

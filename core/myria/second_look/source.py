@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTo:
-    """Who is shown texts by a model: `participants` are whom the masks in force name, `scopes` those of the texts shown."""
+    """Who is shown texts by a model: `participants` are whom the masks in force name, `scopes` those of the texts."""
 
     tenant: str
     participants: tuple[str, ...]
