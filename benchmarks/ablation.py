@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import changed_facts, changed_states, locomo_offline, messy_chats
-from myria.retrieval import question, ranking
+from myria.retrieval import question, ranking, successors
 
 _NO_ANSWERS = {"_ANSWERS": (0, 0), "_DATED_ANSWERS": (0, 0)}
 SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
@@ -38,11 +38,13 @@ SIGNALS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "the named speaker": (ranking, {"_SPEAKER": 100}),
     "texts that say when": (ranking, {"_SAYS_WHEN": 100}),
     "texts that name something": (ranking, {"_NAMES": 100}),
+    "texts that hold a number": (ranking, {"_HAS_NUMBER": 100}),
     "texts that only ask": (ranking, {"_ONLY_ASKS": 85}),
     "texts that ask": (ranking, {"_ASKS": 100, "_ONLY_ASKS": 100}),
     "texts that say nothing": (ranking, {"_SAYS_NOTHING": 100}),
     "words misspelt": (ranking, {"_MOST_MISSPELT": 0}),
     "times the question names": (ranking, {"_PERIOD": 100, "_AROUND_DAY": 100}),
+    "later hits nearly as good": (successors, {"_RIVALS": 1_000_000}),
     "what was changed later": (question, {"_asks_for": lambda text: None}),
 }
 

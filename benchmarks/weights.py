@@ -30,8 +30,8 @@ STEPS = (50, 80, 125, 200)
 """Percent of a weight that are tried instead of it."""
 SEARCHED = (
     "_K1", "_B", "_PREVIOUS", "_ANSWERS", "_DATED_ANSWERS", "_NEXT", "_FAR", "_MANY", "_LEAF", "_UNIT", "_RELATED",
-    "_MEMBER", "_WIDER", "_INSTEAD_OF_MANY", "_COVERED", "_EXACT", "_SPEAKER", "_SAYS_WHEN", "_NAMES", "_ASKS",
-    "_ONLY_ASKS", "_SAYS_NOTHING", "_PERIOD", "_AROUND_DAY",
+    "_MEMBER", "_WIDER", "_INSTEAD_OF_MANY", "_COVERED", "_EXACT", "_SPEAKER", "_SAYS_WHEN", "_NAMES", "_HAS_NUMBER",
+    "_ASKS", "_ONLY_ASKS", "_SAYS_NOTHING", "_PERIOD", "_AROUND_DAY",
 )  # fmt: skip
 OF_ONE = frozenset(
     {
@@ -39,6 +39,7 @@ OF_ONE = frozenset(
         "_SPEAKER",
         "_SAYS_WHEN",
         "_NAMES",
+        "_HAS_NUMBER",
         "_ASKS",
         "_ONLY_ASKS",
         "_SAYS_NOTHING",

@@ -141,6 +141,13 @@ def test_a_question_that_asks_for_a_name_prefers_texts_that_name_something() -> 
     assert _ask("How was the novel she read?", corpus)[0] == 1
 
 
+def test_a_question_for_a_number_prefers_texts_with_one() -> None:
+    """Asked how much, the text with a number; asked how, the earlier one of two equals."""
+    corpus = _said("We had a ticket for the tram then.", "The day was grey.", "We had a ticket for the tram for 29.")
+    assert _ask("How much was the ticket?", corpus)[0] == 3
+    assert _ask("How was the ticket?", corpus)[0] == 1
+
+
 CHANGED = (
     "I drive an old diesel Golf, it rattles but it never let me down.",
     "The bread was dear today.",
@@ -217,6 +224,34 @@ def test_what_the_speaker_says_tells_how_much_a_statement_is_about() -> None:
     ]
     corpus = Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
     assert _ask("When is Anna's standup?", corpus)[:2] == [60, 1]
+
+
+NEAR = (
+    "The rent for the room is three hundred and ten with everything, so there is nothing that one could complain of.",
+    "The bread was dear today.",
+    "Well, he wrote about the room again: the rent is three hundred and sixty from July on, and not a word why.",
+    "The rent is dear in most towns, as they say on the radio, on the train, and wherever people queue for an hour.",
+)
+
+
+def test_a_later_hit_that_is_nearly_as_good_stands_first() -> None:
+    """Both are long and none has a word of change; of two states of one thing the present is the newest."""
+    assert _ask("How much is the rent for Anna's room?", _said(*NEAR))[:2] == [3, 1]
+    assert _ask("How much was the rent for Anna's room at first?", _said(*NEAR))[0] == 1
+
+
+def test_a_later_hit_that_holds_less_of_the_question_leaves_the_order() -> None:
+    """The last one tells of rents, and of no room."""
+    assert _ask("How much is the rent for Anna's room?", _said(NEAR[0], *NEAR[1:2], *NEAR[3:]))[0] == 1
+
+
+def test_where_many_things_are_asked_for_a_later_hit_leaves_the_order() -> None:
+    """Each of many things is an answer, the first as well as the last."""
+    rest = "and it took me the better part of a wet afternoon, with the cat on the table and the radio on"
+    lake, forest = (f"I painted a {what} for my aunt, {rest}." for what in ("lake", "forest"))
+    corpus = _said(lake, "The bread was dear today.", forest)
+    assert _ask("What pictures does Anna paint for her aunt?", corpus)[0] == 1
+    assert _ask("What does Anna paint for her aunt?", corpus)[0] == 3
 
 
 def test_saying_the_same_again_changes_nothing() -> None:

@@ -27,6 +27,7 @@ from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
 from myria.analysis.languages import languages_of, stems
 from myria.analysis.naming import names_something
+from myria.analysis.numbers import number_ids
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
 
@@ -259,6 +260,16 @@ class View:
                 codes.setdefault(term, []).append(code)
         return codes
 
+    @cached_property
+    def numbered(self) -> npt.NDArray[np.bool_]:
+        """Tell for each document whether it holds a number."""
+        numbers = number_ids()
+        at = numbers.searchsorted(self.terms)
+        at[at == len(numbers)] = 0
+        held = np.zeros(len(self), dtype=np.bool_)
+        held[self.posting_doc[np.repeat(numbers[at] == self.terms, np.diff(self.offsets))]] = True
+        return held
+
     def rendering(self, node: int) -> bytes:
         """Return the rendering id of a node."""
         return bytes(self.node_rendering[node].tobytes())
@@ -283,7 +294,7 @@ class BlockView(View):
     def nbytes(self) -> int:
         """Return about how many bytes of memory this view holds, for a cache bounded in bytes."""
         scopes = 0 if self.scope_id is None else 8 * len(self)
-        return len(self.raw) + 4 * len(self) + scopes + _VIEW_OVERHEAD
+        return len(self.raw) + 5 * len(self) + scopes + _VIEW_OVERHEAD
 
 
 @lru_cache(maxsize=65_536)

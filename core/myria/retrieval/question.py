@@ -48,6 +48,13 @@ _ASKS_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 
+_ASKS_NUMBER: Final = re.compile(
+    r"\bhow (?:much|often|old|big|large|tall|heavy|far|high|fast|hot|expensive)\b"
+    r"|\b(?:price|cost|rent|salary|weight|weigh|height|age|number|amount|dose|budget)\b",
+    re.IGNORECASE,
+)
+"""Questions for a number; not "how many", which is answered by the many things as well."""
+
 _NO_PLURAL: Final = (
     r"(?:is|was|does|has|his|its|this|thus|as|us|days|always|perhaps|news|business|series|\w*ss|\w*us)\b|\S*['\u2019]"
 )
@@ -123,7 +130,7 @@ class Reading:
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
     tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name,
-    `asks_many` that it is likely several things, each told in a place of its own;
+    `asks_many` that it is likely several things, each told in a place of its own, `asks_number` that it is a number;
     `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
     `of_state` that it asks so of one person at most. `asked` is False when there is no text: the most recent events.
     """
@@ -140,6 +147,7 @@ class Reading:
     asks_when: bool = False
     asks_name: bool = False
     asks_many: bool = False
+    asks_number: bool = False
     asks_for: State | None = None
     of_state: bool = False
 
@@ -226,6 +234,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         asks_when=_ASKS_WHEN.search(text) is not None,
         asks_name=_ASKS_NAME.search(text) is not None,
         asks_many=_ASKS_MANY.search(text) is not None,
+        asks_number=_ASKS_NUMBER.search(text) is not None,
         asks_for=asks_for,
         of_state=asks_for is not None
         and not any(window.exact for window in meant)

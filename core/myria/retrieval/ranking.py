@@ -28,11 +28,18 @@ from myria.retrieval.filters import Filters, between
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question, Reading, Word, read, without_names
-from myria.retrieval.successors import AskedAbout, Leader, Succession, succession, succession_by_meaning
+from myria.retrieval.successors import (
+    AskedAbout,
+    Leader,
+    Succession,
+    succession,
+    succession_by_meaning,
+    succession_by_score,
+)
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 11
+RANKING_VERSION: Final = 12
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -83,6 +90,8 @@ _SAYS_WHEN: Final = 150
 """Percent of the score of a text that says when, if the question asks when."""
 _NAMES: Final = 130
 """Percent of the score of a text that names something, if the question asks which, where or what it is called."""
+_HAS_NUMBER: Final = 150
+"""Percent of the score of a text that holds a number, if the question asks for one."""
 _ASKS: Final = 85
 """Percent of the score of a text that ends in a question: it holds fewer answers."""
 _ONLY_ASKS: Final = 60
@@ -243,6 +252,8 @@ def rank(
         if beside is not None:
             likeness = beside.gains(corpora)[leader.corpus]
             changed = succession_by_meaning(leader, corpora, gains[leader.corpus], likeness)
+    if changed is None and leader is not None and plan.asked.of_state and not reading.asks_many:
+        changed = succession_by_score(leader, corpora, plan.asked)
     if leader is not None and changed is not None:
         worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
         best.put(leader, changed, worth, late)
@@ -706,6 +717,8 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
         _times(total, timeline.flags & DATED != 0, _SAYS_WHEN)
     if reading.asks_name:
         _times(total, timeline.flags & NAMING != 0, _NAMES)
+    if reading.asks_number:
+        _times(total, _numbered(timeline, corpus.parts()), _HAS_NUMBER)
     _weigh_wording(total, timeline)
     if reading.windows:
         total *= _within(plan, timeline)
@@ -757,6 +770,15 @@ def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[
             spoken = table[view.speaker]
             heard[places[spoken if mask is None else spoken & mask]] = True
     return heard
+
+
+def _numbered(timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask:
+    """Return which documents hold a number."""
+    held = np.zeros(len(timeline), dtype=np.bool_)
+    for (view, _), places in zip(parts, timeline.places, strict=True):
+        where = places[view.numbered]
+        held[where[where >= 0]] = True
+    return held
 
 
 def _add_hints(

@@ -4,8 +4,9 @@ The older statement mostly holds the question's words; the newer one often tells
 sold"). It is looked for among what the same speaker said later in the same scope, by three kinds of evidence: it tells
 of a change (`myria.analysis.changes`) of something that the older statement is about; it tells of a change of what the
 question asks about; or it is short and about a thing that hardly anything else is about, or of the state that the
-question asks for. A short statement is about each of its words, a long one touches many. Soft evidence: nothing is
-hidden, and of every question one document at most is moved. Where none of these finds one and vectors are compared, a
+question asks for. A short statement is about each of its words, a long one touches many. Where none of these finds one,
+a later hit that is nearly as good by the question's own words counts. Soft evidence: nothing is hidden, and of every
+question one document at most is moved. Where none of these finds one and vectors are compared, a
 short statement counts whose meaning stands out to the question and beside the older statement both.
 """
 
@@ -43,6 +44,9 @@ _AS_NEAR: Final = 60
 """Percent of the older statement's nearness to the question that it has at least."""
 _SHORT: Final = 16
 """Terms of a statement that is about what it is near to: a long one touches many things."""
+_RIVALS: Final = 68
+"""Percent of the best hit's score from which a later one is another state of the same, where it holds as much of the
+question."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
@@ -156,6 +160,31 @@ def succession_by_meaning(
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[leader.at] * _AS_NEAR)
     evidence = np.where(counts, nearness + likeness, 0)
     return _likeliest(leader, later, evidence, least=1, unlike=_words(view, doc))
+
+
+def succession_by_score(leader: Leader, corpora: Sequence[Corpus], asked: AskedAbout) -> Succession | None:
+    """Return the newest of what the same speaker said later that is nearly as good a hit as the best, or None.
+
+    It must hold as much of the question in its own words, by rarity, and not only say the same again.
+    """
+    corpus, timeline = corpora[leader.corpus], leader.timeline
+    rivals = np.flatnonzero(leader.score * 100 >= leader.worth * _RIVALS)
+    if len(rivals) < 2:
+        return None
+    view, _ = corpus.parts()[int(timeline.view[leader.at])]
+    doc = int(timeline.doc[leader.at])
+    later = _Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
+    rivals = rivals[(later.mask & later.spoken)[rivals]]
+    if not len(rivals):
+        return None
+    best = rivals[np.lexsort((timeline.seq[rivals], -leader.score[rivals]))][:_REPEATED]
+    said = _words(view, doc)
+    least = asked.covered(said)
+    for at in best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[::-1]].tolist():
+        words = _words(*later.place(at))
+        if words != said and asked.covered(words) >= least:
+            return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
+    return None
 
 
 def _likeliest(

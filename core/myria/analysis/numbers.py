@@ -1,0 +1,27 @@
+"""Words that are numbers: what "how much", "how old" and "what does it cost" ask for.
+
+Numbers up to 999 and the words for them. Longer ones are mostly years, telephone numbers and the like; "one" is mostly
+no number.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from myria.analysis.tokens import term_id, terms
+
+_WORDS = """
+two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
+twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million half dozen couple twice
+2x 3x 4x 5x 6x 7x 8x 9x 10x
+"""
+
+
+@cache
+def number_ids() -> npt.NDArray[np.int64]:
+    """Return the ids of terms that are numbers, ascending."""
+    found = {*terms(_WORDS), *map(str, range(1, 1000))}
+    return np.array(sorted(map(term_id, found)), dtype=np.int64)
