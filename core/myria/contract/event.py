@@ -217,17 +217,17 @@ def _payloads(items: Sequence[Any], limits: Limits) -> Generator[None, None, lis
     if {*map(type, payloads)} != {dict}:
         raise _NotPlainError
     written: list[bytes] = []
-    size = 0
+    size, are_small = 0, True
     try:
         for payload in payloads:
             written.append(orjson.dumps(payload, option=_CANONICAL))
             size += len(written[-1])
             if size > STEP_BYTES:
-                size = 0
+                size, are_small = 0, False
                 yield
     except (orjson.JSONEncodeError, TypeError) as error:
         raise _NotPlainError from error
-    if max(map(len, written)) <= limits.payload_bytes and _are_plain(b"".join(written), len(written)):
+    if are_small and max(map(len, written)) <= limits.payload_bytes and _are_plain(b"".join(written), len(written)):
         return written
     for payload, text in zip(payloads, written, strict=True):
         if len(text) > limits.payload_bytes or not _are_plain(text, 1):
