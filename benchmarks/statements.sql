@@ -199,3 +199,34 @@ FROM myria.builds;
 
 -- name: root_renderings
 SELECT scope_id, root_rendering_id FROM myria.scope_roots ORDER BY scope_id, number;
+
+-- name: vector_search_table
+-- As pgvector keeps vectors in half precision, which holds signed bytes exactly.
+CREATE EXTENSION IF NOT EXISTS vector;
+DROP TABLE IF EXISTS vector_search;
+CREATE TABLE vector_search (scope_id bigint NOT NULL, event_seq bigint NOT NULL, kept bytea NOT NULL, meaning halfvec(384) NOT NULL);
+
+-- name: vector_search_key
+-- By scope, as vectors of visible scopes are looked up.
+CREATE INDEX vector_search_scope ON vector_search (scope_id);
+
+-- name: vector_search_settled
+VACUUM ANALYZE vector_search;
+
+-- name: vector_search_load
+-- What a process reads once for a scope, and keeps.
+SELECT event_seq, kept FROM vector_search WHERE scope_id = ANY ($1::bigint[]);
+
+-- name: vector_search_all
+-- The likeness of every visible vector: its mean and deviation decide what each is worth.
+SELECT event_seq, meaning <=> $2 AS distance FROM vector_search WHERE scope_id = ANY ($1::bigint[]);
+
+-- name: vector_search_best
+-- The nearest of the visible ones alone.
+SELECT event_seq FROM vector_search WHERE scope_id = ANY ($1::bigint[]) ORDER BY meaning <=> $2 LIMIT 50;
+
+-- name: vector_search_hnsw
+CREATE INDEX vector_search_hnsw ON vector_search USING hnsw (meaning halfvec_cosine_ops);
+
+-- name: vector_search_hnsw_bytes
+SELECT pg_relation_size('vector_search_hnsw');
