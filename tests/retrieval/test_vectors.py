@@ -130,6 +130,24 @@ def test_asked_for_the_present_a_short_later_statement_of_like_meaning_is_newer(
     assert rank(question, [long], near=with_vectors(long, 1, 22)).changed is None
 
 
+def test_what_changed_again_in_other_words_is_the_newest() -> None:
+    """A still later statement that means the like takes the place of the newer one."""
+    texts = ("I drink black coffee in the morning", *SMALL_TALK, "these days I drink green tea in the morning")
+    last = "the doctor put me on mint leaves, morning and evening, to drink hot"
+    question = Question(text="What does ana drink in the morning?")
+    talk = corpus(*texts, *SMALL_TALK, last)
+    alike = rank(question, [talk], near=with_vectors(talk, 1, 22, 43)).changed
+    assert alike is not None
+    assert (alike.older, alike.newer) == (1, 43)
+    for changed in (rank(question, [talk]).changed, rank(question, [talk], near=with_vectors(talk, 1, 22)).changed):
+        assert changed is not None
+        assert (changed.older, changed.newer) == (1, 22)
+    hidden = corpus(*texts, *SMALL_TALK)
+    changed = rank(question, [hidden], near=with_vectors(talk, 1, 22, 43)).changed
+    assert changed is not None
+    assert changed.newer == 22
+
+
 def test_hidden_vectors_move_no_score() -> None:
     """A vector of an event that is not visible changes no byte of a ranking."""
     talk = corpus("the blue kiln", "the red kiln", "rain again")

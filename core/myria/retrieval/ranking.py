@@ -32,6 +32,7 @@ from myria.retrieval.successors import (
     AskedAbout,
     Leader,
     Succession,
+    latest_by_meaning,
     succession,
     succession_by_meaning,
     succession_by_score,
@@ -39,7 +40,7 @@ from myria.retrieval.successors import (
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 12
+RANKING_VERSION: Final = 13
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -247,11 +248,12 @@ def rank(
                 leader = Leader.of(leader, at, corpus, score, allowed)
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
     changed = None if leader is None else succession(leader, corpora, census.docs, plan.asked)
-    if changed is None and plan.asked.of_state and leader is not None and near is not None and gains is not None:
+    if leader is not None and near is not None and gains is not None and plan.asked.of_state:
         beside = near.beside(leader.corpus, int(leader.timeline.seq[leader.at]))
         if beside is not None:
-            likeness = beside.gains(corpora)[leader.corpus]
-            changed = succession_by_meaning(leader, corpora, gains[leader.corpus], likeness)
+            nearness, likeness = gains[leader.corpus], beside.gains(corpora)[leader.corpus]
+            changed = changed or succession_by_meaning(leader, corpora, nearness, likeness)
+            changed = changed and latest_by_meaning(leader, corpora, changed, nearness, likeness)
     if changed is None and leader is not None and plan.asked.of_state and not reading.asks_many:
         changed = succession_by_score(leader, corpora, plan.asked)
     if leader is not None and changed is not None:

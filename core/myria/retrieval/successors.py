@@ -47,6 +47,9 @@ _SHORT: Final = 16
 _RIVALS: Final = 68
 """Percent of the best hit's score from which a later one is another state of the same, where it holds as much of the
 question."""
+_STILL_ASKED: Final = 45
+"""Percent of the best hit's score from which a still later statement of like meaning stands for the newer one: it holds
+something of the question, and whoever says it."""
 _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
@@ -160,6 +163,28 @@ def succession_by_meaning(
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[leader.at] * _AS_NEAR)
     evidence = np.where(counts, nearness + likeness, 0)
     return _likeliest(leader, later, evidence, least=1, unlike=_words(view, doc))
+
+
+def latest_by_meaning(
+    leader: Leader, corpora: Sequence[Corpus], changed: Succession, nearness: Ints, likeness: Ints
+) -> Succession:
+    """Return a change with what was said last in place of the newer statement, where that means the like of all.
+
+    What changed once may change again, in words that the question does not hold.
+
+    Args:
+        nearness, likeness: as of `succession_by_meaning`.
+    """
+    corpus, timeline = corpora[leader.corpus], leader.timeline
+    view, _ = corpus.parts()[int(timeline.view[leader.at])]
+    later = _Later.than(leader, corpus, view.speakers[int(view.speaker[int(timeline.doc[leader.at])])])
+    counts = later.mask & (timeline.timestamp > timeline.timestamp[changed.at] + _LATER_US)
+    counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[changed.at] * _AS_NEAR)
+    last = np.flatnonzero(counts & (leader.score * 100 >= leader.worth * _STILL_ASKED))
+    if not len(last):
+        return changed
+    at = int(last[np.lexsort((timeline.seq[last], timeline.timestamp[last]))[-1]])
+    return Succession(older=changed.older, newer=int(timeline.seq[at]), at=at)
 
 
 def succession_by_score(leader: Leader, corpora: Sequence[Corpus], asked: AskedAbout) -> Succession | None:
