@@ -196,7 +196,7 @@ class MemoryEvents:
         self._shared = shared
         self._window_s = window_s
         self._since = to_rfc3339(at - window_s * _SECOND)
-        self._hints: dict[tuple[str, tuple[str, ...]], tuple[TopicHint, ...]] = {}
+        self._forms: dict[tuple[Any, ...], _Form] = {}
 
     def event(
         self,
@@ -215,6 +215,34 @@ class MemoryEvents:
             previous: the event of the version before.
             key: its source key.
         """
+        if version > 1 or draft.metadata is not None or dedup is None:
+            form = self._form(draft)
+            payload = self._payload(draft, memory_id, dedup, version=version, previous=previous)
+            written = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+        else:
+            form = self._forms.get(of := _OF_FORM(draft)) or self._forms.setdefault(of, self._form(draft))
+            written = form.write(memory_id, dedup, draft.content)
+        row = None
+        if version == 1 and form.columns is not None:
+            kind, topic, importance, session_id, *others = form.columns
+            digest = note_digest(draft.memory_type, memory_id, draft.content)
+            columns = (memory_id, kind, topic, importance, session_id, digest, *others, dedup)
+            row = MemoryRow(columns, dedup if self._window_s > 0 else None, self._shared, self._since)
+        return NewEvent(
+            self._at,
+            NOTE_CHANNEL,
+            self._participants,
+            written,
+            key,
+            draft.session_id,
+            NOTE_TYPE,
+            form.hints,
+            row=row,
+        )
+
+    def _payload(
+        self, draft: MemoryDraft, memory_id: str, dedup: str | None, *, version: int = 1, previous: str | None = None
+    ) -> Json:
         about: Json = {"agent_id": draft.agent_id, "event_type": draft.event_type, "tags": list(draft.tags)}
         if dedup is not None:
             about["dedup_key"] = dedup
@@ -226,16 +254,13 @@ class MemoryEvents:
             about["importance"] = draft.importance
         if draft.parent_id is not None:
             about["parent_id"] = draft.parent_id
-        topic = draft.event_type if draft.event_type != DEFAULT_EVENT_TYPE else draft.agent_id
-        keywords = tuple(dict.fromkeys([tag.lower() for tag in draft.tags])) if draft.tags else ()
-        importance = policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance
         note: Json = {
             "id": memory_id,
             "version": version,
             "kind": draft.memory_type,
-            "topic": topic,
-            "keywords": list(keywords),
-            "importance": importance,
+            "topic": _topic(draft),
+            "keywords": _keywords(draft),
+            "importance": _importance(draft),
             "lifetime": "permanent",
             "memory": about,
         }
@@ -243,47 +268,78 @@ class MemoryEvents:
             note["previous"] = previous
         if draft.session_id is not None:
             note["idle_s"] = SESSION_IDLE_S
-        payload: Json = {"text": draft.content, "note": note, "speaker": draft.agent_id}
-        hints = self._hints.get((topic, keywords))
-        if hints is None:
-            hints = self._hints[topic, keywords] = hints_of((topic, *keywords))
-        row = None
-        if version == 1 and (columns := _columns(draft, memory_id, topic, importance, dedup)) is not None:
-            once = dedup is not None and self._window_s > 0
-            row = MemoryRow(columns, dedup if once else None, self._shared, self._since)
-        return NewEvent(
-            self._at,
-            NOTE_CHANNEL,
-            self._participants,
-            orjson.dumps(payload, option=orjson.OPT_SORT_KEYS),
-            key,
-            draft.session_id,
-            NOTE_TYPE,
-            hints,
-            said=payload,
-            row=row,
+        return {"text": draft.content, "note": note, "speaker": draft.agent_id}
+
+    def _form(self, draft: MemoryDraft) -> _Form:
+        empty = self._payload(draft._replace(content="", metadata=None), "", "")
+        # Quotes within a text are escaped: each of these stands once, where the key of that name has its empty text.
+        _, _, rest = orjson.dumps(empty, option=orjson.OPT_SORT_KEYS).partition(_ID)
+        middle, _, rest = rest.partition(_KEY)
+        end, _, _ = rest.rpartition(_TEXT)
+        columns = None
+        written = written_share(_importance(draft))
+        if written is not None and all(map(_PLAIN_TAG.fullmatch, draft.tags)):
+            columns = (
+                draft.memory_type,
+                _topic(draft),
+                written,
+                draft.session_id,
+                draft.agent_id,
+                draft.event_type,
+                "{" + ",".join([f'"{tag}"' for tag in draft.tags]) + "}",
+                None if draft.importance is None else written,
+            )
+        hints = hints_of((_topic(draft), *_keywords(draft)))
+        return _Form(_NOTE + _ID[:-1], b'"' + middle + _KEY[:-2], end + _TEXT[:-3], columns, hints)
+
+
+class _Form(NamedTuple):
+    """What is the same in memories that differ in their ids, keys and contents alone.
+
+    Of the JSON texts it is what stands before the id, before the key and before the content; of the rows the columns
+    beside id, digest and key, None where a row is not written ahead.
+    """
+
+    before_id: bytes
+    before_key: bytes
+    before_text: bytes
+    columns: tuple[str | None, ...] | None
+    hints: tuple[TopicHint, ...]
+
+    def write(self, memory_id: str, dedup: str, content: str) -> bytes:
+        """Return the payload of a memory as JSON; ids need no escapes."""
+        return (
+            self.before_id
+            + memory_id.encode()
+            + self.before_key
+            + orjson.dumps(dedup)
+            + self.before_text
+            + orjson.dumps(content)
+            + b"}"
         )
 
 
-def _columns(
-    draft: MemoryDraft, memory_id: str, topic: str, importance: float, dedup: str | None
-) -> tuple[str | None, ...] | None:
-    written = written_share(importance)
-    if written is None or not all(map(_PLAIN_TAG.fullmatch, draft.tags)):
-        return None
-    return (
-        memory_id,
-        draft.memory_type,
-        topic,
-        written,
-        draft.session_id,
-        note_digest(draft.memory_type, memory_id, draft.content),
-        draft.agent_id,
-        draft.event_type,
-        "{" + ",".join([f'"{tag}"' for tag in draft.tags]) + "}" if draft.tags else "{}",
-        None if draft.importance is None else written,
-        dedup,
-    )
+_OF_FORM = itemgetter(
+    *(place for place, field in enumerate(MemoryDraft._fields) if field not in ("content", "dedup_key", "metadata"))
+)
+"""Reads by what forms are told apart."""
+
+_NOTE = b'{"note":{'
+_ID = b'"id":""'
+_KEY = b'"dedup_key":""'
+_TEXT = b'"text":""}'
+
+
+def _topic(draft: MemoryDraft) -> str:
+    return draft.event_type if draft.event_type != DEFAULT_EVENT_TYPE else draft.agent_id
+
+
+def _keywords(draft: MemoryDraft) -> list[str]:
+    return list(dict.fromkeys([tag.lower() for tag in draft.tags]))
+
+
+def _importance(draft: MemoryDraft) -> float:
+    return policy_of(draft.memory_type, "003").importance if draft.importance is None else draft.importance
 
 
 def memory_of(row: Any) -> StoredMemory:
