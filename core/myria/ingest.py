@@ -16,7 +16,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -461,14 +461,16 @@ class Ingest:
 
     def _projected(self, rows: list[_Row]) -> list[tuple[Projection, list[int]]]:
         """Return the projections that fold some of these rows, in their order, and the positions of those."""
-        folded = [position for position, row in enumerate(rows) if row.event.type in self._folded]
-        if not folded:
-            return []
-        return [
-            (projection, positions)
-            for projection in self._projections
-            if (positions := [position for position in folded if rows[position].event.type in projection.types])
-        ]
+        by_type: dict[str, list[int]] = {}
+        for position, row in enumerate(rows):
+            if (kind := row.event.type) in self._folded:
+                by_type.setdefault(kind, []).append(position)
+        projected = []
+        for projection in self._projections if by_type else ():
+            found = [positions for kind, positions in by_type.items() if kind in projection.types]
+            if found:
+                projected.append((projection, found[0] if len(found) == 1 else sorted(chain(*found))))
+        return projected
 
 
 def _incoming(row: _Row) -> Incoming:
