@@ -19,7 +19,7 @@ from myria.building.blocks import BlockNodes, OldBlocks, PlannedDocs, block_node
 from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts, part_of_subjects
 from myria.building.reading import ScopeEvents, ScopeTree
-from myria.building.subjects import CompiledSubjects, ScopeSubjects, SharedSubjects
+from myria.building.subjects import CompiledSubjects, PlannedLeaves, ScopeSubjects, SharedSubjects
 from myria.building.writing import TreeWriter
 from myria.planning.model import LEAF, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import UnitSplitter, changed_units, plan_unit, units_between
@@ -170,15 +170,20 @@ async def plan_part(
     counts: Counter[str],
     *,
     docs: PlannedDocs | None = None,
+    leaves: PlannedLeaves | None = None,
 ) -> list[Unit]:
-    """Plan and write the units that begin in a part of a big scope; `docs` takes their events for search blocks.
+    """Plan and write the units that begin in a part of a big scope.
+
+    `docs` takes their events for search blocks, `leaves` their leaves for subjects.
 
     Raises:
         BuildInvalid: the plan breaks a validation rule; nothing of it can be reached.
     """
     if docs is None:
         docs = PlannedDocs(words=0)
-    work = _Work(database, build, part.task, settings, counts, shaper=None, docs=docs)
+    if leaves is None:
+        leaves = PlannedLeaves(most=0)
+    work = _Work(database, build, part.task, settings, counts, shaper=None, docs=docs, leaves=leaves)
     return await work.plan_part(part)
 
 
@@ -252,6 +257,7 @@ class _Work:
         writer: TreeWriter | None = None,
         parts: ScopeParts | None = None,
         docs: PlannedDocs | None = None,
+        leaves: PlannedLeaves | None = None,
     ) -> None:
         self._database = database
         self._build = build
@@ -266,6 +272,7 @@ class _Work:
         self._groups: list[Node] = []
         self._to_place: set[int] = set()
         self._docs = PlannedDocs() if docs is None else docs
+        self._leaves = PlannedLeaves() if leaves is None else leaves
         self._parts = parts
         self._in_parts: Counter[str] = Counter()
         self.is_divided = False
@@ -398,7 +405,7 @@ class _Work:
             if part is not None:
                 counts: Counter[str] = Counter()
                 own[part.part] = units = await plan_part(
-                    self._database, self._build, part, self._settings, counts, docs=self._docs
+                    self._database, self._build, part, self._settings, counts, docs=self._docs, leaves=self._leaves
                 )
                 await parts.finish(part, [unit.top.rendering_id for unit in units], counts)
             if not await self._count_parts(parts, PartKind.UNITS):
@@ -463,6 +470,7 @@ class _Work:
                 in_place=self._is_in_place,
                 is_same_tree=not changed,
                 sharing=sharing,
+                planned=self._leaves,
             )
         self._counts["rows_subjects"] += subjects.rows
         return compiled
@@ -515,6 +523,8 @@ class _Work:
         self._units.append(Unit.of(nodes))
         if self._settings.subjects and self._is_in_place:
             self._new_leaves.extend(leaves_of(nodes))
+        elif self._settings.subjects:
+            self._leaves.keep(nodes)
         await self._writer.add(nodes)
 
     async def _assemble(self, old_root: bytes | None, removed: set[UnitKey]) -> Outline | None:

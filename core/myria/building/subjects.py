@@ -14,9 +14,10 @@ import orjson
 from myria.building.model import RunningBuild, Task
 from myria.building.reading import ScopeTree
 from myria.building.writing import BATCH_NODES, byte_strings
-from myria.planning.model import SUBJECT, Node, Outline
+from myria.planning.model import LEAF, SUBJECT, Node, Outline
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, stored_key
+from myria.planning.subjects.trie import NodeReader
 from myria.planning.subjects.update import (
     IncompleteHolders,
     PlacedLeaf,
@@ -30,6 +31,8 @@ from myria.store.database import Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
 
+_LEAVES_HELD = 2_048
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledSubjects:
@@ -37,6 +40,47 @@ class CompiledSubjects:
 
     root: bytes | None
     since: int
+
+
+class PlannedLeaves:
+    """The leaves that a build has planned and stored for one scope, for its subjects: they need not be read back.
+
+    Of a scope with more than 2,048 none is held.
+    """
+
+    def __init__(self, most: int = _LEAVES_HELD) -> None:
+        self._most = most
+        self._held: dict[bytes, Node] = {}
+
+    def keep(self, nodes: Iterable[Node]) -> None:
+        """Take the leaves among the nodes of a planned unit, as long as there are few."""
+        if self._most:
+            self._held.update((node.rendering_id, node) for node in nodes if node.node_type == LEAF)
+        if len(self._held) > self._most:
+            self._most = 0
+            self._held.clear()
+
+    def over(self, tree: ScopeTree) -> NodeReader:
+        """Return a reader of all nodes of a tree: of those that are held, each for the last time, and the others."""
+        return _PlannedReader(self._held, tree)
+
+
+class _PlannedReader:
+    """Reads nodes that are held, and the others of a tree."""
+
+    def __init__(self, held: dict[bytes, Node], tree: ScopeTree) -> None:
+        self._held = held
+        self._tree = tree
+
+    async def nodes(self, rendering_ids: Sequence[bytes]) -> list[Node]:
+        """Return the nodes of these renderings, in this order."""
+        found = {
+            rendering_id: self._held.pop(rendering_id) for rendering_id in rendering_ids if rendering_id in self._held
+        }
+        others = [rendering_id for rendering_id in rendering_ids if rendering_id not in found]
+        if others:
+            found.update(zip(others, await self._tree.nodes(others), strict=True))
+        return [found[rendering_id] for rendering_id in rendering_ids]
 
 
 class SharedSubjects(Protocol):
@@ -71,6 +115,7 @@ class ScopeSubjects:
         in_place: bool,
         is_same_tree: bool,
         sharing: SharedSubjects | None = None,
+        planned: PlannedLeaves | None = None,
     ) -> CompiledSubjects | None:
         """Plan and write the subjects of a tree whose nodes are written, in place of the parent's where that can be.
 
@@ -85,6 +130,7 @@ class ScopeSubjects:
             in_place: whether `gone` and `added` are all that is different.
             is_same_tree: whether the tree of time is the parent's.
             sharing: shares a plan from all leaves with other workers.
+            planned: leaves of the tree that this process has planned.
         """
         old = await self._old()
         update = None
@@ -104,7 +150,7 @@ class ScopeSubjects:
             records = [(stored_key(key), holders) for key, holders in update.holders.items()]
             await self._write(sorted(records, key=itemgetter(0)))
             return CompiledSubjects(root=_rendering(update.root), since=self._since)
-        plan = await self.begin_plan(root, settings)
+        plan = await self.begin_plan(root, settings, planned)
         await plan.gather(plan.make(0, plan.size) if sharing is None else sharing.subjects(self, plan))
         await self._flush()
         if old is not None and is_same_tree and await self._stand(plan, old):
@@ -113,9 +159,12 @@ class ScopeSubjects:
         await self._write(plan.records())
         return CompiledSubjects(root=_rendering(plan.root), since=self._since)
 
-    async def begin_plan(self, root: Outline | None, settings: PlannerSettings) -> WholePlan:
+    async def begin_plan(
+        self, root: Outline | None, settings: PlannerSettings, planned: PlannedLeaves | None = None
+    ) -> WholePlan:
         """Return a plan of the subjects from all leaves, none of which is made yet."""
-        return await begin_plan(root, self._tree, self._take, participants=self._participants, settings=settings)
+        reader = self._tree if planned is None else planned.over(self._tree)
+        return await begin_plan(root, reader, self._take, participants=self._participants, settings=settings)
 
     async def make_range(self, plan: WholePlan, begin: int, end: int) -> list[bytes]:
         """Make and write the subjects of a range of a plan; return their renderings in order."""
