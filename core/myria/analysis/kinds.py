@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
+from itertools import chain
 
 from myria.analysis.tokens import terms
 
@@ -51,6 +53,11 @@ _TABLE = _table()
 def kinds_of(term: str) -> tuple[str, ...]:
     """Return the terms of the kinds that a term names, or names one of, in a fixed order; none for most."""
     return _TABLE.kinds_by_term.get(term, ())
+
+
+def kinds_among(terms_of_text: Iterable[str]) -> Iterator[str]:
+    """Yield the kinds of all these terms, those that several name as often."""
+    return chain.from_iterable(filter(None, map(_TABLE.kinds_by_term.get, terms_of_text)))
 
 
 def kinds_called(term: str) -> tuple[str, ...]:

@@ -304,4 +304,4 @@ class EventReader(Protocol):
 
 
 def _pairs(value: Sequence[Sequence[Any]]) -> tuple[tuple[str, int], ...]:
-    return tuple((name, weight) for name, weight in value)
+    return tuple([(name, weight) for name, weight in value])

@@ -7,11 +7,12 @@ such words as it was written, also across "of", "for" or "in"; a sentence is wor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import pairwise
+from heapq import heapify, heappop
+from itertools import islice, pairwise
 
 from myria.analysis import TextWords, is_stopword, terms
 from myria.analysis.common_words import plain_terms, weak_terms
@@ -138,7 +139,7 @@ class _Spelling:
     @classmethod
     def of(cls, surface: str, term: str, language: Language) -> _Spelling:
         """Return what a word tells, given its term."""
-        small = lowered(surface)
+        small = surface.lower() if surface.isascii() else lowered(surface)
         is_small = small == surface
         plain = small if small.isascii() else small.replace("’", "'")
         is_english = language.is_english
@@ -210,13 +211,11 @@ class _Word:
         """How much the term says about the leaf: its kind, how often and in how many events it stands."""
         return self.base * (2 + min(self.times, 4) + 2 * min(self.events, 4))
 
-    def describe(self, *, acts: bool) -> None:
-        """Count that it describes what follows; `acts` tells that it stands after a word that a verb follows."""
-        self.verbal += acts
-        self.modifies += 1
-
     def settle(self, surface: str, *, is_noun: bool, acts: bool) -> None:
-        """Count that it stands as a noun, or not, as it is written there; `acts` as in `describe`."""
+        """Count that it stands as a noun, or not, as it is written there.
+
+        `acts` tells that it stands after a word that a verb follows.
+        """
         if is_noun and not self.nominal and surface != self.surface and lowered(surface) != lowered(self.surface):
             self.surface = surface if self.named else lowered(surface)
         self.nominal += is_noun
@@ -233,9 +232,10 @@ class TextReading:
         codes = [
             not_prose(text) if is_suspect else [] for text, is_suspect in zip(beginnings, self._suspect, strict=True)
         ]
+        read = [event.words for event in events]
         votes = [
-            Votes.of(event.words.at(_outside(event.words.starts, spans)) if spans else event.words)
-            for event, spans in zip(events, codes, strict=True)
+            Votes.of(words.at(_outside(words.starts, spans)) if spans else words)
+            for words, spans in zip(read, codes, strict=True)
         ]
         self.language = Votes.sum(votes).language()
         self._last: tuple[tuple[_Run, ...], ...] = ()
@@ -244,10 +244,11 @@ class TextReading:
         self._terms: list[set[str]] = []
         self.words: dict[str, _Word] = {}
         self._read_words: list[TextWords] = []
-        for event, spans, vote, is_suspect in zip(events, codes, votes, self._suspect, strict=True):
+        for event, words, spans, vote, is_suspect in zip(events, read, codes, votes, self._suspect, strict=True):
             self._now = vote.language(likely=self.language)
-            self._read_words.append(words_of(event.text, event.words, self._now))
-            self._read(event.text, self._read_words[-1], spans, is_suspect=is_suspect)
+            words = words_of(event.text, words, self._now)
+            self._read_words.append(words)
+            self._read(event.text, words, spans, is_suspect=is_suspect)
         self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
         self._all_events = events
         self._size = sum(map(len, self._read_words))
@@ -287,7 +288,8 @@ class TextReading:
             if not says or is_name or (has_figures and _belongs_to_a_number(text, surface, start)):
                 if head is not None:
                     if known.describes:
-                        head.describe(acts=head_acts)
+                        head.verbal += head_acts
+                        head.modifies += 1
                     else:
                         head.settle(head_surface, is_noun=known.closes or head_opened, acts=head_acts)
                     head = None
@@ -302,6 +304,10 @@ class TextReading:
             word = held.get(term)
             if word is None and known.is_small:
                 word = held[term] = _Word(surface, known.base, language, not opens)
+            elif word is not None and known.is_small and (opens or word.settled):
+                word.times += 1
+                word.events += term not in event_terms
+                word.base = max(word.base, known.base)
             else:
                 word = self._count(term, surface, known, opens, term in event_terms)
             event_terms.add(term)
@@ -320,7 +326,8 @@ class TextReading:
                 opened = acts = False
             elif head is not None:
                 if base > _WEAK_BASE or ends_unlike_a_noun(head_surface):
-                    head.describe(acts=head_acts)
+                    head.verbal += head_acts
+                    head.modifies += 1
                 elif not may_describe(head_surface):
                     head.settle(head_surface, is_noun=head_opened, acts=head_acts)
                     opened = acts = False
@@ -374,7 +381,8 @@ class TextReading:
         scored: list[tuple[int, tuple[str, ...]]] = [
             (-words[term], (term,))
             for term, word in self.words.items()
-            if (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN)) and self._is_noun(word)
+            if (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN))
+            and (word.language.any_may_be_noun or self._is_noun(word))
         ]
         for key, phrase in self._phrases.items():
             if all(self.words[term].base <= _PLAIN_BASE for term in key) or not self._is_sound(key, phrase):
@@ -393,8 +401,7 @@ class TextReading:
                 and not word.verbal
                 and not ends_unlike_a_noun(word.surface)
             ]
-        scored.sort()
-        return without_overlap((self._titled(key), -weight, key) for weight, key in scored[:most])
+        return without_overlap((self._titled(key), -weight, key) for weight, key in islice(_ascending(scored), most))
 
     def _titled(self, key: tuple[str, ...]) -> str:
         """Return a phrase or a word as a title shows it."""
@@ -642,6 +649,13 @@ class _Sentence:
         return sum(map(words.__getitem__, self.terms - known)) * self.percent // (12 + self.size)
 
 
+def _ascending(scored: list[tuple[int, tuple[str, ...]]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield a list in order and use it up: only the first few are wanted of many."""
+    heapify(scored)
+    while scored:
+        yield heappop(scored)
+
+
 def without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
     """Return the first phrases of which no two share a word, and none is a part of another."""
     chosen: list[tuple[str, int]] = []
@@ -676,7 +690,7 @@ def _sentences(
         if at > first:
             raw = text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]
             sentence = clean(raw)
-            inside = words.keys() & set(read.terms[first:at])
+            inside = set(filter(words.__contains__, read.terms[first:at]))
             if sentence and inside:
                 percent = 100
                 if sentence.endswith(_QUESTIONS):

@@ -253,12 +253,15 @@ class Language:
     """Whether compounds, and the endings of English words, tell nouns."""
     marks_nouns: bool = field(init=False)
     """Whether words around a noun tell that it is one."""
+    any_may_be_noun: bool = field(init=False)
+    """Whether nothing tells which words are nouns."""
 
     def __post_init__(self) -> None:
         """Note what is asked of each word."""
         object.__setattr__(self, "capitalises_nouns", self.name == "german")
         object.__setattr__(self, "is_english", self.name == "english")
         object.__setattr__(self, "marks_nouns", bool(self.openers or self.closers))
+        object.__setattr__(self, "any_may_be_noun", not self.marks_nouns and not self.article)
 
     def is_verb(self, surface: str) -> bool:
         """Tell whether a word has the ending of a verb."""
@@ -322,6 +325,8 @@ class Votes:
         A short text is in the `likely` language unless another one shows itself clearly.
         """
         if likely is not None:
+            if not self.of_languages:
+                return likely
             most = self.stopwords
             if likely is not ENGLISH:
                 most = max(most, self.of_languages.get(_position_of(likely), 0))

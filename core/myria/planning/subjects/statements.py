@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from itertools import chain
 from operator import itemgetter
 
 from myria.analysis import TextWords, is_stopword, terms, words_in
 from myria.analysis.common_words import plain_terms, weak_terms
-from myria.analysis.kinds import kinds_of
+from myria.analysis.kinds import kinds_among
 from myria.planning.courtesies import courtesies
 from myria.planning.lines import capitalised, clip, listed
 from myria.planning.model import Node
@@ -110,7 +109,7 @@ def _words(words: str) -> TextWords:
 def _said(words: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the terms of a statement, and the kinds of thing that they name."""
     said = frozenset(_words(words).terms)
-    return said, frozenset(chain.from_iterable(map(kinds_of, said)))
+    return said, frozenset(kinds_among(said))
 
 
 def _content(key: str, words: str) -> tuple[bool, int]:
