@@ -20,6 +20,8 @@ _WORDS_PER_EVENT = 200
 _NEIGHBOURS = ((1, 1, 4), (1, 2, 2), (2, 1, 2), (2, 2, 1))
 """Pairs of events across a cut (how far left, how far right, weight)."""
 
+_DISTANCES = sorted({left + right - 1 for left, right, _ in _NEIGHBOURS})
+
 _SMALL_COST = 45
 _LARGE_COST = 22
 _COHESION_MOST = 1000
@@ -82,7 +84,7 @@ def _size_cost(size: int, settings: PlannerSettings) -> int:
 def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[int]:
     """Return what it costs to begin a leaf at each position; the unit's own start is free."""
     words = [_words(event) for event in events]
-    shared = [_cohesion(words, at) for at in range(len(events))]
+    shared = _cohesion(words)
     steps = sorted(event.timestamp - before.timestamp for before, event in pairwise(events))
     median = steps[len(steps) // 2]
     costs = [0]
@@ -120,18 +122,29 @@ def _empty_words() -> frozenset[str]:
     return weak_terms() | stop_terms()
 
 
-def _cohesion(words: Sequence[frozenset[str]], at: int) -> int:
-    """Return how much the events on both sides of a position share, 0..1000."""
-    score = most = 0
-    for left, right, weight in _NEIGHBOURS:
-        if at - left < 0 or at + right - 1 >= len(words):
-            continue
-        earlier, later = words[at - left], words[at + right - 1]
-        most += weight
-        if not earlier.isdisjoint(later):
-            # Short remarks share little by chance: three words count as if the shorter side had no fewer.
-            score += weight * 1000 * len(earlier & later) // max(3, min(len(earlier), len(later)))
-    return min(_COHESION_MOST, 2 * score // most) if most else 0
+def _cohesion(words: Sequence[frozenset[str]]) -> list[int]:
+    """Return how much the events on both sides of each position share, 0..1000."""
+    count = len(words)
+    common = {
+        distance: [
+            None if earlier.isdisjoint(later) else (len(earlier & later), min(len(earlier), len(later)))
+            for earlier, later in zip(words, words[distance:], strict=False)
+        ]
+        for distance in _DISTANCES
+    }
+    shared = []
+    for at in range(count):
+        score = most = 0
+        for left, right, weight in _NEIGHBOURS:
+            if at < left or at + right > count:
+                continue
+            most += weight
+            pair = common[left + right - 1][at - left]
+            if pair is not None:
+                # Short remarks share little by chance: three words count as if the shorter side had no fewer.
+                score += weight * 1000 * pair[0] // max(3, pair[1])
+        shared.append(min(_COHESION_MOST, 2 * score // most) if most else 0)
+    return shared
 
 
 def _answers(before: PlanEvent, event: PlanEvent) -> bool:

@@ -23,7 +23,7 @@ _WITHOUT_SPACES = re.compile("[\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000
 
 def clean(text: str) -> str:
     """Return text on one line, without control or directional characters."""
-    if _NOT_SPACES_ALONE.search(text) is None:
+    if (text.isascii() and text.isprintable()) or _NOT_SPACES_ALONE.search(text) is None:
         if "  " not in text:
             return text.strip(" ")
         return " ".join(filter(None, text.split(" ")))
@@ -67,10 +67,11 @@ def listed(parts: Sequence[str], conjunction: str = "and") -> str:
     """Return parts as a sentence lists them: `a, b and c`; with commas alone where the script is not Latin's."""
     if len(parts) < 2:
         return "".join(parts)
-    if all(_WITHOUT_SPACES.search(part) for part in parts):
-        return "、".join(parts)
-    if conjunction == "and" and all(_NOT_LATIN.search(part) for part in parts):
-        return ", ".join(parts)
+    if not parts[0].isascii():
+        if all(_WITHOUT_SPACES.search(part) for part in parts):
+            return "、".join(parts)
+        if conjunction == "and" and all(_NOT_LATIN.search(part) for part in parts):
+            return ", ".join(parts)
     return f"{', '.join(parts[:-1])} {conjunction} {parts[-1]}"
 
 
