@@ -52,7 +52,10 @@ def digits(timestamp: int) -> bytes:
 
 def date_text(timestamp: int) -> str:
     """Return a day as people write it: 8 May 2023."""
-    at = moment(timestamp)
+    return _date(moment(timestamp))
+
+
+def _date(at: datetime) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
@@ -68,12 +71,12 @@ def span_text(first: int, last: int) -> str:
     if begins.date() == ends.date():
         start, end = f"{begins.hour:02}:{begins.minute:02}", f"{ends.hour:02}:{ends.minute:02}"
         clock = start if start == end else f"{start}–{end}"
-        return f"{date_text(first)}, {clock} UTC"
+        return f"{_date(begins)}, {clock} UTC"
     if (begins.year, begins.month) == (ends.year, ends.month):
-        return f"{begins.day}–{date_text(last)}"
+        return f"{begins.day}–{_date(ends)}"
     if begins.year == ends.year:
-        return f"{begins.day} {_MONTHS[begins.month - 1]} – {date_text(last)}"
-    return f"{date_text(first)} – {date_text(last)}"
+        return f"{begins.day} {_MONTHS[begins.month - 1]} – {_date(ends)}"
+    return f"{_date(begins)} – {_date(ends)}"
 
 
 def period_text(first: int, last: int) -> str:

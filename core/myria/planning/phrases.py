@@ -361,7 +361,8 @@ class TextReading:
 
     def keywords(self) -> list[tuple[str, int]]:
         """Return every word that says something, as it was said, with its score."""
-        return [(word.surface, self.scores[term]) for term, word in self.words.items() if word.base > _WEAK_BASE]
+        scored = zip(self.words.values(), self.scores.values(), strict=True)
+        return [(word.surface, score) for word, score in scored if word.base > _WEAK_BASE]
 
     def surface(self, terms_of_phrase: tuple[str, ...]) -> str | None:
         """Return a word or phrase as it was said here, if it was."""
@@ -379,8 +380,8 @@ class TextReading:
         """
         words = self.scores
         scored: list[tuple[int, tuple[str, ...]]] = [
-            (-words[term], (term,))
-            for term, word in self.words.items()
+            (-score, (term,))
+            for (term, word), score in zip(self.words.items(), words.values(), strict=True)
             if (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN))
             and (word.language.any_may_be_noun or self._is_noun(word))
         ]
@@ -646,7 +647,8 @@ class _Sentence:
 
     def score_beside(self, known: AbstractSet[str], words: Mapping[str, int]) -> int:
         """Return how much the sentence says besides words that are known."""
-        return sum(map(words.__getitem__, self.terms - known)) * self.percent // (12 + self.size)
+        besides = self.weight - sum(map(words.__getitem__, self.terms & known))
+        return besides * self.percent // (12 + self.size)
 
 
 def _ascending(scored: list[tuple[int, tuple[str, ...]]]) -> Iterator[tuple[int, tuple[str, ...]]]:
