@@ -33,7 +33,10 @@ _LEAVES_AT_ONCE = 500
 """Filings whose leaves are read by one statement."""
 
 _LEAVES_KEPT = 8_192
-"""Leaves that are kept as they were read: a scope of so many is read once."""
+"""Leaves that are kept: a scope of so many is read once."""
+
+_LEAVES_UNPACKED = 2_048
+"""Leaves of a scope up to which they are kept as they were read; those of a longer one are packed."""
 
 _RENDERING_BYTES = 32
 _UNIT_BYTES = 16
@@ -301,10 +304,15 @@ class _Leaves:
         self._ledger = ledger
         self._reader = reader
         self._kept: OrderedDict[int, Node] = OrderedDict()
+        self._packs = False
 
     def keep(self, number: int, leaf: Node) -> None:
         """Keep a leaf that was read."""
-        self._kept[number] = packed(leaf)
+        self._kept[number] = packed(leaf) if self._packs else leaf
+        if not self._packs and len(self._kept) > _LEAVES_UNPACKED:
+            self._packs = True
+            for kept in list(self._kept):
+                self._kept[kept] = packed(self._kept[kept])
         if len(self._kept) > _LEAVES_KEPT:
             self._kept.popitem(last=False)
 

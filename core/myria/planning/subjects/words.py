@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from myria.analysis.kinds import kind_name, kinds_of
@@ -100,11 +100,14 @@ def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) 
     shared: Counter[str] = Counter()
     for child in children:
         phrases, keywords = child.metadata["phrases"], child.metadata["keywords"]
-        shared.update({term for wording, _ in (*phrases, *keywords) for term in key_of(wording)})
+        of_phrases = [key_of(wording) for wording, _ in phrases]
+        shared.update({*chain.from_iterable(of_phrases), *chain.from_iterable(key_of(word[0]) for word in keywords)})
         # A single word is worth showing where it is one of the kind; phrases are nouns.
-        telling = [word for word in keywords if _names_one(key_of(word[0]), keys, kinds)] if kinds else []
-        for wording, weight in (*phrases, *telling):
-            of = key_of(wording)
+        shown = list(zip(of_phrases, phrases, strict=True))
+        if kinds:
+            words = ((key_of(word[0]), word) for word in keywords)
+            shown.extend((of, word) for of, word in words if _names_one(of, keys, kinds))
+        for of, (wording, weight) in shown:
             total, best = said.get(of, (0, wording))
             said[of] = (total + weight, best)
     taken = {term for name in (*names, *keys) for term in key_of(name)}
