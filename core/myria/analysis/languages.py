@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache, lru_cache
+from itertools import chain, repeat
 from typing import Final
 from unicodedata import ucd_3_2_0
 
@@ -94,6 +95,11 @@ def is_function_term(term: str, language: str) -> bool:
 def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
     of = [(language, _function_terms(language)) for language in languages]
+    if len(of) == 1:
+        ((language, function_terms),) = of
+        read = zip(words.surfaces, words.terms, strict=True)
+        surfaces = [surface for surface, term in read if term not in function_terms]
+        return list(chain.from_iterable(map(stem_of, surfaces, repeat(language))))
     return [
         stem
         for surface, term in zip(words.surfaces, words.terms, strict=True)

@@ -111,29 +111,26 @@ class PlanEvent:
     @property
     def words(self) -> TextWords:
         """The words of the first 4,096 characters, as far as they end there."""
-        return self._words[0]
+        return (self._analysed or self._analyse())[0]
 
     @property
     def all_words(self) -> TextWords:
         """The words of the whole text."""
-        return self._words[1]
+        return (self._analysed or self._analyse())[1]
 
     @property
     def terms(self) -> Sequence[str]:
         """What the whole text is found by, as `myria.analysis.terms` gives it."""
-        return self._words[1].terms
+        return (self._analysed or self._analyse())[1].terms
 
-    @property
-    def _words(self) -> tuple[TextWords, TextWords]:
-        """The one analysis of the text, for the plan, its descriptions and the search index."""
-        analysed = self._analysed
-        if analysed is None:
-            every = words_in(self.text)
-            read = every
-            if len(self.text) > ANALYSED_CHARACTERS:
-                read = every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
-            analysed = (read, every)
-            object.__setattr__(self, "_analysed", analysed)
+    def _analyse(self) -> tuple[TextWords, TextWords]:
+        """Make the one analysis of the text, for the plan, its descriptions and the search index."""
+        every = words_in(self.text)
+        read = every
+        if len(self.text) > ANALYSED_CHARACTERS:
+            read = every.at([at for at, end in enumerate(every.ends) if end <= ANALYSED_CHARACTERS])
+        analysed = (read, every)
+        object.__setattr__(self, "_analysed", analysed)
         return analysed
 
 

@@ -244,6 +244,8 @@ class TextReading:
         self._terms: list[set[str]] = []
         self.words: dict[str, _Word] = {}
         self._read_words: list[TextWords] = []
+        self._may_end: list[bool] = []
+        """Of each event whether it has a mark that may end a sentence: each of those also opens one."""
         for event, words, spans, vote, is_suspect in zip(events, read, codes, votes, self._suspect, strict=True):
             self._now = vote.language(likely=self.language)
             words = words_of(event.text, words, self._now)
@@ -268,6 +270,7 @@ class TextReading:
             text = text.lower()
             surfaces = [surface.lower() for surface in surfaces]
         openings = {opening.end() for opening in _OPENING.finditer(text)}
+        self._may_end.append(bool(openings))
         openings.add(len(text) - len(text.lstrip(" ")))
         has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
         language, names, held = self._now, self._names, self.words
@@ -476,7 +479,12 @@ class TextReading:
             candidate
             for position, event in enumerate(self._all_events)
             for candidate in _sentences(
-                event.text, self._read_words[position], position, words, is_suspect=self._suspect[position]
+                event.text,
+                self._read_words[position],
+                position,
+                words,
+                is_suspect=self._suspect[position],
+                may_end=self._may_end[position],
             )
         ]
         if not candidates:
@@ -545,15 +553,8 @@ class TextReading:
             # Where many words stand in a row (lists, languages without our stop words) most neighbours are no
             # phrase: only pairs that come again are.
             pairs = list(pairwise([item[0] for item in run]))
-            fresh = set(pairs)
-            if len(fresh) == len(pairs) and fresh.isdisjoint(self._once) and fresh.isdisjoint(self._phrases):
-                self._once |= fresh
-            else:
-                for at, key in enumerate(pairs):
-                    if key in self._once or key in self._phrases:
-                        self._count_phrase(run[at : at + 2], text)
-                    else:
-                        self._once.add(key)
+            for at in self._again(pairs):
+                self._count_phrase(run[at : at + 2], text)
         elif size > 1:
             for length in (2, 3):
                 for first in range(size - length + 1):
@@ -575,6 +576,23 @@ class TextReading:
                     chain = chain or linked
         if self._last and len(chain) == 2 and self._now.adjective is not None:
             self._last = (*self._last, chain)
+
+    def _again(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[int]:
+        """Note pairs of words that stand in a row, and return the places of those that the leaf has had."""
+        once, phrases = self._once, self._phrases
+        if once.isdisjoint(pairs) and (not phrases or phrases.keys().isdisjoint(pairs)):
+            before = len(once)
+            once.update(pairs)
+            if len(once) == before + len(pairs):
+                return ()
+            once.difference_update(pairs)
+        again = []
+        for at, key in enumerate(pairs):
+            if key in once or key in phrases:
+                again.append(at)
+            else:
+                once.add(key)
+        return again
 
     def _count_phrase(self, run: _Run, text: str, *, sizes: tuple[int, ...] = ()) -> None:
         key = tuple([item[0] for item in run])
@@ -674,15 +692,18 @@ def without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
 
 
 def _sentences(
-    text: str, read: TextWords, position: int, words: Mapping[str, int], *, is_suspect: bool
+    text: str, read: TextWords, position: int, words: Mapping[str, int], *, is_suspect: bool, may_end: bool
 ) -> list[_Sentence]:
+    """Return the sentences of a text, which are worth something by `words`.
+
+    `is_suspect` and `may_end` tell whether it has marks of what is no prose, and marks that may end a sentence.
+    """
     text = text[:ANALYSED_CHARACTERS]
     sentences = []
     at = start = 0
     count, starts = len(read), read.starts
-    ends = [
-        (match.start() + (text[match.start()] not in _LINE_ENDS), match.end()) for match in _SENTENCE_END.finditer(text)
-    ]
+    found = _SENTENCE_END.finditer(text) if may_end else ()
+    ends = [(match.start() + (text[match.start()] not in _LINE_ENDS), match.end()) for match in found]
     for stop, following in [*ends[: _SENTENCES_PER_EVENT - 1], (len(text), len(text))]:
         first = at
         if stop == len(text):
