@@ -18,8 +18,8 @@ from myria_builder.reporting import reported
 logger = logging.getLogger(__name__)
 
 _PATIENCE_S = 5.0
-_YOUNG_OBJECTS = 100_000
-"""Objects made before Python looks for cycles among them: a unit's words are gone by then, and make none."""
+_YOUNG_OBJECTS = 1_000_000
+"""Objects made before Python looks for cycles among them: what a scope of some thousand events makes has none."""
 
 
 async def build(settings: Settings, dsn: str, tenant: str, build_id: str, *, processes: int = 1) -> Outcome:
