@@ -129,7 +129,8 @@ def _taken_out(commit: str, folder: Path) -> Path:
 def _variables(tree: Path, subjects: str | None) -> dict[str, str]:
     """Return the variables by which Python takes the code of a tree, and its settings."""
     planes = sorted({str(package.parent.parent) for package in tree.glob("*/myria*/__init__.py")})
-    variables = {"PYTHONPATH": os.pathsep.join(planes)}
+    # Large logs of one scope reach beyond now: all of their events are to be imported.
+    variables = {"PYTHONPATH": os.pathsep.join(planes), "MYRIA_INGEST_FUTURE_LIMIT_S": "0"}
     settings = (tree / "core/myria/settings.py").read_text(encoding="utf-8")
     if subjects is not None and "    subjects: bool" in settings:
         variables["MYRIA_PLANNER_SUBJECTS"] = str(subjects == "on").lower()
