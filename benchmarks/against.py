@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.adapter import event_lines
 from benchmarks.cluster import Cluster
-from benchmarks.figures import median
+from benchmarks.figures import median, ratios
 from benchmarks.options import Common, common, parser, run
 from benchmarks.processes import MYRIA, ROOT, run_command
 from benchmarks.report import Report, number
@@ -81,10 +81,10 @@ def _publish(report: Report, old: _Code, new: _Code) -> None:
     lines = []
     for what, before in old.us_per_event.items():
         now = new.us_per_event[what]
-        ratios = [value / than for value, than in zip(now, before, strict=True)]
-        report.figures[what] = {"old_us_per_event": before, "new_us_per_event": now, "ratios": ratios}
-        report.check(f"{what}: builder CPU per event, new / old", median(ratios), MOST_RATIO)
-        lines.append((what, number(median(before), 0), number(median(now), 0), number(median(ratios), 2)))
+        by_round = ratios(now, before)
+        report.figures[what] = {"old_us_per_event": before, "new_us_per_event": now, "ratios": by_round}
+        report.check(f"{what}: builder CPU per event, new / old", median(by_round), MOST_RATIO)
+        lines.append((what, number(median(before), 0), number(median(now), 0), number(median(by_round), 2)))
     report.table("full builds, median of rounds", ("log", "old us/event", "new us/event", "new / old"), lines)
 
 

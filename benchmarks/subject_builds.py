@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.building import Built, build
 from benchmarks.builds import ADDED, counted_build, slice_of
 from benchmarks.cluster import Cluster
-from benchmarks.figures import median
+from benchmarks.figures import median, ratios
 from benchmarks.options import Common, common, parser, run
 from benchmarks.prepared import built, load, loaded, spare
 from benchmarks.report import Report, number
@@ -121,7 +121,7 @@ def _publish(report: Report, scopes: Sequence[Grown]) -> None:
     lines = []
     for scope in scopes:
         ratio = median(scope.cpu_s) / median(base.cpu_s)
-        without_start = scope.work_s() / base.work_s()
+        (without_start,) = ratios([scope.work_s()], [base.work_s()])
         of_subjects = [sum(rows.get(table, 0) for table in SUBJECT_TABLES) for rows in scope.rows]
         growth = scope.bytes_of_subjects / scope.bytes_of_time
         peak = max(ran.peak_mib for ran in scope.builds)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import orjson
+
+from benchmarks.against import _Code, _publish
 from benchmarks.figures import interval, median, quantile, ratios
 from benchmarks.locomo import Question, by_score, score
+from benchmarks.report import Report
 
 
 def test_quantiles_are_nearest_rank() -> None:
@@ -19,6 +24,15 @@ def test_ratios_pair_rounds() -> None:
     """Each round is compared with the one beside it."""
     assert ratios([2.0, 9.0], [1.0, 3.0]) == [2.0, 3.0]
     assert median([3.0, 1.0, 2.0]) == 2.0
+
+
+def test_builds_too_short_for_the_clock_are_reported(tmp_path: Path) -> None:
+    """Where the older code's build and its start took as long by the clock, the report has no ratio, and is written."""
+    report = Report("against")
+    old, new = (_Code(name, {}, {"one scope, 200 events": [us]}) for name, us in (("old", 0.0), ("new", 5.0)))
+    _publish(report, old, new)
+    assert report.finish(tmp_path) == 1
+    assert orjson.loads((tmp_path / "against.json").read_bytes())["one scope, 200 events"]["ratios"] == [None]
 
 
 def test_an_interval_holds_the_median() -> None:
