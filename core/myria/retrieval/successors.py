@@ -4,10 +4,10 @@ The older statement mostly holds the question's words; the newer one often tells
 sold"). It is looked for among what the same speaker said later in the same scope, by three kinds of evidence: it tells
 of a change (`myria.analysis.changes`) of something that the older statement is about; it tells of a change of what the
 question asks about; or it is short and about a thing that hardly anything else is about, or of the state that the
-question asks for. A short statement is about each of its words, a long one touches many. Where none of these finds one,
-a later hit that is nearly as good by the question's own words counts. Soft evidence: nothing is hidden, and of every
-question one document at most is moved. Where none of these finds one and vectors are compared, a
-short statement counts whose meaning stands out to the question and beside the older statement both.
+question asks for. A short statement is about each of its words, a long one touches many. Where none of these finds one
+and vectors are compared, a short statement counts whose meaning stands out to the question and beside the older
+statement both; where that finds none either, a later hit that is nearly as good by the question's own words. Soft
+evidence: nothing is hidden, and of every question one document at most is moved.
 """
 
 from __future__ import annotations
