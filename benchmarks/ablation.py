@@ -59,9 +59,9 @@ def main() -> None:
     states = list(changed_states.conversations())
     print(
         "| without | R@5 | R@10 | MRR | multi-hop R@10 | changed: newer first | up to three times: newest first "
-        "| chats: R@10 | second chats: R@10 | conversations that lose |"
+        "| chats: R@10 | second chats: R@10 | third chats: R@10 | conversations that lose |"
     )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     whole: dict[str, float] = {}
     for name, (module, changes) in SIGNALS.items():
         with patched(module, changes):
@@ -72,10 +72,10 @@ def main() -> None:
                 [
                     (one, messy_chats.places(chat, one))
                     for chat in chats
-                    if chat.second == second
+                    if chat.set == name_of_set
                     for one in chat.questions
                 ]
-                for second in (False, True)
+                for name_of_set in messy_chats.SETS
             ]
         by_talk = _by_conversation(rows)
         whole = whole or by_talk

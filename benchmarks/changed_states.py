@@ -1,10 +1,10 @@
 """Which statement is found of facts that changed up to three times, in passing and among what others say of the same.
 
-The conversations of data/changed_states.toml are told line by line; see there what is asked. It needs no database: the
-ranking runs on blocks of the real planner, as in locomo_offline. After a first measurement the misses of the chats that
-are `looked_at` may be listed; the others are only measured.
+The conversations of data/changed_states.toml, and of data/changed_in_talk.toml with `--in-talk`, are told line by line;
+see there what is asked. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline. After
+a first measurement the misses of the chats that are `looked_at` may be listed; the others are only measured.
 
-    python -m benchmarks.changed_states [--misses] [--embeddings]
+    python -m benchmarks.changed_states [--in-talk] [--misses] [--embeddings]
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from myria.retrieval.ranking import rank
 
 Asks = Literal["now", "before", "first", "change"]
 
+STATES = "changed_states.toml"
+IN_TALK = "changed_in_talk.toml"
 FIRST = 5
 _APART = 53
 """Lines of small talk by which the conversations begin apart."""
@@ -54,10 +56,10 @@ Found = tuple[Fact, tuple[int | None, ...]]
 """A question and the places of its statements."""
 
 
-def conversations() -> Iterator[Conversation]:
-    """Yield every conversation."""
+def conversations(data: str = STATES) -> Iterator[Conversation]:
+    """Yield every conversation of a set, STATES or IN_TALK."""
     lines = tomllib.loads((DATA / "small_talk.toml").read_text(encoding="utf-8"))["lines"]
-    chats = tomllib.loads((DATA / "changed_states.toml").read_text(encoding="utf-8"))["chats"]
+    chats = tomllib.loads((DATA / data).read_text(encoding="utf-8"))["chats"]
     for at, chat in enumerate(chats):
         people: list[str] = chat["people"]
         told = written(chat["said"], people, islice(cycle(lines), at * _APART, None))
@@ -80,9 +82,9 @@ def places(conversation: Conversation, fact: Fact, meanings: Meanings | None = N
 
 
 def figures(found: Sequence[Found]) -> dict[str, float]:
-    """Return the shares that docs/retrieval.md names, of questions that ask for each."""
+    """Return the shares that docs/retrieval.md names, of questions that ask for each, where there are any."""
     by_asks = {asks: [at for fact, at in found if fact.asks == asks] for asks in ("now", "before", "first", "change")}
-    return {
+    shares = {
         "now: newest in the first five": _share(_among(at[-1]) for at in by_asks["now"]),
         "now: newest above all older": _share(all(_above(at[-1], one) for one in at[:-1]) for at in by_asks["now"]),
         "before: the one before in the first five": _share(_among(at[-2]) for at in by_asks["before"]),
@@ -91,15 +93,17 @@ def figures(found: Sequence[Found]) -> dict[str, float]:
             _among(at[-1]) and any(map(_among, at[:-1])) for at in by_asks["change"]
         ),
     }
+    return {name: share for name, share in shares.items() if by_asks[name.partition(":")[0]]}
 
 
 def main() -> None:
     """Print the figures of the conversations that are looked at and of those that are only measured."""
     parser = argparse.ArgumentParser(description="Which statement is found of facts that changed.")
+    parser.add_argument("--in-talk", action="store_true", help="facts that changed in ordinary talk")
     parser.add_argument("--misses", action="store_true", help="list what was not found, of conversations looked at")
     parser.add_argument("--embeddings", action="store_true", help="with vectors of the local model")
     options = parser.parse_args()
-    talks = list(conversations())
+    talks = list(conversations(IN_TALK if options.in_talk else STATES))
     meanings = Meanings([(talk.corpus, talk.texts) for talk in talks]) if options.embeddings else None
     found = {talk.name: [(fact, places(talk, fact, meanings)) for fact in talk.facts] for talk in talks}
     _print("all", [one for talk in talks for one in found[talk.name]])

@@ -1,9 +1,9 @@
 """How well questions find what people typed in chats: short turns, bursts of one speaker, typos, slang, emoji.
 
-Each chat of data/messy_chats.toml is one conversation, and all chats of the other people are strangers to it. The first
-three and the two of the second set were written at different times. `friends` and, after one measurement, `band` may be
-looked at while rules are written; the others are only measured. It needs no database: the ranking runs on blocks of the
-real planner, as in locomo_offline.
+Each chat of data/messy_chats.toml is one conversation, and all chats of the other people are strangers to it. The three
+sets were written at different times. `friends` and, after one measurement, `band` may be looked at while rules are
+written; the others are only measured. It needs no database: the ranking runs on blocks of the real planner, as in
+locomo_offline.
 
     python -m benchmarks.messy_chats [--misses] [--tail] [--embeddings | --endpoint URL --template FILE]
 """
@@ -26,6 +26,7 @@ from myria.retrieval.ranking import rank
 DATA = Path(__file__).parent / "data" / "messy_chats.toml"
 LOOKED_AT = ("friends", "band")
 LIMIT = 10
+SETS = ("first", "second", "third")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class Chat:
     corpus: Corpus
     questions: tuple[Asked, ...]
     texts: Mapping[int, str]
-    second: bool
-    """Whether it is of the second set."""
+    set: str
+    """One of SETS."""
 
 
 def chats(*, tail: bool = False) -> list[Chat]:
@@ -73,7 +74,7 @@ def figures(found: Sequence[tuple[Asked, Sequence[int]]]) -> tuple[float, float,
 
 
 def main() -> None:
-    """Print the figures of each chat and of both sets."""
+    """Print the figures of each chat and of every set."""
     parser = argparse.ArgumentParser(description="Questions about chats as people type them.")
     parser.add_argument("--misses", action="store_true", help=f"list what is not in the first five, of {LOOKED_AT}")
     parser.add_argument("--tail", action="store_true", help="plan nothing: everything in the fresh tail")
@@ -83,18 +84,18 @@ def main() -> None:
     made = chats(tail=options.tail)
     meanings = None if model is None else Meanings([(chat.corpus, chat.texts) for chat in made], model)
     print(f"{'':12}{'n':>4}   R@5   R@10  MRR")
-    everything: dict[bool, list[tuple[Asked, Sequence[int]]]] = {False: [], True: []}
+    everything: dict[str, list[tuple[Asked, Sequence[int]]]] = {name: [] for name in SETS}
     for chat in made:
         found = [(question, places(chat, question, meanings)) for question in chat.questions]
-        everything[chat.second].extend(found)
+        everything[chat.set].extend(found)
         print(_row(chat.name, found))
         if options.misses and chat.name in LOOKED_AT:
             for question, at_hits in found:
                 if sum(at <= 5 for at in at_hits) < len(question.gold):
                     told = " / ".join(chat.texts[number] for number in sorted(question.gold))
                     print(f"    {at_hits or 'none'}: {question.text} ({told})")
-    print(_row("first set", everything[False]))
-    print(_row("second set", everything[True]))
+    for name, of_set in everything.items():
+        print(_row(f"{name} set", of_set))
 
 
 def _row(name: str, found: Sequence[tuple[Asked, Sequence[int]]]) -> str:
@@ -113,7 +114,7 @@ def _chat(chat: Mapping[str, Any], *, tail: bool) -> Chat:
             for question in chat["questions"]
         ),
         texts=told.texts,
-        second=chat.get("second", False),
+        set=chat.get("set", "first"),
     )
 
 
