@@ -1,8 +1,8 @@
 """Which statement is found of facts that changed up to three times, in passing and among what others say of the same.
 
 The conversations of data/changed_states.toml, and of data/changed_in_talk.toml with `--in-talk`, are told line by line;
-see there what is asked. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline. After
-a first measurement the misses of the chats that are `looked_at` may be listed; the others are only measured.
+see there what is asked. It needs no database: the ranking runs on blocks of the real planner, as in locomo_offline.
+After a first measurement the misses of the chats that are `looked_at` may be listed; the others are only measured.
 
     python -m benchmarks.changed_states [--in-talk] [--misses] [--embeddings]
 """
