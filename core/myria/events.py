@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from myria.canonical import canonical_json, digest
 
 SEARCHABLE_BYTES = 64 * 1024
@@ -20,6 +22,13 @@ class TopicHint(NamedTuple):
 
     hint: str
     confidence: float
+
+
+def hints_json(hints: Sequence[TopicHint]) -> str:
+    """Return hints as the log stores them."""
+    if not hints:
+        return "[]"
+    return orjson.dumps([{"hint": name, "confidence": confidence} for name, confidence in hints]).decode()
 
 
 def dedupe_key(channel: str, source_event_key: str) -> bytes:

@@ -20,13 +20,12 @@ from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import asyncpg
-import orjson
 
 from myria import errors
 from myria.contract.acknowledgement import NOTHING, AppendResult
 from myria.contract.event import NewEvent
 from myria.deadlines import Deadlines
-from myria.events import TopicHint, dedupe_key
+from myria.events import TopicHint, dedupe_key, hints_json
 from myria.ids import new_ids
 from myria.memories.projection import MemoryProjection
 from myria.notes.evaluations import EvaluationProjection
@@ -265,7 +264,7 @@ class Ingest:
                     scope = await self._make_scope(tenant, participants, deadline)
             if event.topic_hints != about:
                 about = event.topic_hints
-                written = _hints_json(about)
+                written = hints_json(about)
             scopes.append(scope)
             hints.append(written)
         return list(map(_Row._make, zip(events, event_ids, scopes, keys, hints, repeat(compare))))
@@ -435,7 +434,8 @@ class Ingest:
         if way is None:
             return None
         try:
-            stored = await self._database.append_new(way.statement, tenant, since, *_columns(rows, order), *way.columns)
+            columns = way.columns if way.whole else (*_columns(rows, order), *way.columns)
+            stored = await self._database.append_new(way.statement, tenant, since, *columns)
         except asyncpg.UniqueViolationError:
             return None
         except asyncpg.UnknownPostgresError as error:
@@ -479,12 +479,6 @@ def _incoming(row: _Row) -> Incoming:
 
 def _stored(row: _Row, event_seq: int) -> Stored:
     return Stored(row.event, row.event_id, row.scope.scope_id, row.compare, event_seq)
-
-
-def _hints_json(hints: tuple[TopicHint, ...]) -> str:
-    if not hints:
-        return "[]"
-    return orjson.dumps([{"hint": name, "confidence": confidence} for name, confidence in hints]).decode()
 
 
 def _order(rows: list[_Row]) -> Sequence[int]:

@@ -53,13 +53,14 @@ def payload_of(event: NewEvent) -> Mapping[str, Any]:
 class AtOnce(NamedTuple):
     """How new events are appended in one round trip, with the rows that are folded of them.
 
-    `statement` is named like a statement of `myria.store.sql`, `columns` is what it takes beside the events, and `read`
-    gives the numbers of the events in their order, and what is like them.
+    `statement` is named like a statement of `myria.store.sql`, `columns` is what it takes beside the events (with them,
+    where it is `whole`), and `read` gives the numbers of the events in their order, and what is like them.
     """
 
     statement: str
     columns: tuple[Any, ...]
     read: Callable[[Sequence[asyncpg.Record]], tuple[Sequence[int], Likenesses]]
+    whole: bool = False
 
 
 Likenesses = Mapping[int, tuple[tuple[int, float], ...]]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myria.contract import inputs
-from myria.contract.rest import MemoryInput
+from myria.contract.rest import MemoryInput, plain_memory
 from myria.errors import MyriaError
 from myria.memories.model import MemoryDraft, MemoryEvents
 from myria.notes.drafting import NoteText
@@ -41,6 +41,19 @@ def test_both_ways_of_reading_a_memory_agree(item: dict[str, Any]) -> None:
     assert outcome(MemoryDraft.read, item) == outcome(
         lambda given: MemoryDraft.of(inputs.read(MemoryInput, given)), item
     )
+
+
+@given(
+    st.lists(_ITEMS, min_size=1, max_size=3)
+    | st.lists(st.fixed_dictionaries(dict.fromkeys(("agent_id", "content", "dedup_key"), _TEXTS)), min_size=1)
+)
+def test_memories_that_are_read_together_are_read_as_each_alone(items: list[dict[str, Any]]) -> None:
+    """Several of nothing but texts are read by their fields; where one is refused, or is more, none is."""
+    together = MemoryDraft.read_together(items)
+    each = [outcome(MemoryDraft.read, item) for item in items]
+    assert together is None or together == each
+    if all(item.keys() == items[0].keys() and plain_memory(item) is not None for item in items):
+        assert together == each
 
 
 @given(

@@ -120,10 +120,14 @@ async def test_each_kind_is_written_by_one_statement_that_scans_nothing(
         watched = Watched(monkeypatch)
         await memory.append_events(TENANT, [event(1)])
         await memory.memories.keep(TENANT, KEEPING, MemoryDraft(agent_id="bot", content="another"))
+        await memory.memories.keep_all(
+            TENANT, KEEPING, [MemoryDraft(agent_id=name, content="of each") for name in "ab"]
+        )
         await notes.remember(TENANT, ("ana",), Draft(content="some words that nothing has"), contract="004")
         await host.after("last", "one more")
     assert watched.statements == {
         "events.append_new",
+        "memories.append_alike",
         "memories.append_new",
         "notes.append_new",
         "turns.append_new",
@@ -189,7 +193,7 @@ async def test_a_commit_that_nobody_heard_of_is_found_again(
                 "(SELECT count(*) FROM myria.turns) AS turns, "
                 "(SELECT count(*) FROM myria.notes n WHERE n.kind <> 'episodic') AS notes"
             )
-    assert sorted(lost) == ["events.append_new", "memories.append_new", "notes.append_new", "turns.append_new"]
+    assert sorted(lost) == ["events.append_new", "memories.append_alike", "notes.append_new", "turns.append_new"]
     assert (result.deduplicated, kept.is_new, turn.is_new) == (False, True, True)
     assert note.note_id
     assert counted is not None
@@ -223,3 +227,43 @@ async def test_rows_of_memories_are_those_of_their_own_events(database: Database
     assert len(rows) == 120
     assert all(row["same_time"] and row["same_event"] and row["same_id"] and row["same_agent"] for row in rows)
     assert await failed(database.dsn) == {}
+
+
+async def test_memories_that_are_alike_are_kept_as_others_are(database: Database) -> None:
+    """Calls that share a commit, with tags and importance or without: each has the time of its call, and no repeat."""
+    common = {"tags": ("a", "b-c"), "importance": 0.25, "event_type": "said", "memory_type": "entity"}
+    async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
+
+        async def call(number: int) -> None:
+            more: dict[str, Any] = common if number % 2 else {}
+            drafts = [MemoryDraft(agent_id="bot", content=f"{n} {number % 8}", **more) for n in range(5)]
+            await memory.memories.keep_all(TENANT, KEEPING, drafts, now=1_700_000_000_000_000 + number)
+
+        await asyncio.wait_for(asyncio.gather(*(call(number) for number in range(12))), PATIENCE_S)
+        async with pool.read(TENANT) as connection:
+            rows = await connection.fetch(
+                "SELECT m.created_at = e.occurred_at AND n.created_at = e.occurred_at AS same_time, "
+                "e.payload->'note'->>'id' = m.note_id AS same_id, m.tags, m.importance, m.event_type, m.memory_type "
+                "FROM myria.memories m JOIN myria.events e USING (tenant_id, event_seq) "
+                "JOIN myria.notes n ON n.tenant_id = m.tenant_id AND n.note_id = m.note_id"
+            )
+            times = await connection.fetchval("SELECT count(DISTINCT created_at) FROM myria.memories")
+    assert len(rows) == 40
+    assert times == 8
+    assert all(row["same_time"] and row["same_id"] for row in rows)
+    given = {(tuple(row["tags"]), row["importance"], row["event_type"], row["memory_type"]) for row in rows}
+    assert given == {(("a", "b-c"), 0.25, "said", "entity"), ((), None, "general", "episodic")}
+    assert await failed(database.dsn) == {}
+
+
+async def test_what_maintenance_looks_at_enters_its_queue(database: Database) -> None:
+    """Decisions are looked at, other memories are not, whichever were kept before on the same connection."""
+    async with Memory(database.server_dsn, SETTINGS) as memory, Pool(database.server_dsn) as pool:
+        for call, kind in enumerate(("episodic", "decision", "entity", "decision")):
+            drafts = [MemoryDraft(agent_id="bot", content=f"{n} {call}", memory_type=kind) for n in range(3)]
+            await memory.memories.keep_all(TENANT, KEEPING, drafts)
+        async with pool.read(TENANT) as connection:
+            rows = await connection.fetch(
+                "SELECT n.kind FROM myria.note_looks JOIN myria.notes n USING (tenant_id, note_id)"
+            )
+    assert [row["kind"] for row in rows] == ["decision"] * 6

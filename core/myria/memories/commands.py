@@ -13,7 +13,7 @@ import orjson
 
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
-from myria.contract.event import NewEvent
+from myria.contract.event import STEP_BYTES, NewEvent
 from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import (
     AlreadySuperseded,
@@ -180,19 +180,24 @@ class Memories:
         at: int,
         key: str | None,
     ) -> Generator[None, None, list[NewEvent]]:
-        """Make the events that keep memories, one by one, and return them.
+        """Make the events that keep memories, so many bytes at each step, and return them.
 
         Raises:
             PayloadTooLarge: one is.
         """
         made = MemoryEvents(keeping.participants, at=at, shared=keeping.shared, window_s=self._window_s)
-        events = []
+        events, size = [], 0
         for index, draft in enumerate(drafts):
             source = None if key is None else _source_key(keeping, key, index)
             event = made.event(draft, ids[index], keys[index], key=source)
-            self._check_size(event)
             events.append(event)
-            yield
+            size += len(event.payload_json)
+            if size > STEP_BYTES:
+                size = 0
+                yield
+        if max(len(event.payload_json) for event in events) > self._payload_bytes:
+            for event in events:
+                self._check_size(event)
         return events
 
     async def _parts(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import orjson
 
 from myria.contract import inputs
 from myria.contract.event import NewEvent
-from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType, plain_memory
+from myria.contract.rest import DEFAULT_EVENT_TYPE, MemoryInput, MemoryType, plain_memories, plain_memory
 from myria.events import TopicHint, searchable_text, speaker_of
 from myria.notes.expiry import SESSION_IDLE_S
 from myria.notes.kinds import policies, policy_of
@@ -78,12 +79,26 @@ class MemoryDraft(NamedTuple):
         plain = plain_memory(item)
         return cls.of(inputs.read(MemoryInput, item)) if plain is None else cls(**plain)
 
+    @classmethod
+    def read_together(cls, items: Sequence[Any]) -> list[MemoryDraft] | None:
+        """Return the memories that some decoded objects give, as `read` does, at a third of its cost.
+
+        Returns:
+            None where they differ in their fields, or one is more than texts, or refused: `read` them one by one.
+        """
+        given = plain_memories(items)
+        if given is None:
+            return None
+        columns = (given.get(name) or repeat(default) for name, default in _DEFAULTS)
+        return list(map(cls._make, zip(*columns, strict=False)))
+
     @property
     def key(self) -> str:
         """The key by which a repeat is known: the writer's own, else that of the contract."""
         return self.dedup_key or dedup_key(self.agent_id, self.event_type, self.content)
 
 
+_DEFAULTS = tuple((name, MemoryDraft._field_defaults.get(name)) for name in MemoryDraft._fields)
 _GIVEN = itemgetter(*MemoryDraft._fields[:-1])
 """Reads the fields of a draft, tags aside, from those of a request, which have the same names."""
 
@@ -120,14 +135,24 @@ class MemoryChanges:
 class MemoryRow(NamedTuple):
     """What the projection of memories writes of a first version, beside its number and scope.
 
-    `columns` are those of `memories.append_new` from `note_ids` on, as PostgreSQL reads them. Another memory with this
-    `key` that is shared with `shared` and was kept after `since` is the same; without a key none is.
+    `form` is what it has like others: the columns of `memories.append_new` from `kinds` on, digest and key aside, as
+    PostgreSQL reads them. Another memory with this `key` that is shared with `shared` and was kept after `since` is the
+    same; without a key none is.
     """
 
-    columns: tuple[str | None, ...]
+    memory_id: str
+    digest: str
+    dedup: str | None
+    form: tuple[str | None, ...]
     key: str | None
     shared: str
     since: str
+
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """The columns of `memories.append_new` from `note_ids` on."""
+        kind, topic, importance, session_id, *others = self.form
+        return (self.memory_id, kind, topic, importance, session_id, self.digest, *others, self.dedup)
 
 
 class StoredMemory(NamedTuple):
@@ -176,7 +201,7 @@ class StoredMemory(NamedTuple):
 
 def dedup_key(agent_id: str, event_type: str, content: str) -> str:
     """Return the key of the contract: 32 hexadecimal digits over who says what kind of thing, and how it begins."""
-    said = f"{agent_id}|{event_type}|".encode() + content.encode()[:_DIGESTED_BYTES]
+    said = f"{agent_id}|{event_type}|".encode() + content[:_DIGESTED_BYTES].encode()[:_DIGESTED_BYTES]
     return hashlib.sha256(said).hexdigest()[:_KEY_DIGITS]
 
 
@@ -197,6 +222,8 @@ class MemoryEvents:
         self._window_s = window_s
         self._since = to_rfc3339(at - window_s * _SECOND)
         self._forms: dict[tuple[Any, ...], _Form] = {}
+        self._of: tuple[Any, ...] = ()
+        self._last: _Form
 
     def event(
         self,
@@ -216,18 +243,17 @@ class MemoryEvents:
             key: its source key.
         """
         if version > 1 or draft.metadata is not None or dedup is None:
-            form = self._form(draft)
+            form = self._written(draft)
             payload = self._payload(draft, memory_id, dedup, version=version, previous=previous)
             written = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
         else:
-            form = self._forms.get(of := _OF_FORM(draft)) or self._forms.setdefault(of, self._form(draft))
+            form = self._form(draft)
             written = form.write(memory_id, dedup, draft.content)
         row = None
         if version == 1 and form.columns is not None:
-            kind, topic, importance, session_id, *others = form.columns
             digest = note_digest(draft.memory_type, memory_id, draft.content)
-            columns = (memory_id, kind, topic, importance, session_id, digest, *others, dedup)
-            row = MemoryRow(columns, dedup if self._window_s > 0 else None, self._shared, self._since)
+            once = dedup if self._window_s > 0 else None
+            row = MemoryRow(memory_id, digest, dedup, form.columns, once, self._shared, self._since)
         return NewEvent(
             self._at,
             NOTE_CHANNEL,
@@ -237,8 +263,19 @@ class MemoryEvents:
             draft.session_id,
             NOTE_TYPE,
             form.hints,
-            row=row,
+            False,
+            None,
+            None,
+            row,
         )
+
+    def _form(self, draft: MemoryDraft) -> _Form:
+        """Return the form of a memory without metadata; most of a call have that of the one before."""
+        of = _OF_FORM(draft)
+        if of != self._of:
+            self._of = of
+            self._last = self._forms.get(of) or self._forms.setdefault(of, self._written(draft))
+        return self._last
 
     def _payload(
         self, draft: MemoryDraft, memory_id: str, dedup: str | None, *, version: int = 1, previous: str | None = None
@@ -270,7 +307,7 @@ class MemoryEvents:
             note["idle_s"] = SESSION_IDLE_S
         return {"text": draft.content, "note": note, "speaker": draft.agent_id}
 
-    def _form(self, draft: MemoryDraft) -> _Form:
+    def _written(self, draft: MemoryDraft) -> _Form:
         empty = self._payload(draft._replace(content="", metadata=None), "", "")
         # Quotes within a text are escaped: each of these stands once, where the key of that name has its empty text.
         _, _, rest = orjson.dumps(empty, option=orjson.OPT_SORT_KEYS).partition(_ID)

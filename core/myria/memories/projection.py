@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
 
 from myria.errors import DuplicateMemory
+from myria.events import hints_json
 from myria.memories.model import MemoryRow
 from myria.notes.model import NOTE_TYPE, is_memory
 from myria.notes.projection import note_exists
@@ -15,7 +16,7 @@ from myria.projections import AtOnce, Incoming, Stored, numbers_alone, payload_o
 from myria.store.arrays import plain, texts
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection
-from myria.store.locks import memory_lock_key
+from myria.store.locks import memory_lock_keys
 from myria.store.queries import sql
 
 _SECOND = 1_000_000
@@ -55,13 +56,19 @@ class MemoryProjection:
             None where they need statements of their own: of a session more is folded, two have one key, a model rates
             what is kept, or they are no memories that this process made.
         """
-        made = [(place, event, event.event.row) for place, event in folded.items()]
-        rows = [row for _, event, row in made if isinstance(row, MemoryRow) and event.event.context_id is None]
+        made = list(folded.items())
+        rows = [
+            row for _, event in made if isinstance(row := event.event.row, MemoryRow) and event.event.context_id is None
+        ]
         keyed = [row for row in rows if row.key is not None]
         if self._evaluates or len(rows) < len(made) or len({(row.key, row.shared) for row in keyed}) < len(keyed):
             return None
+        own = _rows([place for place, _ in made], order)
+        alike = _alike(tenant, list(folded.values()), rows) if own is None else None
+        if alike is not None:
+            return AtOnce("memories.append_alike", alike, numbers_alone, whole=True)
         columns = (
-            _rows([place for place, _, _ in made], order),
+            own,
             *map(texts, zip(*[row.columns for row in rows], strict=True)),
             *_asked(tenant, keyed),
         )
@@ -132,6 +139,48 @@ class MemoryProjection:
             raise exists from error
 
 
+def _alike(tenant: str, events: Sequence[Incoming], rows: Sequence[MemoryRow]) -> tuple[Any, ...] | None:
+    """Return what `memories.append_alike` takes of memories, None where they differ in more than it knows."""
+    first, like, hints = events[0], rows[0], events[0].event.topic_hints
+    are_alike = (
+        [row.form for row in rows].count(like.form)
+        == [row.shared for row in rows].count(like.shared)
+        == [event.scope_id for event in events].count(first.scope_id)
+        == [event.event.topic_hints for event in events].count(hints)
+        == len(events)
+    )
+    keys = [row.key for row in rows if row.key is not None]
+    if not are_alike or len(keys) not in (0, len(rows)):
+        return None
+    times = [event.event.timestamp for event in events]
+    calls = sorted({*zip(times, [row.since for row in rows], strict=True)})
+    place_of = {timestamp: place for place, (timestamp, _) in enumerate(calls, 1)}
+    if len(place_of) < len(calls):
+        return None
+    kind, topic, weight, _, agent, event_type, tags, importance = like.form
+    return (
+        texts([event.event_id for event in events]),
+        [event.event.payload_json.decode() for event in events],
+        texts([row.memory_id for row in rows]),
+        texts([row.digest for row in rows]),
+        texts([row.dedup for row in rows]),
+        plain([place_of[timestamp] for timestamp in times]),
+        texts([to_rfc3339(timestamp) for timestamp, _ in calls]),
+        _locks(tenant, keys),
+        texts([since for _, since in calls]),
+        like.shared,
+        first.scope_id,
+        hints_json(hints),
+        kind,
+        topic,
+        weight,
+        agent,
+        event_type,
+        tags,
+        importance,
+    )
+
+
 def _rows(places: Sequence[int], order: Sequence[int]) -> str | None:
     """Return the rows of these events in that order, None where they are all there are, one after the other."""
     if len(places) == len(order) and isinstance(order, range):
@@ -144,11 +193,15 @@ def _asked(tenant: str, keyed: Sequence[_Keyed | MemoryRow]) -> tuple[str, str, 
     """Return the locks of memories' keys in their order, and the keys, since when and with whom they are kept once."""
     keys = [one.key for one in keyed if one.key is not None]
     return (
-        plain(sorted({memory_lock_key(tenant, key) for key in keys})),
+        _locks(tenant, keys),
         texts(keys),
         texts([one.since for one in keyed]),
         texts([one.shared for one in keyed]),
     )
+
+
+def _locks(tenant: str, keys: Sequence[str]) -> str:
+    return plain(sorted({*memory_lock_keys(tenant, keys)}))
 
 
 def _note_ids(memories: Sequence[Stored]) -> list[str]:

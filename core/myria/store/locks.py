@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -11,6 +12,7 @@ Purpose = Literal["append", "publish", "build", "erase", "list erasure", "audit"
 ScopePurpose = Literal["withdraw"]
 
 _FIRST_64_BITS = struct.Struct(">q24x").unpack
+_EACH_FIRST_64_BITS = struct.Struct(">q24x").iter_unpack
 
 
 @lru_cache(maxsize=65536)
@@ -39,9 +41,11 @@ def turns_lock_key(tenant: str, owner: bytes, context_id: str) -> int:
     return _key_of(f"myria.turns:{tenant}:{owner.hex()}:{context_id}")
 
 
-def memory_lock_key(tenant: str, dedup_key: str) -> int:
-    """Return the signed 64-bit advisory lock key of the memories with one deduplication key."""
-    return _key_of(f"myria.memory:{tenant}:{dedup_key}")
+def memory_lock_keys(tenant: str, dedup_keys: Iterable[str]) -> list[int]:
+    """Return the signed 64-bit advisory lock keys of the memories with some deduplication keys, of each its own."""
+    began, sha256 = f"myria.memory:{tenant}:", hashlib.sha256
+    digests = [sha256((began + key).encode()).digest() for key in dedup_keys]
+    return [key for (key,) in _EACH_FIRST_64_BITS(b"".join(digests))]
 
 
 def registration_lock_key(tenant: str, kind: str, entry_id: str) -> int:

@@ -34,6 +34,8 @@ from myria.tokens import token_counter
 __all__ = ["Asked", "RestFace", "handlers", "refused", "status_of"]
 
 EVENT_ID_PREFIX = "evt_"
+_TOGETHER = 50
+"""Memories of a request that are read together."""
 
 Json = dict[str, Any]
 Handler = Callable[[Principal, "Asked"], Awaitable[Json]]
@@ -526,21 +528,27 @@ def _indented(handler: Callable[[Principal, Any], Awaitable[Json]]) -> ToolHandl
 
 
 def _drafts(items: Sequence[Any], *, all_or_none: bool) -> Generator[None, None, list[MemoryDraft | MyriaError]]:
-    """Read memories one by one; return them, or what is wrong with them.
+    """Read memories, a few at each step; return them, or what is wrong with them.
 
     Raises:
         what is wrong with the first, where `all_or_none`; the detail `index` names it.
     """
     drafts: list[MemoryDraft | MyriaError] = []
-    for index, item in enumerate(items):
-        try:
-            drafts.append(MemoryDraft.read(_object(item)))
-        except MyriaError as error:
-            refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
-            if all_or_none:
-                raise refusal from error
-            drafts.append(refusal)
-        yield
+    for begin in range(0, len(items), _TOGETHER):
+        some = items[begin : begin + _TOGETHER]
+        if (together := MemoryDraft.read_together(some)) is not None:
+            drafts += together
+            yield
+            continue
+        for index, item in enumerate(some, begin):
+            try:
+                drafts.append(MemoryDraft.read(_object(item)))
+            except MyriaError as error:
+                refusal = type(error)(f"memories[{index}]: {error.message}", **{**error.details, "index": index})
+                if all_or_none:
+                    raise refusal from error
+                drafts.append(refusal)
+            yield
     return drafts
 
 
