@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.retrieval.tree import MAX_SKIPPED, Assembled, Leafward, Room, assemble, cost_of
+from myria.retrieval.tree import MAX_SKIPPED, Assembled, Assembly, Leafward, Room, assemble, cost_of
 
 Json = dict[str, Any]
 
@@ -96,6 +97,27 @@ def test_every_hit_is_reached_whatever_the_bounds(
             whole = hits[node["event_seq"]].event
             assert node == whole or node["truncated"]
     assert reached == list(range(len(hits)))
+
+
+@given(
+    events=st.lists(st.tuples(st.sampled_from([0, 50, 5_000]), st.sampled_from(range(len(PATHS)))), max_size=20),
+    moved=st.lists(st.sampled_from(range(len(PATHS))), min_size=20, max_size=20),
+    room=st.builds(
+        Room, nodes=st.integers(1, 20), size=st.one_of(st.none(), st.integers(1, 6000)), lean=st.just(False)
+    ),
+)
+def test_an_answer_put_together_again_is_as_one_made_anew(
+    events: list[tuple[int, int]], moved: list[int], room: Room
+) -> None:
+    """Hits that move to other topics cost what they cost there, whatever was counted before."""
+    hits = [_hit(number, size, pick, short=3) for number, (size, pick) in enumerate(events)]
+    assembly = Assembly(room, topics=TOPICS, asked_by=["ann"])
+    assembly.of(hits)
+    elsewhere = [replace(hit, path=PATHS[pick]) for hit, pick in zip(hits, moved, strict=False)]
+
+    again = assembly.again(elsewhere)
+
+    assert again == assemble(elsewhere, room, topics=TOPICS, asked_by=["ann"])
 
 
 def test_a_hit_is_shortened_only_where_it_fits_on_no_page() -> None:

@@ -279,7 +279,7 @@ class View:
         renderings: list[bytes] = []
         node = int(self.leaf[doc])
         while node >= 0:
-            renderings.append(self.rendering(node))
+            renderings.append(self.node_rendering[node].tobytes())
             node = int(self.node_parent[node])
         return tuple(renderings)
 

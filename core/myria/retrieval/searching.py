@@ -27,7 +27,7 @@ from myria.retrieval.nearness import Near
 from myria.retrieval.paths import Path, Paths, renderings
 from myria.retrieval.pinned import Pinned, pin
 from myria.retrieval.question import Question
-from myria.retrieval.ranking import Hit, Key, Ranking, meaning, rank
+from myria.retrieval.ranking import Key, Ranking, meaning, rank
 from myria.retrieval.replaced import replaced_events
 from myria.retrieval.result import SearchResult
 from myria.retrieval.scopes import VisibleScope
@@ -197,12 +197,22 @@ class Search:
         text = meaning(question, corpora)
         return await self._vectors.near(connection, pinned, corpora, owners, text, turn=turn)
 
-    async def path(self, connection: Connection, result: SearchResult, hit: Hit) -> Path:
-        """Return the path of a hit; empty for a fresh event, which has no topic yet."""
-        if not result.is_indexed(hit):
-            return ()
-        block = result.corpora[hit.corpus].blocks[hit.view]
-        return await self._paths.of_document(connection, result.pinned.tenant, result.scope(hit), block, hit.doc)
+    async def paths(self, connection: Connection, result: SearchResult) -> list[Path]:
+        """Return the path of every hit; empty for a fresh event, which has no topic yet."""
+        found: list[Path] = []
+        known: dict[tuple[int, int, int], Path] = {}
+        for hit in result.hits:
+            if not result.is_indexed(hit):
+                found.append(())
+                continue
+            block = result.corpora[hit.corpus].blocks[hit.view]
+            leaf = hit.corpus, hit.view, int(block.leaf[hit.doc])
+            path = known.get(leaf)
+            if path is None:
+                tenant, scope = result.pinned.tenant, result.scope(hit)
+                path = known[leaf] = await self._paths.of_document(connection, tenant, scope, block, hit.doc)
+            found.append(path)
+        return found
 
     async def _corpora(
         self, connection: Connection, pinned: Pinned, query: Query

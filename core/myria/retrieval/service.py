@@ -6,7 +6,7 @@ belong to one moment, whatever is published or rolled back meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import partial
@@ -232,10 +232,10 @@ class Retrieval:
         result = await self._search.find(
             connection, tenant, query, limit=limit, cursor=cursor, turn=turn, root=query.root
         )
-        paths = [await self._search.path(connection, result, hit) for hit in result.hits]
-        scopes = [result.scope(hit) for hit in result.hits]
+        paths = await self._search.paths(connection, result)
         hidden = result.pinned.hidden
-        found = list(zip(scopes, paths, strict=True))
+        by_path = dict(zip(paths, result.hits, strict=True))
+        found = [(result.scope(hit), path) for path, hit in by_path.items() if path]
         known = await self._paths.found(connection, tenant, found)
         topics = {rendering_id: topic.shown(hidden) for rendering_id, topic in known.items()}
         subjects, under = NO_SUBJECTS, result.under
@@ -610,14 +610,21 @@ def _no_event(event_id: str, successor_id: str | None = None) -> errors.EventNot
 
 def _counts(answer: Assembled) -> Json:
     """Return how much an answer shows."""
-    shown = list(_events(answer.root))
-    indexed = sum(event["indexed"] for event in shown)
+    events = indexed = 0
+    topics = [answer.root]
+    while topics:
+        for child in topics.pop()["children"]:
+            if "children" in child:
+                topics.append(child)
+            else:
+                events += 1
+                indexed += child["indexed"]
     return {
         "nodes": answer.nodes,
-        "events": len(shown),
-        "topics": answer.nodes - 1 - len(shown),
+        "events": events,
+        "topics": answer.nodes - 1 - events,
         "indexed": indexed,
-        "fresh": len(shown) - indexed,
+        "fresh": events - indexed,
     }
 
 
@@ -668,15 +675,6 @@ class _Events:
         change = self._result.change_of(hit)
         if change is not None:
             mark = {**mark, "change": change}
-        shortened = partial(
-            shortened_event_node,
-            row,
-            participants,
-            indexed=indexed,
-            score=hit.score,
-            as_reference=bool(path),
-            looked_for=self._looked_for,
-        )
         event = event_node(
             row,
             participants,
@@ -688,9 +686,18 @@ class _Events:
         )
         if mark:
             event |= mark
-            short = shortened
-            return Leafward(event=event, path=path, shortened=(lambda: short() | mark) if self._with_payload else None)
-        return Leafward(event=event, path=path, shortened=shortened if self._with_payload else None)
+        if not self._with_payload:
+            return Leafward(event=event, path=path)
+        shortened = partial(
+            shortened_event_node,
+            row,
+            participants,
+            indexed=indexed,
+            score=hit.score,
+            as_reference=bool(path),
+            looked_for=self._looked_for,
+        )
+        return Leafward(event=event, path=path, shortened=(lambda: shortened() | mark) if mark else shortened)
 
 
 def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
@@ -706,7 +713,9 @@ def _downward(path: Path, topics: Mapping[bytes, Json], root: str) -> Path:
 def _under_subject(hit: Leafward, places: Mapping[bytes, bytes]) -> Leafward:
     """Return a hit as it is placed under the subject of its leaf, where it has one in this answer."""
     subject = places.get(hit.path[-1]) if hit.path else None
-    return hit if subject is None else replace(hit, path=(subject, hit.path[-1]))
+    if subject is None:
+        return hit
+    return Leafward(event=hit.event, path=(subject, hit.path[-1]), shortened=hit.shortened)
 
 
 def _looked_for(query: Query) -> frozenset[str]:
@@ -715,14 +724,6 @@ def _looked_for(query: Query) -> frozenset[str]:
 
 def _digest(tenant: str, query: Query) -> str:
     return cursors.query_digest(tenant, type(query).__name__, _arguments(query))
-
-
-def _events(node: Json) -> Iterator[Json]:
-    for child in node["children"]:
-        if child["kind"] in ("event", "event_ref"):
-            yield child
-        else:
-            yield from _events(child)
 
 
 def _constraints(query: Query) -> Json:

@@ -76,6 +76,9 @@ class Cost:
         return Cost(self.nodes + other.nodes, self.tokens + other.tokens, self.size + other.size)
 
 
+_CHILDREN = Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
     """The tree, and how far it goes in the ranking.
@@ -101,35 +104,74 @@ class _Branch:
     branches: dict[bytes, _Branch] = field(default_factory=dict)
 
 
+class _Costs:
+    """What the nodes of one request's answers take, each counted once: a hit is placed in one answer after another."""
+
+    def __init__(self, topics: Mapping[bytes, Json], *, lean: bool) -> None:
+        self._topics = topics
+        self._lean = lean
+        self._events: dict[int, tuple[Json, Cost]] = {}
+        self._of_topics: dict[bytes, Cost] = {}
+
+    def event(self, event: Json) -> Cost:
+        """Return what an event takes."""
+        known = self._events.get(id(event))
+        if known is None:
+            # the event is kept beside its cost, so that no other gets its id
+            known = self._events[id(event)] = event, cost_of(self._shown(event))
+        return known[1]
+
+    def topic(self, rendering_id: bytes) -> Cost:
+        """Return what a topic takes, with the list of its children."""
+        known = self._of_topics.get(rendering_id)
+        if known is None:
+            alone = cost_of(self._shown(self._topics[rendering_id]))
+            known = self._of_topics[rendering_id] = alone + _CHILDREN
+        return known
+
+    def _shown(self, node: Json) -> Json:
+        return lean_node(node) if self._lean else node
+
+
 class Assembly:
     """An answer that is being put together, hit by hit.
 
     Args:
         topics: the JSON of every rendering on a path, without children; it may grow between two hits.
         asked_by: the query's participants, carried by a root without children.
+        costs: those of another answer with the same topics and view.
     """
 
-    def __init__(self, room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]) -> None:
+    def __init__(
+        self, room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str], costs: _Costs | None = None
+    ) -> None:
         self._room = room
         self._topics = topics
         self._asked_by = asked_by
+        self._costs = costs or _Costs(topics, lean=room.lean)
         around = room.around or Cost()
         named = Cost() if room.lean else cost_of(asked_by, nodes=0)
         self._empty = Cost(1, _ROOT_TOKENS, _ROOT_TOKENS * CHARACTERS_PER_TOKEN) + around + named
         self._used = self._empty
         self._top = _root()
+        self._leaves: dict[tuple[bytes, ...], _Branch] = {(): self._top}
         self._named = set(asked_by)
         self._placed: list[Leafward] = []
         self._skipped: list[str] = []
 
     def take(self, hit: Leafward) -> bool:
         """Place a hit, shortened where it must be, or skip it; False when it belongs on the next page."""
+        known = self._leaves.get(hit.path)
         for form in _forms(hit):
-            cost = self._cost(self._top, self._named, form)
-            if self._fits(self._used + cost):
-                self._used += cost
+            cost = self._cost(self._top, self._named, form, known)
+            used = self._used + cost
+            if self._fits(used):
+                self._used = used
                 self._named.update(form.event["participants"])
-                _insert(self._top, form, self._topics)
+                if known is None:
+                    self._leaves[form.path] = _insert(self._top, form, self._topics)
+                else:
+                    known.children.append(form.event)
                 self._placed.append(form)
                 return True
             alone = self._cost(_root(), set(self._asked_by), form)
@@ -159,7 +201,15 @@ class Assembly:
 
     def again(self, hits: Iterable[Leafward]) -> Assembled:
         """Return another answer within the same bounds, of these hits."""
-        return assemble(hits, self._room, topics=self._topics, asked_by=self._asked_by)
+        assembly = Assembly(self._room, topics=self._topics, asked_by=self._asked_by, costs=self._costs)
+        return assembly.of(hits)
+
+    def of(self, hits: Iterable[Leafward]) -> Assembled:
+        """Take as many hits, in order, as the bounds allow, and return the answer."""
+        for hit in hits:
+            if not self.take(hit):
+                break
+        return self.finish()
 
     def without(self, hit: Leafward) -> Assembled:
         """Return another answer: one that skips this hit, and holds nothing."""
@@ -187,34 +237,38 @@ class Assembly:
             and (room.size is None or cost.size <= room.size)
         )
 
-    def _cost(self, top: _Branch, named: set[str], hit: Leafward) -> Cost:
-        """Return what inserting a hit would add."""
-        cost = cost_of(self._shown(hit.event))
+    def _cost(self, top: _Branch, named: set[str], hit: Leafward, known: _Branch | None = None) -> Cost:
+        """Return what inserting a hit would add; `known` is the branch of its whole path, where there is one."""
+        cost = self._costs.event(hit.event)
+        if known is None:
+            cost += self._of_path(top, hit.path)
+        participants = hit.event["participants"]
+        if not self._room.lean and not named.issuperset(participants):
+            cost += cost_of(sorted(set(participants) - named), nodes=0)
+        return cost
+
+    def _of_path(self, top: _Branch, path: tuple[bytes, ...]) -> Cost:
+        """Return what the topics take that are shown once there is a hit at the end of a path."""
+        cost = Cost()
         branch: _Branch | None = top
-        for depth, rendering_id in enumerate(hit.path):
+        above = b""
+        last = len(path) - 1
+        for depth, rendering_id in enumerate(path):
             below = branch.branches.get(rendering_id) if branch is not None else None
             if below is None:
                 if branch is not None and not branch.always and len(branch.branches) == 1:
-                    cost += _topic_cost(self._shown(branch.topic))
-                if depth == 0 or depth == len(hit.path) - 1:
-                    cost += _topic_cost(self._shown(self._topics[rendering_id]))
-            branch = below
-        others = set() if self._room.lean else set(hit.event["participants"]) - named
-        return cost + cost_of(sorted(others), nodes=0) if others else cost
-
-    def _shown(self, node: Json) -> Json:
-        return lean_node(node) if self._room.lean else node
+                    cost += self._costs.topic(above)
+                if depth in (0, last):
+                    cost += self._costs.topic(rendering_id)
+            branch, above = below, rendering_id
+        return cost
 
 
 def assemble(
     hits: Iterable[Leafward], room: Room, *, topics: Mapping[bytes, Json], asked_by: Sequence[str]
 ) -> Assembled:
     """Return an answer of as many hits, in order, as the bounds allow."""
-    assembly = Assembly(room, topics=topics, asked_by=asked_by)
-    for hit in hits:
-        if not assembly.take(hit):
-            break
-    return assembly.finish()
+    return Assembly(room, topics=topics, asked_by=asked_by).of(hits)
 
 
 def cost_of(part: Any, *, nodes: int = 1) -> Cost:
@@ -228,17 +282,14 @@ def _root() -> _Branch:
     return _Branch(topic={}, is_leaf=False, always=True)
 
 
-def _topic_cost(topic: Json) -> Cost:
-    return cost_of(topic) + Cost(0, _CHILDREN_TOKENS, _CHILDREN_TOKENS * CHARACTERS_PER_TOKEN)
-
-
 def _forms(hit: Leafward) -> Iterable[Leafward]:
     yield hit
     if hit.shortened is not None:
         yield replace(hit, event=hit.shortened(), shortened=None)
 
 
-def _insert(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> None:
+def _insert(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> _Branch:
+    """Put a hit at the end of its path, and return the branch there."""
     branch = top
     for depth, rendering_id in enumerate(hit.path):
         below = branch.branches.get(rendering_id)
@@ -249,6 +300,7 @@ def _insert(top: _Branch, hit: Leafward, topics: Mapping[bytes, Json]) -> None:
             branch.children.append(below)
         branch = below
     branch.children.append(hit.event)
+    return branch
 
 
 def _render(branch: _Branch, depth: int, max_depth: int | None, cut: list[bool]) -> tuple[list[Json], int]:
