@@ -62,4 +62,6 @@ def spans_of(ids: Ints, known: Ints, offsets: npt.NDArray[np.int32]) -> Ints:
     at[at == len(known)] = 0
     hit = (known[at] == ids).nonzero()[0]
     at = at[hit]
-    return np.stack((hit, offsets[at], offsets[at + 1]))
+    spans = np.empty((3, len(hit)), dtype=np.int64)
+    spans[0], spans[1], spans[2] = hit, offsets[at], offsets[at + 1]
+    return spans

@@ -66,6 +66,12 @@ _ROWS_AT_ONCE = 64
 _NO_ARGUMENTS = frozenset({"cursor", "mode", "masks", "view", "format"})
 """Fields that are no arguments to show: a cursor is valid in every mode and form, and the masks show themselves."""
 
+_NAMES: dict[type[Query], tuple[str, ...]] = {
+    kind: tuple(argument.name for argument in fields(kind) if argument.name not in _NO_ARGUMENTS)
+    for kind in (EventNodesQuery, ReferencesQuery)
+}
+"""The arguments of each kind of query."""
+
 _SUBJECT_LEAVES = 100
 """Leaves that a subject names as its children, the last ones."""
 
@@ -738,13 +744,10 @@ def _constraints(query: Query) -> Json:
 
 
 def _arguments(query: Query) -> Json:
-    given = {
-        argument.name: _plain(getattr(query, argument.name))
-        for argument in fields(query)
-        if argument.name not in _NO_ARGUMENTS
+    given = {name: _plain(getattr(query, name)) for name in _NAMES[type(query)]}
+    if not query.include_superseded:
         # Cursors that were made before there was this argument stay valid.
-        and (argument.name != "include_superseded" or query.include_superseded)
-    }
+        del given["include_superseded"]
     return {**query.masks.to_json(), **given}
 
 
