@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
@@ -22,6 +21,7 @@ from myria.analysis._characters import ClassTable, FoldTable
 from myria.analysis._irregular import BASES
 from myria.analysis._stemmers import stemmer
 from myria.analysis._stopwords import ENGLISH
+from myria.values import short_value
 
 ANALYSIS_VERSION = 2
 """Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
@@ -63,7 +63,7 @@ _token = partial(tuple.__new__, Token)
 """Makes a token of a tuple of its fields."""
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class TextWords:
     """The terms of a text in document order, as columns: each the field of that name of the text's tokens."""
 

@@ -30,6 +30,7 @@ from myria.analysis.naming import names_something
 from myria.analysis.numbers import number_ids
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
+from myria.values import value
 
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
@@ -98,7 +99,7 @@ _TABLES: Final = frozenset({"speakers", "channels", "types", "contexts"})
 NAMES: Final = (("speaker", "speakers"), ("channel", "channels"), ("type", "types"), ("context", "contexts"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Doc:
     """One event as the index sees it.
 
@@ -176,7 +177,7 @@ def stems_of(text: str, text_terms: Sequence[str], text_words: TextWords | None 
     return stems(words_in(text) if text_words is None else text_words, languages) if languages else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BlockNode:
     """One node of the tree under a block; `parent` is its position in the same list, before its own, or -1."""
 

@@ -12,10 +12,11 @@ The ladder numbers a node's height; a parent's number is always greater than its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from myria.analysis import TextWords, words_in
+from myria.values import value
 
 NodeType = Literal["leaf_topic", "internal_topic", "subject"]
 LEAF: NodeType = "leaf_topic"
@@ -79,7 +80,7 @@ def level_name(level: int) -> str:
     return CALENDAR_NAMES[shared] if shared < len(CALENDAR_NAMES) else "instant"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PlanEvent:
     """One non-internal event as the planner sees it.
 
@@ -134,7 +135,7 @@ class PlanEvent:
         return analysed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ref:
     """A leaf's reference to one event; `weight` (0..1000) says how central the event is to its leaf."""
 
@@ -143,7 +144,7 @@ class Ref:
     weight: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Node:
     """One rendering with its identity.
 
@@ -183,7 +184,7 @@ class Node:
         return (self.key_timestamp, self.key_digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Outline:
     """What a parent needs to know of a child: small enough to keep one per unit of a long scope."""
 
@@ -248,7 +249,7 @@ class Outline:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Unit:
     """A planned unit as the groups above it see it: its top node's outline and its leaves' node_ids."""
 

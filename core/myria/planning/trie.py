@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import groupby
 
 from myria.errors import InternalError
@@ -31,6 +30,7 @@ from myria.planning.model import (
     shared_digits,
 )
 from myria.planning.settings import PlannerSettings
+from myria.values import value
 
 
 def key_digits(key: UnitKey) -> bytes:
@@ -86,7 +86,7 @@ async def assemble(
     return top.outline, [node for key, node in assembly.nodes.items() if key not in assembly.opened]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Piece:
     """A unit, or an old group left as it is; `leaf_ids` is None where the reader has them."""
 

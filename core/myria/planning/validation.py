@@ -23,6 +23,7 @@ from myria.planning.model import INTERNAL, LEAF, LEAF_LEVEL, UNIT_LEVEL, Node, P
 from myria.planning.phrases import PHRASES
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import key_digits
+from myria.values import value
 
 _LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS}
 
@@ -36,7 +37,7 @@ class Violation:
     node_id: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SourceEvent:
     """What validation needs to know of a stored event."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
 from myria.analysis.kinds import kinds_called, kinds_of
 from myria.planning.phrases import key_of
+from myria.values import short_value
 
 SUBJECTS_MOST = 3
 """Subjects of one leaf."""
@@ -124,7 +124,7 @@ def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Claims:
     """What a leaf may be filed under, in the order of keys, with weights; all that its choice depends on."""
 

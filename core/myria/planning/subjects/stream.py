@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 from myria.errors import InternalError
 from myria.planning.subjects.trie import SubjectPiece, refuse_double, shared_digits
+from myria.values import short_value
 
 NodeMaker = Callable[[Sequence[SubjectPiece], str], SubjectPiece]
 """Makes the node of a prefix from its children."""
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class StreamedPart:
     """What shares a prefix: all pieces where they are few, in the order of paths, else the children of its node."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from myria.planning.identity import subject_node
 from myria.planning.model import LEAF, Node, Participants
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.words import describe_division, describe_index, describe_subject
+from myria.values import short_value, value
 
 _END = "00"
 """What ends a key in a path: no key holds such a character. One more begins the time."""
@@ -35,7 +35,7 @@ class NodeReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Filing:
     """A leaf under one of its keys; `others` are the other keys that it is filed under, best first."""
 
@@ -115,7 +115,7 @@ async def assemble_subjects(
     return top.node, [node for key, node in assembly.nodes.items() if key not in assembly.known]
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class SubjectPiece:
     """A filed leaf with its whole path and its other keys, or a node of the tree with the prefix of all its paths."""
 

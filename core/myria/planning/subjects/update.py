@@ -24,6 +24,7 @@ from myria.planning.subjects.trie import (
     assemble_subjects,
     keys_of,
 )
+from myria.values import value
 
 __all__ = [
     "IncompleteHolders",
@@ -62,7 +63,7 @@ def unit_of(key: UnitKey) -> bytes:
     return timestamp.to_bytes(8, "big", signed=True) + content[:8]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PlacedLeaf:
     """A leaf and the unit it is in, as `unit_of` names it."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -25,6 +24,7 @@ from myria.planning.subjects.packing import packed, unpacked
 from myria.planning.subjects.stream import SubjectStream
 from myria.planning.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
 from myria.planning.subjects.update import PlacedLeaf, leaves_beneath
+from myria.values import short_value
 
 NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
 """Takes new nodes as they are made, children before parents."""
@@ -164,7 +164,7 @@ class WholePlan:
         return packed(self._node(gathered.pieces, subject_prefix(key)).node)
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class _Filing:
     """A leaf under a key, both by number; the path, and the leaf's other keys."""
 
