@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -40,6 +39,7 @@ from myria.planning.phrases import (
 from myria.planning.prose import reads_as_prose
 from myria.planning.settings import PlannerSettings
 from myria.planning.wording import conjunction_of
+from myria.values import value
 
 LABEL_CHARACTERS = 120
 LEAF_SUMMARY_CHARACTERS = 400
@@ -72,7 +72,7 @@ _WORD = re.compile(r"[^\W\d_]{3}|[\u1100-\uffff]")
 _INITIALS = re.compile("[a-zA-Z]{2}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Description:
     """What a person reads about a node; `metadata` holds integers and strings only, and is bounded."""
 
@@ -81,7 +81,7 @@ class Description:
     metadata: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LeafDescription:
     """The description of a leaf, its best sentence, and how central each event is (0..1000)."""
 
@@ -100,7 +100,8 @@ def describe_leaf(
     hints = _top(_sums((clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)
     speakers = _top(_sums((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
     first, last = events[0].timestamp, events[-1].timestamp
-    marker = next((marker for marker in (marker_text(event, settings) for event in events) if marker), "")
+    markers = [event for event in events if event.type in settings.marker_types]
+    marker = next(filter(None, (marker_text(event, settings) for event in markers)), "")
     lead = ""
     if hints and hints[0][1] >= _LEAST_HINT:
         hint = hint_title(hints[0][0])
@@ -226,19 +227,20 @@ class Merged:
 
     def __init__(self, children: Sequence[Outline] | Sequence[Gist]) -> None:
         self._children = children
-        self.events = sum(child.events for child in children)
-        self.leaves = sum(child.leaves for child in children)
-        self.first_at = min(child.first_at for child in children)
-        self.last_at = max(child.last_at for child in children)
-        languages = _top(_sums((child.language, child.events) for child in children), 1)
-        self.language = languages[0][0]
+        self.events = sum([child.events for child in children])
+        self.leaves = sum([child.leaves for child in children])
+        self.first_at = min([child.first_at for child in children])
+        self.last_at = max([child.last_at for child in children])
+        self.language = children[0].language
+        if any(child.language != self.language for child in children):
+            self.language = _top(_sums((child.language, child.events) for child in children), 1)[0][0]
         self.conjunction = conjunction_of(self.language)
-        self._weights: dict[str, int] = {}
+        self._weights = weights = dict[str, int]()
         for child in children:
             for surface, weight in child.keywords:
                 key = key_of(surface)[0]
-                self._weights[key] = self._weights.get(key, 0) + weight
-        self.phrases = _merge_phrases(children, self._weights)
+                weights[key] = weights[key] + weight if key in weights else weight
+        self.phrases = _merge_phrases(children, weights)
 
     @cached_property
     def speakers(self) -> list[tuple[str, int]]:
@@ -308,14 +310,17 @@ def _merge_phrases(children: Sequence[Outline] | Sequence[Gist], words: Mapping[
     for child in children:
         for phrase, weight in child.phrases:
             key = key_of(phrase)
-            sums[key] = sums.get(key, 0) + weight
-            if key not in surfaces or surfaces[key][0] < weight:
+            if key not in sums:
+                sums[key], surfaces[key] = weight, (weight, phrase)
+                continue
+            sums[key] += weight
+            if surfaces[key][0] < weight:
                 surfaces[key] = (weight, phrase)
     scored = [
         (-weight - sum([words.get(term, 0) for term in key]) // len(key), key, weight) for key, weight in sums.items()
     ]
     scored.sort()
-    return without_overlap((surfaces[key][1], weight, key) for _, key, weight in scored)
+    return without_overlap([(weight, key) for _, key, weight in scored], lambda key: surfaces[key][1])
 
 
 def legible(text: str) -> str:

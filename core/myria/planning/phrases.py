@@ -7,12 +7,13 @@ such words as it was written, also across "of", "for" or "in"; a sentence is wor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import heapify, heappop
 from itertools import islice, pairwise
+from typing import Final, cast
 
 from myria.analysis import TextWords, is_stopword, terms
 from myria.analysis.common_words import plain_terms, weak_terms
@@ -33,6 +34,7 @@ from myria.planning.lines import clean, clip, lowered
 from myria.planning.model import ANALYSED_CHARACTERS, PlanEvent
 from myria.planning.prose import may_be_no_prose, not_prose, reads_as_prose
 from myria.planning.wording import Language, Votes, words_of
+from myria.values import value
 
 PHRASES = 6
 """Phrases kept of a node."""
@@ -94,10 +96,11 @@ _SHORT = 16
 _LEAST_SHOUTED = 8
 _REMEMBERED_WORDS = 32_768
 _REMEMBERED_CHARACTERS = 64
+_REMEMBERED_KEYS = 65_536
 _AFTER_GREEK = "\u0400"
 
-_Scored = tuple[str, int, tuple[str, ...]]
-"""(surface form, score, terms) of a phrase."""
+_Scored = tuple[int, tuple[str, ...]]
+"""(score, terms) of a phrase."""
 
 
 _Item = tuple[str, int, int, bool, bool, bool]
@@ -107,7 +110,7 @@ _Run = list[_Item]
 """Neighbouring words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Quote:
     """A sentence that says much about its leaf."""
 
@@ -221,6 +224,17 @@ class _Word:
         self.nominal += is_noun
         self.verbal += acts
 
+    def end(self, following: _Spelling, surface: str, *, opened: bool, acts: bool) -> None:
+        """Count where it stands before a word that is no part of its phrase, as it is written there.
+
+        `opened` and `acts` tell that it stands after a word that a noun, or a verb, follows.
+        """
+        if following.describes:
+            self.verbal += acts
+            self.modifies += 1
+        else:
+            self.settle(surface, is_noun=following.closes or opened, acts=acts)
+
 
 class TextReading:
     """The words, phrases and sentences of one leaf."""
@@ -276,25 +290,39 @@ class TextReading:
         language, names, held = self._now, self._names, self.words
         lexicon = _lexicon(language.name)
         parts_words = language.adjective is not None
+        spellings: Sequence[_Spelling | None] = list(map(lexicon.get, surfaces))
+        if not all(spellings):
+            spellings = [
+                lexicon.get(surface) or lexicon.learn(surface, term, language)
+                for surface, term in zip(surfaces, words.terms, strict=True)
+            ]
+        known_all = cast("Sequence[_Spelling]", spellings)
+        saying = [at for at, known in enumerate(known_all) if known.base]
+        if silent:
+            saying = [at for at in saying if at not in silent]
         # The word before, where it says something, with its surface, and whether it stands where a noun or a verb does.
         head: _Word | None = None
         head_surface, head_opened, head_acts = "", False, False
         opened = acts = False
-        spellings = map(lexicon.get, surfaces)
-        for at, (surface, term, start, token_end, known) in enumerate(
-            zip(surfaces, words.terms, words.starts, words.ends, spellings, strict=True)
-        ):
-            if known is None:
-                known = lexicon.learn(surface, term, language)
-            says = known.base > 0 and at not in silent
-            is_name = says and (term in names or (known.is_capital and self._is_name(surface)))
-            if not says or is_name or (has_figures and _belongs_to_a_number(text, surface, start)):
+        terms_of_text, starts, ends = words.terms, words.starts, words.ends
+        reached = 0
+        for at in saying:
+            if at > reached:
+                # What says nothing stands between.
                 if head is not None:
-                    if known.describes:
-                        head.verbal += head_acts
-                        head.modifies += 1
-                    else:
-                        head.settle(head_surface, is_noun=known.closes or head_opened, acts=head_acts)
+                    head.end(known_all[reached], head_surface, opened=head_opened, acts=head_acts)
+                    head = None
+                if run:
+                    self._close(run, text)
+                before = known_all[at - 1]
+                opened, acts, end = before.opens, before.acts, ends[at - 1]
+            reached = at + 1
+            known, surface, term = known_all[at], surfaces[at], terms_of_text[at]
+            start, token_end = starts[at], ends[at]
+            is_name = term in names or (known.is_capital and self._is_name(surface))
+            if is_name or (has_figures and _belongs_to_a_number(text, surface, start)):
+                if head is not None:
+                    head.end(known, head_surface, opened=head_opened, acts=head_acts)
                     head = None
                 opened, acts = known.opens, known.acts
                 if is_name:
@@ -309,8 +337,10 @@ class TextReading:
                 word = held[term] = _Word(surface, known.base, language, not opens)
             elif word is not None and known.is_small and (opens or word.settled):
                 word.times += 1
-                word.events += term not in event_terms
-                word.base = max(word.base, known.base)
+                if term not in event_terms:
+                    word.events += 1
+                if known.base > word.base:  # noqa: PLR1730 - a call for each word costs more
+                    word.base = known.base
             else:
                 word = self._count(term, surface, known, opens, term in event_terms)
             event_terms.add(term)
@@ -350,7 +380,10 @@ class TextReading:
             run.append(item)
             run_end = token_end
         if head is not None:
-            head.settle(head_surface, is_noun=head_opened, acts=head_acts)
+            if reached < len(known_all):
+                head.end(known_all[reached], head_surface, opened=head_opened, acts=head_acts)
+            else:
+                head.settle(head_surface, is_noun=head_opened, acts=head_acts)
         if run:
             self._close(run, text)
         self._terms.append(event_terms)
@@ -389,7 +422,7 @@ class TextReading:
             and (word.language.any_may_be_noun or self._is_noun(word))
         ]
         for key, phrase in self._phrases.items():
-            if all(self.words[term].base <= _PLAIN_BASE for term in key) or not self._is_sound(key, phrase):
+            if max([self.words[term].base for term in key]) <= _PLAIN_BASE or not self._is_sound(key, phrase):
                 continue
             tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
             weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
@@ -405,7 +438,7 @@ class TextReading:
                 and not word.verbal
                 and not ends_unlike_a_noun(word.surface)
             ]
-        return without_overlap((self._titled(key), -weight, key) for weight, key in islice(_ascending(scored), most))
+        return without_overlap(((-weight, key) for weight, key in islice(_ascending(scored), most)), self._titled)
 
     def _titled(self, key: tuple[str, ...]) -> str:
         """Return a phrase or a word as a title shows it."""
@@ -676,18 +709,25 @@ def _ascending(scored: list[tuple[int, tuple[str, ...]]]) -> Iterator[tuple[int,
         yield heappop(scored)
 
 
-def without_overlap(scored: Iterable[_Scored]) -> list[tuple[str, int]]:
-    """Return the first phrases of which no two share a word, and none is a part of another."""
+def without_overlap(scored: Iterable[_Scored], surface_of: Callable[[tuple[str, ...]], str]) -> list[tuple[str, int]]:
+    """Return the first phrases of which no two share a word, and none is a part of another.
+
+    `surface_of` gives a phrase as it is shown.
+    """
     chosen: list[tuple[str, int]] = []
     taken: set[str] = set()
-    for surface, weight, key in scored:
-        parts = set(key)
-        if parts & taken or any(surface in name or name in surface for name, _ in chosen):
+    for weight, key in scored:
+        if not taken.isdisjoint(key):
             continue
-        taken |= parts
-        chosen.append((clip(clean(surface), NAME_CHARACTERS), weight))
-        if len(chosen) == PHRASES:
-            break
+        surface = surface_of(key)
+        for name, _ in chosen:
+            if surface in name or name in surface:
+                break
+        else:
+            taken.update(key)
+            chosen.append((clip(clean(surface), NAME_CHARACTERS), weight))
+            if len(chosen) == PHRASES:
+                break
     return chosen
 
 
@@ -813,10 +853,18 @@ def _bare(surface: str) -> str:
     return surface[:-2] if surface.endswith(("'s", "’s")) else surface
 
 
-@lru_cache(maxsize=65_536)
-def key_of(phrase: str) -> tuple[str, ...]:
-    """Return the terms that identify a phrase."""
-    return tuple(terms(phrase)) or (phrase,)
+class _Keys(dict[str, tuple[str, ...]]):
+    """The terms that identify phrases; emptied when it is full."""
+
+    def __missing__(self, phrase: str) -> tuple[str, ...]:
+        if len(self) >= _REMEMBERED_KEYS:
+            self.clear()
+        self[phrase] = key = tuple(terms(phrase)) or (phrase,)
+        return key
+
+
+key_of: Final[Callable[[str], tuple[str, ...]]] = _Keys().__getitem__
+"""Returns the terms that identify a phrase."""
 
 
 def _belongs_to_a_number(text: str, surface: str, start: int) -> bool:
