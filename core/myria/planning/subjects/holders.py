@@ -8,7 +8,6 @@ that hold a key and up to two that are filed under it, can be told from that; wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ _KEY_BYTES = 16
 _UNIT_BYTES = 16
 _RENDERING_BYTES = 32
 _FILED = 1
+_FILED_BYTE, _NOT_FILED_BYTE = bytes((_FILED,)), bytes(1)
 _RECORD_BYTES = _UNIT_BYTES + _RENDERING_BYTES + 1
 
 
@@ -47,10 +47,6 @@ class Holders:
     has_more_filed: bool = False
     subject: bytes | None = None
     """The rendering of the key's subject; None where the key is none."""
-    _units: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_units", len({holder.unit for holder in self.kept}))
 
     @property
     def units(self) -> int:
@@ -59,9 +55,10 @@ class Holders:
         Raises:
             IncompleteHolders: nobody knows.
         """
-        if self.has_more and self._units < SATURATED:
+        units = len({holder.unit for holder in self.kept})
+        if self.has_more and units < SATURATED:
             raise IncompleteHolders
-        return min(self._units, SATURATED)
+        return min(units, SATURATED)
 
     @property
     def is_subject(self) -> bool:
@@ -121,10 +118,10 @@ class Holders:
         """Return the record as it is stored; empty for one without leaves."""
         if not self.kept and not self.has_more:
             return b""
-        head = bytes((int(self.has_more) | int(self.has_more_filed) << 1,))
-        return head + b"".join(
-            holder.unit + holder.rendering_id + bytes((_FILED if holder.is_filed else 0,)) for holder in self.kept
-        )
+        parts = [bytes((int(self.has_more) | int(self.has_more_filed) << 1,))]
+        for unit, rendering_id, is_filed in self.kept:
+            parts += (unit, rendering_id, _FILED_BYTE if is_filed else _NOT_FILED_BYTE)
+        return b"".join(parts)
 
     @classmethod
     def from_bytes(cls, stored: bytes, subject: bytes | None = None) -> Holders:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Protocol
 
@@ -22,6 +23,9 @@ from myria.planning.model import LEAF, Node, Participants
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.words import describe_division, describe_index, describe_subject
 from myria.values import short_value, value
+
+_REMEMBERED = 8_192
+"""Keys and times that are remembered as they stand in paths: each stands in several."""
 
 _END = "00"
 """What ends a key in a path: no key holds such a character. One more begins the time."""
@@ -49,6 +53,7 @@ class Filing:
         return path_of(self.key, self.others, self.leaf.key_timestamp, self.leaf.key_digest)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def subject_prefix(key: str) -> str:
     """Return the digits that all paths of a subject begin with."""
     return key.encode("utf-8", "surrogatepass").hex() + _END
@@ -280,9 +285,14 @@ def refuse_double(one: SubjectPiece, other: SubjectPiece) -> None:
 
 def path_of(key: str, others: Sequence[str], key_timestamp: int, key_digest: bytes) -> str:
     """Return the place in the tree of a leaf under one of its keys, as hexadecimal digits."""
+    of_keys = "".join(map(subject_prefix, (key, *others)))
+    return f"{of_keys}{_END}{_time_digits(key_timestamp)}{key_digest.hex()}"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _time_digits(timestamp: int) -> str:
     # No digit exceeds 15: the first of its two hexadecimal ones is always 0.
-    time = calendar.digits(key_timestamp).hex()[1::2]
-    return "".join(map(subject_prefix, (key, *others))) + _END + time + key_digest.hex()
+    return calendar.digits(timestamp).hex()[1::2]
 
 
 def _by_subject(pieces: Sequence[SubjectPiece]) -> list[list[SubjectPiece]]:
@@ -303,4 +313,11 @@ def _shared(pieces: Sequence[SubjectPiece]) -> int:
 
 def shared_digits(first: str, last: str) -> int:
     """Return how many leading digits two paths share."""
-    return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    low, high = 0, min(len(first), len(last))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == last[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

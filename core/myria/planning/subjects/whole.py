@@ -109,7 +109,7 @@ class WholePlan:
         stored = b"".join(map(stored_key, ledger.keys))
         for number in _in_order(stored):
             at = number * _KEY_BYTES
-            record = Holders(tuple(sorted(ledger.holders(number))), subject=self._subject_of.get(number))
+            record = Holders(tuple(ledger.holders(number)), subject=self._subject_of.get(number))
             yield stored[at : at + _KEY_BYTES], record
 
     async def make(self, begin: int, end: int) -> AsyncIterator[Node]:
@@ -181,9 +181,9 @@ class _Ledger:
         self.keys: list[str] = []
         self._numbers: dict[str, int] = {}
         self._units: dict[bytes, int] = {}
-        self._unit_names = bytearray()
-        self._renderings = bytearray()
-        self._digests = bytearray()
+        self._unit_names, self._renderings, self._digests = bytearray(), bytearray(), bytearray()
+        self._taken = (b"", b"", b"")
+        """The unit names, renderings and digests, once all are in: parts of bytes are cut out in one step."""
         self._times = array("q")
         self._unit_of = array("I")
         self._claims_from = array("I", [0])
@@ -195,8 +195,8 @@ class _Ledger:
         self._filed = array("I")
         """Of each leaf the keys that it is filed under, best first, up to `SUBJECTS_MOST`."""
         self._is_subject = bytearray()
-        self._claims_by_key: npt.NDArray[np.uint32] = np.empty(0, np.uint32)
-        self._key_from: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+        self._claims_by_key = array("I")
+        self._key_from = array("q", [0])
 
     def take(self, placed: PlacedLeaf) -> int:
         """Take in a leaf and return its number."""
@@ -231,6 +231,8 @@ class _Ledger:
 
     def file(self) -> None:
         """Choose what each leaf is filed under, once all are in."""
+        self._taken = (bytes(self._unit_names), bytes(self._renderings), bytes(self._digests))
+        del self._unit_names, self._renderings, self._digests
         held = np.frombuffer(self._holding_units, np.uint32).reshape(-1, SATURATED) if self.keys else np.empty((0, 1))
         counts = bytes(np.count_nonzero(held, axis=1).astype(np.uint8))
         first_unit = array("I", bytes(4 * len(self.keys)))
@@ -251,19 +253,21 @@ class _Ledger:
         bounds = np.frombuffer(self._claims_from, np.uint32).astype(np.int64)
         sizes: npt.NDArray[np.int64] = bounds[1:] - bounds[:-1]
         by_key = np.argsort(claimed, kind="stable")
-        self._claims_by_key = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)[by_key]
-        self._key_from = np.concatenate(([0], np.cumsum(np.bincount(claimed, minlength=len(self.keys)))))
+        self._claims_by_key = array("I", np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)[by_key].tobytes())
+        self._key_from.frombytes(np.cumsum(np.bincount(claimed, minlength=len(self.keys))).astype(np.int64).tobytes())
         del self._weights, self._rivals, self._holding_units
 
-    def holders(self, number: int) -> Iterator[Holder]:
-        """Yield the leaves that hold a key."""
+    def holders(self, number: int) -> list[Holder]:
+        """Return the leaves that hold a key, ordered."""
+        held = []
+        unit_names, _, _ = self._taken
         for leaf in self._leaves_of(number):
             unit = self._unit_of[leaf] * _UNIT_BYTES
-            yield Holder(
-                bytes(self._unit_names[unit : unit + _UNIT_BYTES]),
-                self.rendering_id(leaf),
-                number in self._filed_of(leaf),
-            )
+            is_filed = number in self._filed_of(leaf)
+            held.append(Holder(unit_names[unit : unit + _UNIT_BYTES], self.rendering_id(leaf), is_filed))
+        if len(held) > 1:
+            held.sort()
+        return held
 
     def subjects(self) -> list[int]:
         """Return the keys that are subjects, in the order of their paths."""
@@ -279,7 +283,7 @@ class _Ledger:
                 if number in filed:
                     others = tuple(self.keys[other] for other in filed if other not in (number, _NONE))
                     at = leaf * _RENDERING_BYTES
-                    digest = bytes(self._digests[at : at + _RENDERING_BYTES])
+                    digest = self._taken[2][at : at + _RENDERING_BYTES]
                     path = path_of(self.keys[number], others, self._times[leaf], digest)
                     found.append(_Filing(number, path, leaf, others))
             found.sort(key=lambda filing: filing.path)
@@ -287,11 +291,10 @@ class _Ledger:
 
     def rendering_id(self, leaf: int) -> bytes:
         """Return the rendering of a leaf."""
-        return bytes(self._renderings[leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES])
+        return self._taken[1][leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES]
 
-    def _leaves_of(self, number: int) -> list[int]:
-        found: list[int] = self._claims_by_key[self._key_from[number] : self._key_from[number + 1]].tolist()
-        return found
+    def _leaves_of(self, number: int) -> array[int]:
+        return self._claims_by_key[self._key_from[number] : self._key_from[number + 1]]
 
     def _filed_of(self, leaf: int) -> array[int]:
         return self._filed[leaf * SUBJECTS_MOST : (leaf + 1) * SUBJECTS_MOST]

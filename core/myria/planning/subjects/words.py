@@ -97,20 +97,22 @@ def _about(names: Sequence[str], keys: Sequence[str], children: Sequence[Node]) 
     """Return the phrases that say most beside the names: children share their words, or they name one of a kind."""
     kinds = [key for key in keys if kind_name(key) is not None]
     said: dict[tuple[str, ...], tuple[int, str]] = {}
-    shared: Counter[str] = Counter()
+    words_of_all: list[str] = []
     for child in children:
         phrases, keywords = child.metadata["phrases"], child.metadata["keywords"]
         of_phrases = [key_of(wording) for wording, _ in phrases]
-        shared.update({*chain.from_iterable(of_phrases), *chain.from_iterable(key_of(word[0]) for word in keywords)})
+        of_words = [key_of(word) for word, _ in keywords]
+        words_of_all += set(chain(chain.from_iterable(of_phrases), chain.from_iterable(of_words)))
         # A single word is worth showing where it is one of the kind; phrases are nouns.
         shown = list(zip(of_phrases, phrases, strict=True))
         if kinds:
-            words = ((key_of(word[0]), word) for word in keywords)
+            words = zip(of_words, keywords, strict=True)
             shown.extend((of, word) for of, word in words if _names_one(of, keys, kinds))
         for of, (wording, weight) in shown:
             total, best = said.get(of, (0, wording))
             said[of] = (total + weight, best)
     taken = {term for name in (*names, *keys) for term in key_of(name)}
+    shared = Counter(words_of_all)
     ranked = sorted(
         (
             -weight
@@ -143,6 +145,7 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
     weights: dict[str, int] = {}
     hinted: dict[str, int] = {}
     fuller: dict[tuple[str, ...], list[str]] = {}
+    is_long = " " in key
     for child in children:
         if child.node_type != LEAF:
             names = child.metadata["names"]
@@ -154,9 +157,10 @@ def _name(key: str, place: int, children: Sequence[Node]) -> str:
                 hinted[name] = hinted.get(name, 0) + permille
         for name, weight in (*child.metadata["phrases"], *child.metadata["keywords"]):
             of = key_of(name)
-            if (of[0] if len(of) == 1 else " ".join(of)) == key:
+            is_in = key in of
+            if (is_in and len(of) == 1) or (is_long and " ".join(of) == key):
                 weights[name] = weights.get(name, 0) + weight
-            if " " not in name or key not in of:
+            if not is_in or " " not in name:
                 continue
             for pair in pairwise(name.split(" ")):
                 of_pair = key_of(" ".join(pair))
