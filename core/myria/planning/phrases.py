@@ -61,6 +61,7 @@ _TIGHT = frozenset((" ", "-"))
 _JOINTS = frozenset((" ", "-", "'", "’"))
 """What stands between words of which the first may describe the second."""
 
+_APOSTROPHES = ("'", "’")
 _LONGEST_UNIT = 3
 _SHORTEST_NAME = 3
 
@@ -247,9 +248,13 @@ class TextReading:
             not_prose(text) if is_suspect else [] for text, is_suspect in zip(beginnings, self._suspect, strict=True)
         ]
         read = [event.words for event in events]
+        # What has a digit is suspect; only beyond ASCII are there others than those of figures.
         votes = [
-            Votes.of(words.at(_outside(words.starts, spans)) if spans else words)
-            for words, spans in zip(read, codes, strict=True)
+            Votes.of(
+                words.at(_outside(words.starts, spans)) if spans else words,
+                has_numbers=is_suspect or not text.isascii(),
+            )
+            for text, words, spans, is_suspect in zip(beginnings, read, codes, self._suspect, strict=True)
         ]
         self.language = Votes.sum(votes).language()
         self._last: tuple[tuple[_Run, ...], ...] = ()
@@ -260,9 +265,16 @@ class TextReading:
         self._read_words: list[TextWords] = []
         self._may_end: list[bool] = []
         """Of each event whether it has a mark that may end a sentence: each of those also opens one."""
-        for event, words, spans, vote, is_suspect in zip(events, read, codes, votes, self._suspect, strict=True):
-            self._now = vote.language(likely=self.language)
-            words = words_of(event.text, words, self._now)
+        languages = [vote.language(likely=self.language) for vote in votes]
+        self._tells_nouns = not all(language.any_may_be_noun for language in languages) or any(
+            mark in text for text in beginnings for mark in _APOSTROPHES
+        )
+        """Whether words, or a name with "'s", tell what stands beside them: if not, nobody asks for it."""
+        for event, words, spans, language, is_suspect in zip(
+            events, read, codes, languages, self._suspect, strict=True
+        ):
+            self._now = language
+            words = words_of(event.text, words, language)
             self._read_words.append(words)
             self._read(event.text, words, spans, is_suspect=is_suspect)
         self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
@@ -287,7 +299,7 @@ class TextReading:
         self._may_end.append(bool(openings))
         openings.add(len(text) - len(text.lstrip(" ")))
         has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
-        language, names, held = self._now, self._names, self.words
+        language, names, held, tells_nouns = self._now, self._names, self.words, self._tells_nouns
         lexicon = _lexicon(language.name)
         parts_words = language.adjective is not None
         spellings: Sequence[_Spelling | None] = list(map(lexicon.get, surfaces))
@@ -314,8 +326,8 @@ class TextReading:
                     head = None
                 if run:
                     self._close(run, text)
-                before = known_all[at - 1]
-                opened, acts, end = before.opens, before.acts, ends[at - 1]
+                before, end = known_all[at - 1], ends[at - 1]
+                opened, acts = before.opens, before.acts
             reached = at + 1
             known, surface, term = known_all[at], surfaces[at], terms_of_text[at]
             start, token_end = starts[at], ends[at]
@@ -345,15 +357,18 @@ class TextReading:
                 word = self._count(term, surface, known, opens, term in event_terms)
             event_terms.add(term)
             base = word.base
+            between = joint_of_run = ""
             if start < end:
-                joint, joint_of_run, end = " ", "", max(end, token_end)
+                end = max(end, token_end)
             else:
-                between = text[end:start] if end >= 0 else ""
-                joint, joint_of_run = between or " ", ""
+                if end >= 0:
+                    between = text[end] if start == end + 1 else text[end:start]
                 if run:
                     joint_of_run = between if run_end == end else text[run_end:start]
                 end = token_end
-            if joint not in _JOINTS or (head is not None and parts_words):
+            if not tells_nouns:
+                pass
+            elif (between and between not in _JOINTS) or (head is not None and parts_words):
                 if head is not None:
                     head.settle(head_surface, is_noun=head_opened, acts=head_acts)
                 opened = acts = False
@@ -365,10 +380,11 @@ class TextReading:
                     head.settle(head_surface, is_noun=head_opened, acts=head_acts)
                     opened = acts = False
             item = (term, start, token_end, opens, opened, acts)
-            head = None
-            if base > _WEAK_BASE:
-                head, head_surface, head_opened, head_acts = word, surface, opened, acts
-            acts = False
+            if tells_nouns:
+                head = None
+                if base > _WEAK_BASE:
+                    head, head_surface, head_opened, head_acts = word, surface, opened, acts
+                acts = False
             if base == _WEAK_BASE and joint_of_run != "-" and (opens or not known.is_capital):
                 heads = known.heads and joint_of_run == " " and self._heads(run, text, surfaces[at + 1 : at + 2])
                 if not heads:

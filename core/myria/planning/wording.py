@@ -294,19 +294,17 @@ class Votes:
             self.of_languages[position] = self.of_languages.get(position, 0) + times
 
     @classmethod
-    def of(cls, words: TextWords) -> Votes:
-        """Return the votes of the words of a text."""
+    def of(cls, words: TextWords, *, has_numbers: bool = True) -> Votes:
+        """Return the votes of the words of a text; `has_numbers` is false where none is a number for certain."""
         read: Sequence[str] = words.terms
-        if any(map(str.isdigit, words.surfaces)):
+        if has_numbers and any(map(str.isdigit, words.surfaces)):
             read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
-        stopwords = 0
+        stopwords = sum(map(stop_terms().__contains__, read))
         of_languages: dict[int, int] = {}
-        stop, speaking = stop_terms(), _speaking()
-        for term in filter(_voting().__contains__, read):
-            stopwords += term in stop
-            for position in speaking.get(term, ()):
+        for positions in filter(None, map(_speaking().get, read)):
+            for position in positions:
                 of_languages[position] = of_languages.get(position, 0) + 1
-        return cls(words=len(read), stopwords=stopwords, of_languages=of_languages)
+        return cls(len(read), stopwords, of_languages)
 
     @classmethod
     def sum(cls, parts: Iterable[Votes]) -> Votes:
