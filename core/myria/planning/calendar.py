@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
+_REMEMBERED = 4_096
+"""Moments that are remembered: a node's beginning and end are told in several ways."""
+
 _PARTS_OF_DAY = ("night", "morning", "afternoon", "evening")
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def moment(timestamp: int) -> datetime:
     """Return a timestamp in microseconds since 1970 as a UTC datetime."""
     return _EPOCH + timedelta(microseconds=timestamp)

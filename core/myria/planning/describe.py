@@ -439,7 +439,8 @@ def _top(pairs: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
     if len(pairs) > limit:
         least = sorted([weight for _, weight in pairs])[-limit]
         pairs = [pair for pair in pairs if pair[1] >= least]
-    pairs.sort(key=lambda pair: (-pair[1], pair[0]))
+    if len(pairs) > 1:
+        pairs.sort(key=lambda pair: (-pair[1], pair[0]))
     return pairs[:limit]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from myria.canonical import canonical_json, quick_digest
@@ -13,6 +14,8 @@ from myria.scopes import scope_key
 
 SCHEMA = 1
 """Version of the hashed bodies."""
+
+_ANCHOR_SEQ, _EVENT_SEQ = attrgetter("anchor_seq"), attrgetter("event_seq")
 
 _SUBJECT_LEVELS = 1000
 """Level of a node over every subject; less the longer the prefix that its paths share. No path is so long."""
@@ -55,12 +58,12 @@ def rendering_id(
     return quick_digest(
         {
             "schema": SCHEMA,
-            "node_id": node_id,
+            "node_id": node_id.hex(),
             "level": level,
             "label": label,
             "summary": summary,
             "metadata": metadata,
-            "children": list(children),
+            "children": [child.hex() for child in children],
         }
     )
 
@@ -97,7 +100,7 @@ def leaf_node(
 
     `key_digest` is the content key of the first event.
     """
-    anchor = min(refs, key=lambda ref: ref.event_seq)
+    anchor = min(refs, key=_EVENT_SEQ)
     node_id = leaf_node_id(participants, [ref.event_id for ref in refs])
     return Node(
         rendering_id=rendering_id(
@@ -142,7 +145,7 @@ def internal_node(
     is_unit: bool = False,
 ) -> Node:
     """Return the internal node over `children` with all its identities; `leaf_ids` are its descendant leaves."""
-    anchor = min(children, key=lambda child: child.anchor_seq)
+    anchor = min(children, key=_ANCHOR_SEQ)
     node_id = internal_node_id(participants, leaf_ids)
     rendering_ids = tuple(child.rendering_id for child in children)
     return Node(
@@ -165,15 +168,15 @@ def internal_node(
         metadata=metadata,
         children=rendering_ids,
         child_leaves=tuple(child.node_id if child.is_leaf else b"" for child in children),
-        events=sum(child.events for child in children),
-        leaves=sum(child.leaves for child in children),
+        events=sum([child.events for child in children]),
+        leaves=sum([child.leaves for child in children]),
         units=int(is_unit) or sum(child.units for child in children),
         is_unit=is_unit,
         key_timestamp=children[0].key_timestamp,
         key_digest=children[0].key_digest,
         key_event_id=children[0].key_event_id,
-        first_at=min(child.first_at for child in children),
-        last_at=max(child.last_at for child in children),
+        first_at=min([child.first_at for child in children]),
+        last_at=max([child.last_at for child in children]),
     )
 
 
@@ -188,7 +191,7 @@ def subject_node_id(participants: Participants, prefix: str, children: Iterable[
             "node_type": SUBJECT,
             "participants": list(participants),
             "prefix": prefix,
-            "children": sorted(children),
+            "children": [child.hex() for child in sorted(children)],
         }
     )
 
@@ -208,7 +211,7 @@ def subject_node(
     `prefix` is what the paths of all that lies beneath begin with (`myria.planning.subjects.trie`); it is a part of the
     topic's id, so that subjects which begin with the same event are told apart. `units` counts subjects.
     """
-    anchor = min(children, key=lambda child: child.anchor_seq)
+    anchor = min(children, key=_ANCHOR_SEQ)
     first = min(children, key=lambda child: child.key)
     node_id = subject_node_id(participants, prefix, [child.node_id for child in children])
     level = _SUBJECT_LEVELS - len(prefix)
@@ -235,13 +238,13 @@ def subject_node(
         summary=summary,
         metadata=metadata,
         children=rendering_ids,
-        events=sum(child.events for child in children),
-        leaves=sum(child.leaves for child in children),
+        events=sum([child.events for child in children]),
+        leaves=sum([child.leaves for child in children]),
         units=int(is_subject) or sum(child.units for child in children if child.node_type == SUBJECT),
         is_unit=is_subject,
         key_timestamp=first.key_timestamp,
         key_digest=first.key_digest,
         key_event_id=first.key_event_id,
-        first_at=min(child.first_at for child in children),
-        last_at=max(child.last_at for child in children),
+        first_at=min([child.first_at for child in children]),
+        last_at=max([child.last_at for child in children]),
     )

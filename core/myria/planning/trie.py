@@ -32,6 +32,8 @@ from myria.planning.model import (
 from myria.planning.settings import PlannerSettings
 from myria.values import value
 
+_DIGITS = bytes.maketrans(b"0123456789abcdef", bytes(range(16)))
+
 
 def key_digits(key: UnitKey) -> bytes:
     """Return a unit's key as digits, one byte each; their order is the order of units in a scope's tree."""
@@ -221,4 +223,4 @@ def _common(left: bytes, right: bytes) -> int:
 
 
 def _nibbles(raw: bytes) -> bytes:
-    return bytes(nibble for byte in raw for nibble in (byte >> 4, byte & 15))
+    return raw.hex().encode().translate(_DIGITS)
