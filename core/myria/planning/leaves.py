@@ -100,7 +100,8 @@ def _cut_costs(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[i
         # "Bye!" and "Thanks!" belong to what they end.
         elif len(words[at]) <= _FEW_WORDS:
             cost += _REMARK_COST
-        cost += _hint_cost(before, event)
+        if before.hints and event.hints:
+            cost += _hint_cost(before, event)
         step = event.timestamp - before.timestamp
         if step >= _LEAST_SILENCE_US:
             cost -= next((bonus for times, bonus in _SILENCES if step >= times * median), 0)
@@ -155,8 +156,6 @@ def _answers(before: PlanEvent, event: PlanEvent) -> bool:
 
 def _hint_cost(before: PlanEvent, event: PlanEvent) -> int:
     """Return what the emitters' hints say about keeping two events together: agreement costs, difference pays."""
-    if not before.hints or not event.hints:
-        return 0
     weights = dict(before.hints)
     overlap = sum(min(weights.get(hint, 0), permille) for hint, permille in event.hints)
     if overlap:

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import heapify, heappop
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Final, cast
 
 from myria.analysis import TextWords, is_stopword, terms
@@ -443,9 +443,7 @@ class TextReading:
             tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
             weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
             scored.append((-weight, key))
-        most = len(scored)
         if all(self.words[term].base <= _PLAIN_BASE for _, key in scored for term in key):
-            most = 1
             scored = [
                 (-words[term], (term,))
                 for term, word in self.words.items()
@@ -454,7 +452,8 @@ class TextReading:
                 and not word.verbal
                 and not ends_unlike_a_noun(word.surface)
             ]
-        return without_overlap(((-weight, key) for weight, key in islice(_ascending(scored), most)), self._titled)
+            scored = [min(scored)] if scored else []
+        return without_overlap(_best_first(scored), self._titled)
 
     def _titled(self, key: tuple[str, ...]) -> str:
         """Return a phrase or a word as a title shows it."""
@@ -629,12 +628,10 @@ class TextReading:
     def _again(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[int]:
         """Note pairs of words that stand in a row, and return the places of those that the leaf has had."""
         once, phrases = self._once, self._phrases
-        if once.isdisjoint(pairs) and (not phrases or phrases.keys().isdisjoint(pairs)):
-            before = len(once)
-            once.update(pairs)
-            if len(once) == before + len(pairs):
-                return ()
-            once.difference_update(pairs)
+        new = set(pairs)
+        if len(new) == len(pairs) and once.isdisjoint(new) and (not phrases or phrases.keys().isdisjoint(new)):
+            once.update(new)
+            return ()
         again = []
         for at, key in enumerate(pairs):
             if key in once or key in phrases:
@@ -718,11 +715,12 @@ class _Sentence:
         return besides * self.percent // (12 + self.size)
 
 
-def _ascending(scored: list[tuple[int, tuple[str, ...]]]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield a list in order and use it up: only the first few are wanted of many."""
+def _best_first(scored: list[_Scored]) -> Iterator[_Scored]:
+    """Yield a list of negative scores in order, as scores, and use it up: only the first few are wanted of many."""
     heapify(scored)
     while scored:
-        yield heappop(scored)
+        score, key = heappop(scored)
+        yield -score, key
 
 
 def without_overlap(scored: Iterable[_Scored], surface_of: Callable[[tuple[str, ...]], str]) -> list[tuple[str, int]]:

@@ -299,12 +299,14 @@ class Votes:
         read: Sequence[str] = words.terms
         if has_numbers and any(map(str.isdigit, words.surfaces)):
             read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
-        stopwords = sum(map(stop_terms().__contains__, read))
         of_languages: dict[int, int] = {}
-        for positions in filter(None, map(_speaking().get, read)):
+        telling = list(filter(_voting().__contains__, read))
+        if not telling:
+            return cls(len(read), 0, of_languages)
+        for positions in filter(None, map(_speaking().get, telling)):
             for position in positions:
                 of_languages[position] = of_languages.get(position, 0) + 1
-        return cls(len(read), stopwords, of_languages)
+        return cls(len(read), sum(map(stop_terms().__contains__, telling)), of_languages)
 
     @classmethod
     def sum(cls, parts: Iterable[Votes]) -> Votes:
