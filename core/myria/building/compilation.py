@@ -514,7 +514,8 @@ class _Work:
         else:
             nodes = plan_shaped(self._task.participants, events, shape, self._settings)
         self._validate_unit(nodes, events)
-        self._to_place.difference_update(event.event_seq for event in events)
+        if self._to_place:
+            self._to_place.difference_update(event.event_seq for event in events)
         self._docs.keep(events)
         self._counts["units_planned"] += 1
         self._counts["events"] += len(events)

@@ -25,6 +25,7 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.trie import key_digits
 from myria.values import value
 
+_TOLD = ("events", "leaves", "units", "first_at", "last_at")
 _LISTS = {"keywords": KEYWORDS, "phrases": PHRASES, "speakers": SPEAKERS, "hints": HINTS}
 
 
@@ -69,10 +70,12 @@ class Candidate:
     scope_events: int
     kept: Mapping[bytes, Node] = field(default_factory=dict)
     _planned: dict[bytes, Node] = field(init=False, repr=False, compare=False)
+    _events: dict[str, SourceEvent] = field(init=False, repr=False, compare=False)
     _leaf_ids: dict[bytes, tuple[bytes, ...] | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_planned", {node.rendering_id: node for node in self.nodes})
+        object.__setattr__(self, "_events", {event.event_id: event for event in self.events})
         object.__setattr__(self, "_leaf_ids", {})
 
     def node(self, rendering: bytes) -> Node | None:
@@ -83,6 +86,11 @@ class Candidate:
     def planned(self) -> Mapping[bytes, Node]:
         """The planned nodes by rendering id."""
         return self._planned
+
+    @property
+    def events_by_id(self) -> Mapping[str, SourceEvent]:
+        """The events by event_id."""
+        return self._events
 
     @property
     def leaves(self) -> Iterator[Node]:
@@ -133,7 +141,7 @@ Rule = Callable[[Candidate], Iterator[Violation]]
 
 def refs_resolve(tree: Candidate) -> Iterator[Violation]:
     """Every reference names an event of the planned part, by the same id and sequence, weighed 0..1000."""
-    by_id = {event.event_id: event for event in tree.events}
+    by_id = tree.events_by_id
     for node in tree.nodes:
         for ref in node.refs:
             event = by_id.get(ref.event_id)
@@ -246,8 +254,8 @@ def child_coverage_preserved(tree: Candidate) -> Iterator[Violation]:
         units = 1 if node.is_unit else sum(child.units for child in children)
         if (node.events, node.leaves) != counts or node.units != units:
             yield _broken("child_coverage_preserved", "counts differ from what lies beneath", node)
-        recorded = {name: node.metadata.get(name) for name in ("events", "leaves", "units", "first_at", "last_at")}
-        if any(recorded[name] != getattr(node, name) for name in recorded):
+        told = tuple(map(node.metadata.get, _TOLD))
+        if told != (node.events, node.leaves, node.units, node.first_at, node.last_at):
             yield _broken("child_coverage_preserved", "metadata tells other counts than the node", node)
 
 
@@ -260,7 +268,7 @@ def no_cross_scope(tree: Candidate) -> Iterator[Violation]:
 
 def no_private_refs_in_shared(tree: Candidate) -> Iterator[Violation]:
     """Only events of exactly these participants are referred to, and no internal ones."""
-    by_id = {event.event_id: event for event in tree.events}
+    by_id = tree.events_by_id
     for node in tree.nodes:
         for ref in node.refs:
             event = by_id.get(ref.event_id)
@@ -296,9 +304,7 @@ def summary_bounded(tree: Candidate) -> Iterator[Violation]:
             yield _broken("summary_bounded", "label or summary is too long", node)
         for name, most in _LISTS.items():
             pairs = node.metadata.get(name, [])
-            if len(pairs) > most or not all(
-                len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int for pair in pairs
-            ):
+            if len(pairs) > most or not _are_weighed(pairs):
                 yield _broken("summary_bounded", f"metadata {name} is malformed or too long", node)
 
 
@@ -378,6 +384,14 @@ def _order(parent: Node, child: Node) -> tuple[int, bytes]:
     if parent.level > UNIT_LEVEL:
         return (0, key_digits(child.key))
     return (child.first_at, b"")
+
+
+def _are_weighed(pairs: Sequence[Sequence[object]]) -> bool:
+    """Tell whether a list in metadata holds texts with their weights."""
+    for pair in pairs:  # noqa: SIM110 - in a third less time than `all` of a generator
+        if len(pair) != 2 or not isinstance(pair[0], str) or type(pair[1]) is not int:
+            return False
+    return True
 
 
 def _broken(rule: str, message: str, node: Node) -> Violation:
