@@ -126,7 +126,7 @@ def describe_leaf(
             label=clip(capitalised(label), LABEL_CHARACTERS),
             summary=_summary(head, sentences, LEAF_SUMMARY_CHARACTERS),
             metadata=_metadata(
-                keywords=_top(reading.keywords(), KEYWORDS),
+                keywords=_top(reading.keywords(KEYWORDS), KEYWORDS),
                 phrases=phrases,
                 speakers=speakers,
                 hints=hints,

@@ -91,6 +91,9 @@ _CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "�
 _INFLECTED = ("e", "a")
 """How adjectives end before a noun in Dutch and Swedish."""
 
+_SCORED_FIRST = 24
+"""Words that are looked at first for the phrases of a leaf with many."""
+
 _SHORT = 16
 """Words of so short a talk that its best word may name it, even where nothing tells that it is a noun."""
 
@@ -411,10 +414,12 @@ class TextReading:
         after = following[0].lower() if following else ""
         return after in LINKS or not (after in self._now.openers or after in OBJECTS)
 
-    def keywords(self) -> list[tuple[str, int]]:
-        """Return every word that says something, as it was said, with its score."""
-        scored = zip(self.words.values(), self.scores.values(), strict=True)
-        return [(word.surface, score) for word, score in scored if word.base > _WEAK_BASE]
+    def keywords(self, most: int) -> list[tuple[str, int]]:
+        """Return the words that say most, as they were said, with their scores: so many, and those that score alike."""
+        scored = list(zip(self.words.values(), self.scores.values(), strict=True))
+        scores = [score for word, score in scored if word.base > _WEAK_BASE]
+        least = sorted(scores)[-most] if len(scores) > most else 0
+        return [(word.surface, score) for word, score in scored if score >= least and word.base > _WEAK_BASE]
 
     def surface(self, terms_of_phrase: tuple[str, ...]) -> str | None:
         """Return a word or phrase as it was said here, if it was."""
@@ -430,19 +435,32 @@ class TextReading:
         A single word counts where it says something and is used as a noun; if nothing does, the one word that says
         most may stand.
         """
+        if len(self.scores) > 2 * _SCORED_FIRST:
+            # Nearly always they are among the words that score most.
+            phrases = self._phrases_from(sorted(self.scores.values())[-_SCORED_FIRST])
+            if len(phrases) == PHRASES:
+                return phrases
+        return self._phrases_from(0)
+
+    def _phrases_from(self, least: int) -> list[tuple[str, int]]:
+        """Return what `phrases` does of those words and phrases that score so much or more."""
         words = self.scores
-        scored: list[tuple[int, tuple[str, ...]]] = [
+        scored: list[_Scored] = [
             (-score, (term,))
             for (term, word), score in zip(self.words.items(), words.values(), strict=True)
-            if (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN))
+            if score >= least
+            and (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN))
             and (word.language.any_may_be_noun or self._is_noun(word))
         ]
         for key, phrase in self._phrases.items():
-            if max([self.words[term].base for term in key]) <= _PLAIN_BASE or not self._is_sound(key, phrase):
-                continue
             tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
             weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
-            scored.append((-weight, key))
+            if (
+                weight >= least
+                and max([self.words[term].base for term in key]) > _PLAIN_BASE
+                and self._is_sound(key, phrase)
+            ):
+                scored.append((-weight, key))
         if all(self.words[term].base <= _PLAIN_BASE for _, key in scored for term in key):
             scored = [
                 (-words[term], (term,))
