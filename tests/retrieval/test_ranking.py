@@ -254,6 +254,65 @@ def test_where_many_things_are_asked_for_a_later_hit_leaves_the_order() -> None:
     assert _ask("What does Anna paint for her aunt?", corpus)[0] == 3
 
 
+def _later(*said: tuple[str, str]) -> Corpus:
+    """Return what people said a day apart, among forty days of talk about nothing."""
+    idle = ("The bread was dear.", "It rained all day.", "My neighbour plays the trumpet.", "The train was late.")
+    lines = [line for one in said for line in (one, *(("Bob", idle[at % 4]) for at in range(10)))]
+    docs = [
+        _doc(seq, text, speaker=speaker, timestamp=START + seq * DAY) for seq, (speaker, text) in enumerate(lines, 1)
+    ]
+    return Corpus(participants=("Anna", "Bob"), tail=LooseBlock().extended(docs))
+
+
+def test_small_signs_together_find_the_newest_state() -> None:
+    """The later statement holds an everyday word of the question, as another does, and a number, as the older does."""
+    corpus = _later(
+        ("Anna", "The shop opens at seven."),
+        ("Anna", "I want to open a window."),
+        ("Anna", "Nobody comes before eight, so we open at eight and I can sleep."),
+    )
+    assert _ask("When does the shop open?", corpus)[0] == 23
+    assert _ask("When did the shop open at first?", corpus)[0] == 1
+
+
+def test_what_changed_twice_stands_above_both_older_states() -> None:
+    """The last state is about what the second is about, and hardly about the first."""
+    corpus = _later(
+        ("Anna", "The rate limit of the interface is 100 requests."),
+        ("Anna", "We raised the rate limit to 250 requests after the complaint."),
+        ("Anna", "After the outage the rate limit went down to 60 requests."),
+    )
+    ranking = rank(Question(text="What is the rate limit of the interface?"), (corpus,))
+    assert _found(ranking)[0] == 23
+    assert set(_found(ranking)[:3]) == {1, 12, 23}
+    assert ranking.changed is not None
+    assert (ranking.changed.older, ranking.changed.newer) == (1, 23)
+
+
+def test_a_later_statement_about_nothing_of_it_leaves_the_order() -> None:
+    """The same person says later, and as briefly, what shares no word with question or statement."""
+    corpus = _later(("Anna", "I study chemistry, second year."), ("Anna", "My bike has a flat tyre."))
+    ranking = rank(Question(text="What does Anna study?"), (corpus,))
+    assert (_found(ranking)[0], ranking.changed) == (1, None)
+
+
+@pytest.mark.parametrize("words", ["these days", "at the moment", "right now", "as of today", "currently"])
+def test_words_that_ask_for_the_present_are_not_looked_for(words: str) -> None:
+    """They name no day, and what holds them is no better an answer."""
+    corpus = _said(*CHANGED, "Right now, at this moment of the day, these are the days: currently it is raining.")
+    assert _ask(f"Which car does Anna drive {words}?", corpus) == _ask("Which car does Anna drive?", corpus)
+
+
+def test_a_question_whether_something_still_is_asks_for_the_present() -> None:
+    """What replaced it answers first."""
+    assert _ask("Does Anna still drive the diesel Golf?", _said(*CHANGED))[:2] == [3, 1]
+
+
+def test_a_question_what_made_somebody_do_something_asks_for_no_state() -> None:
+    """Its verb is in the past without "did"."""
+    assert _ask("What brought Anna to the standup at nine?", _said(*SHORT))[0] == 1
+
+
 def test_saying_the_same_again_changes_nothing() -> None:
     """A statement that is repeated, with its word of change, is not what replaced it."""
     corpus = _said("I may never eat calamari again.", "The bread was dear today.", "I may never eat calamari again.")

@@ -126,14 +126,14 @@ def test_asked_for_the_present_a_short_later_statement_of_like_meaning_is_newer(
     assert changed is not None
     assert (changed.older, changed.newer) == (1, 22)
     assert rank(question, [talk], near=with_vectors(talk, 22)).changed is None
-    long = corpus(older, *SMALL_TALK, f"{newer}; {'; '.join(SMALL_TALK[:4])}")
+    long = corpus(older, *SMALL_TALK, f"{newer}; {'; '.join(SMALL_TALK[:8])}")
     assert rank(question, [long], near=with_vectors(long, 1, 22)).changed is None
 
 
 def test_what_changed_again_in_other_words_is_the_newest() -> None:
     """A still later statement that means the like takes the place of the newer one."""
     texts = ("I drink black coffee in the morning", *SMALL_TALK, "these days I drink green tea in the morning")
-    last = "the doctor put me on mint leaves, morning and evening, to drink hot"
+    last = "the doctor put me on mint leaves, a big mug to drink hot"
     question = Question(text="What does ana drink in the morning?")
     talk = corpus(*texts, *SMALL_TALK, last)
     alike = rank(question, [talk], near=with_vectors(talk, 1, 22, 43)).changed

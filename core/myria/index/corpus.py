@@ -123,6 +123,15 @@ class Corpus:
         """Return the timeline, made at the first call where none was given."""
         return self.timeline or Timeline.of(self)
 
+    def numbered(self) -> Mask:
+        """Return which documents of its timeline hold a number."""
+        timeline = self.laid_out
+        held = np.zeros(len(timeline), dtype=np.bool_)
+        for (view, _), places in zip(self.parts(), timeline.places, strict=True):
+            where = places[view.numbered]
+            held[where[where >= 0]] = True
+        return held
+
     @cached_property
     def scopes(self) -> ScopeTable:
         """Return the table of its scopes, of one where it has but one."""

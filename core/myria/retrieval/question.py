@@ -75,7 +75,7 @@ _BEFORE: Final = re.compile(
 )
 _CHANGE: Final = re.compile(
     r"\b(?:chang\w*|switch\w*|happened (?:to|with)|differ\w*|renamed|rescheduled|replaced|another|moved|became"
-    r"|(?:has|have|had|did) (?:\w+ ){0,3}become|no longer|still)\b",
+    r"|(?:has|have|had|did) (?:\w+ ){0,3}become|no longer)\b",
     re.IGNORECASE,
 )
 _OF_CHANGE: Final = re.compile(
@@ -86,10 +86,20 @@ _CHANGES: Final = frozenset(
     terms("change switch happen differ different rename replace become move another new get long still")
 )
 _NOW: Final = re.compile(r"\b(?:now|nowadays|current(?:ly)?|today|at the moment|these days|latest)\b", re.IGNORECASE)
+_AT_PRESENT: Final = re.compile(
+    r"\b(?:(?:as of|right|just) (?:now|today)|at (?:the moment|present|this (?:point|time|moment))|(?:in )?these days"
+    r"|nowadays|current(?:ly)?(?=\W*$| \w))\b",
+    re.IGNORECASE,
+)
+"""Words that say that a question asks for the present: they are not to be found, nor do they name a day."""
 _NO_STATE: Final = re.compile(r"\b(?:would|might|could|may|likely|why)\b", re.IGNORECASE)
 _HAS: Final = re.compile(r"\b(?:has|have)\b", re.IGNORECASE)
 _DOES: Final = re.compile(r"\b(?:do|does|must|should)\b", re.IGNORECASE)
-_PAST: Final = re.compile(r"\b(?:did|was|were|had)\b", re.IGNORECASE)
+_PAST: Final = re.compile(
+    r"\b(?:did|was|were|had)\b"
+    r"|\b(?:what|who)\s(?:\w{2,}ed|made|led|got|gave|took|went|came|said|told|won|brought|began)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +197,10 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     text = _cut(question.text or "")
     if not text.strip():
         return Reading(asked=False, hints=hints, hint_words=hint_words)
+    asks_for = _asks_for(text)
     question_tokens = tokens(text)
+    if asks_for == "present":
+        text, question_tokens = _without_present(text, question_tokens)
     named, taken = _named(question_tokens, names)
     heard = names.speakers(named)
     unique = list(dict.fromkeys(token.term for token in question_tokens))
@@ -205,7 +218,8 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if only_when:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
-    asks_for = None if languages or _is_foreign(text, unique) else _asks_for(text)
+    if languages or _is_foreign(text, unique):
+        asks_for = None
     if asks_for == "change" and _OF_CHANGE.match(text):
         content = [term for term in content if term not in _CHANGES] or content
     asked = frozenset(content)
@@ -269,6 +283,15 @@ def without_names(question: Question, *, names: Names) -> str:
             pieces.append(text[at : token.start])
             at = token.end + (2 if text[token.end : token.end + 2] in ("'s", "’s") else 0)
     return " ".join("".join([*pieces, text[at:]]).split())
+
+
+def _without_present(text: str, question_tokens: list[Token]) -> tuple[str, list[Token]]:
+    """Return a question and its tokens without words that only say that it asks for the present, if others are left."""
+    shorter = _AT_PRESENT.sub(" ", text)
+    if len(shorter) == len(text):
+        return text, question_tokens
+    left = tokens(shorter)
+    return (shorter, left) if any(not is_stopword(token.term) for token in left) else (text, question_tokens)
 
 
 def _others(told: tuple[str, ...], asked: frozenset[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from myria.retrieval.filters import Filters, between
 from myria.retrieval.frequency import frequencies, rarity, spans_of
 from myria.retrieval.nearness import Near
 from myria.retrieval.question import Question, Reading, Word, read, without_names
+from myria.retrieval.states import MOST, later_states
 from myria.retrieval.successors import (
     AskedAbout,
     Leader,
@@ -40,7 +41,7 @@ from myria.retrieval.successors import (
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 13
+RANKING_VERSION: Final = 14
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
@@ -240,26 +241,50 @@ def rank(
         if len(timeline):
             parts = corpus.parts()
             gain = None if gains is None else gains[at]
-            score = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance", gain=gain)
+            score, held = _scores(plan, at, corpus, timeline, parts, matched_only=order != "relevance", gain=gain)
             if raised is not None:
                 _raise(score, timeline.seq, *raised)
             allowed = (filters or Filters()).allowed(timeline, parts)
             if follows:
-                leader = Leader.of(leader, at, corpus, score, allowed)
+                leader = Leader.of(leader, at, corpus, score=score, held=held, allowed=allowed)
             best.take(at, timeline, score, _without(late, timeline, allowed), everything=not reading.asked)
-    changed = None if leader is None else succession(leader, corpora, census.docs, plan.asked)
-    if leader is not None and near is not None and gains is not None and plan.asked.of_state:
+    newer: tuple[Succession, ...] = ()
+    if leader is not None:
+        newer = _newer(leader, corpora, census.docs, plan.asked, near=near, gains=gains)
+        percent = _SUCCESSOR if reading.asks_for == "present" else _ALSO
+        for place, changed in enumerate(newer):
+            best.put(leader, changed, leader.worth * (percent - place) // 100, late)
+    return replace(best.ranking(), newest=last if has_ahead else None, changed=newer[0] if newer else None)
+
+
+def _newer(
+    leader: Leader,
+    corpora: Sequence[Corpus],
+    docs: int,
+    asked: AskedAbout,
+    *,
+    near: Near | None,
+    gains: Sequence[Ints] | None,
+) -> tuple[Succession, ...]:
+    """Return what was said later that changes what the best hit says, the newest first.
+
+    Args:
+        docs: how many documents are visible in all corpora.
+        gains: by how much the meaning of each document stands out, by corpus.
+    """
+    changed = succession(leader, corpora, docs, asked)
+    if not asked.of_state:
+        return () if changed is None else (changed,)
+    if near is not None and gains is not None:
         beside = near.beside(leader.corpus, int(leader.timeline.seq[leader.at]))
         if beside is not None:
             nearness, likeness = gains[leader.corpus], beside.gains(corpora)[leader.corpus]
             changed = changed or succession_by_meaning(leader, corpora, nearness, likeness)
             changed = changed and latest_by_meaning(leader, corpora, changed, nearness, likeness)
-    if changed is None and leader is not None and plan.asked.of_state and not reading.asks_many:
-        changed = succession_by_score(leader, corpora, plan.asked)
-    if leader is not None and changed is not None:
-        worth = leader.worth * (_SUCCESSOR if reading.asks_for == "present" else _ALSO) // 100
-        best.put(leader, changed, worth, late)
-    return replace(best.ranking(), newest=last if has_ahead else None, changed=changed)
+    certain = changed is not None
+    if changed is None and not asked.asks_many:
+        changed = succession_by_score(leader, corpora, asked)
+    return later_states(leader, corpora, asked, changed, certain=certain)
 
 
 def meaning(question: Question, corpora: Sequence[Corpus]) -> str:
@@ -400,6 +425,10 @@ class _Plan:
             states=frozenset(term_id(state) for word in self.reading.words for state in word.states),
             covered=self._covered,
             of_state=self.reading.of_state,
+            weight=max(1, sum(concept.idf for concept in self.concepts)),
+            asks_many=self.reading.asks_many,
+            asks_name=self.reading.asks_name,
+            asks_number=self.reading.asks_number or self.reading.asks_many,
         )
 
     def _covered(self, words: frozenset[int]) -> int:
@@ -534,14 +563,14 @@ def _scores(
     *,
     matched_only: bool,
     gain: Ints | None,
-) -> Ints:
-    """Return the score of every document of one scope, 0 for no evidence.
+) -> tuple[Ints, Ints]:
+    """Return every document's score in one scope, 0 for no evidence, and how much of the question's words it holds.
 
     Args:
         gain: by how much the meaning of each stands out, as `Near.gains` has it.
     """
     postings = _postings(plan, at, timeline, parts)
-    own, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
+    own, held, in_leaf, in_unit = _evidence(plan, plan.concepts, postings, timeline)
     if gain is not None:
         # Counted as a further word is, so that neighbours, leaf and unit get their share of it.
         if plan.reading.asks_for == "before":
@@ -571,7 +600,7 @@ def _scores(
     has_evidence = total > 0
     total *= _SCALE
     total //= _UNITY
-    return np.maximum(total, has_evidence)
+    return np.maximum(total, has_evidence), held
 
 
 Postings = dict[int, tuple[Ints, Ints]]
@@ -630,8 +659,8 @@ def _postings(plan: _Plan, corpus: int, timeline: Timeline, parts: Sequence[tupl
 
 def _evidence(
     plan: _Plan, concepts: Sequence[_Concept], postings: Postings, timeline: Timeline
-) -> tuple[Ints, Ints, Ints]:
-    """Return the words' score by document, and the best match of each word summed by leaf and by unit.
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the words' score by document, how much of them it holds, and their best matches summed by leaf and unit.
 
     A document's own score grows with the share of the words that it holds: two words of a question together say more
     than one of them twice.
@@ -665,7 +694,7 @@ def _evidence(
         _add_best(in_unit, timeline.unit[where], gain)
     if concepts:
         own += own * (covered * _COVERED // sum(concept.idf for concept in concepts)) // (100 * 100)
-    return own, in_leaf, in_unit
+    return own, covered, in_leaf, in_unit
 
 
 def _saturated(times: Ints, length: Ints, mean: int) -> Ints:
@@ -720,7 +749,7 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
     if reading.asks_name:
         _times(total, timeline.flags & NAMING != 0, _NAMES)
     if reading.asks_number:
-        _times(total, _numbered(timeline, corpus.parts()), _HAS_NUMBER)
+        _times(total, corpus.numbered(), _HAS_NUMBER)
     _weigh_wording(total, timeline)
     if reading.windows:
         total *= _within(plan, timeline)
@@ -774,15 +803,6 @@ def _spoken_by(names: frozenset[str], timeline: Timeline, parts: Sequence[tuple[
     return heard
 
 
-def _numbered(timeline: Timeline, parts: Sequence[tuple[View, Mask | None]]) -> Mask:
-    """Return which documents hold a number."""
-    held = np.zeros(len(timeline), dtype=np.bool_)
-    for (view, _), places in zip(parts, timeline.places, strict=True):
-        where = places[view.numbered]
-        held[where[where >= 0]] = True
-    return held
-
-
 def _add_hints(
     plan: _Plan,
     total: Ints,
@@ -822,12 +842,12 @@ def _order_of(reading: Reading, order: Order) -> _Order:
 
 
 class _Best:
-    """The best hits so far, over corpora taken one after another; one more is kept, since one may still be moved."""
+    """The best hits so far, over corpora taken one after another; some more are kept, since they may still be moved."""
 
     def __init__(self, *, order: _Order, limit: int, after: Key | None) -> None:
         self._order = order
         self._limit = limit
-        self._kept = limit + 1
+        self._kept = limit + MOST
         self._after = after
         self._matched = 0
         self._rows = np.zeros((0, 6), dtype=np.int64)

@@ -65,12 +65,16 @@ class Succession:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leader:
-    """The best hit so far: a place in the timeline of the corpus that stands at `corpus`, with all scores there."""
+    """The best hit so far: a place in the timeline of the corpus that stands at `corpus`, with all scores there.
+
+    `held` says how much of the question's words each document holds, in 1/25600 bits.
+    """
 
     corpus: int
     at: int
     timeline: Timeline
     score: Ints
+    held: Ints
     allowed: Mask | None
 
     @property
@@ -79,7 +83,9 @@ class Leader:
         return int(self.score[self.at])
 
     @classmethod
-    def of(cls, before: Leader | None, corpus: int, of: Corpus, score: Ints, allowed: Mask | None) -> Leader | None:
+    def of(
+        cls, before: Leader | None, corpus: int, of: Corpus, *, score: Ints, held: Ints, allowed: Mask | None
+    ) -> Leader | None:
         """Return the best hit of a corpus, or the best one before it where that stays ahead; None without evidence."""
         timeline = of.laid_out
         worth = score if allowed is None else np.where(allowed, score, 0)
@@ -90,7 +96,7 @@ class Leader:
         at = int(ties[timeline.seq[ties].argmin()])
         if before is not None and top == before.worth and before.timeline.seq[before.at] < timeline.seq[at]:
             return before
-        return cls(corpus=corpus, at=at, timeline=timeline, score=score, allowed=allowed)
+        return cls(corpus=corpus, at=at, timeline=timeline, score=score, held=held, allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +105,18 @@ class AskedAbout:
 
     `states` are the ids of the words by which people tell of a state that it asks for. `covered` is the percent of its
     words, by rarity, that a document with certain words holds. `of_state` tells that it asks how something is, of one
-    person at most: a statement without a word of change may then be newer.
+    person at most: a statement without a word of change may then be newer. `weight` is the rarity of its words in all,
+    in 1/256 bits, at least 1; `asks_many`, `asks_name` and `asks_number` tell what is likely to answer it.
     """
 
     ids: frozenset[int]
     states: frozenset[int]
     covered: Callable[[frozenset[int]], int]
     of_state: bool
+    weight: int
+    asks_many: bool
+    asks_name: bool
+    asks_number: bool
 
 
 def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: AskedAbout) -> Succession | None:
@@ -119,8 +130,8 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     view, _ = corpus.parts()[int(timeline.view[leader.at])]
     doc = int(timeline.doc[leader.at])
     speaker = view.speakers[int(view.speaker[doc])]
-    names = _names(corpus, leader, speaker)
-    said = _words(view, doc)
+    names = names_in(corpus, leader, speaker)
+    said = words_of(view, doc)
     about = said - names - stop_ids()
     ids = np.array(sorted(about | (asked.ids - names)), dtype=np.int64)
     if not len(ids):
@@ -128,7 +139,7 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     counts = frequencies(ids, corpora)[0]
     worth = np.array([rarity(docs, count) for count in counts.tolist()], dtype=np.int64)
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
-    later = _Later.than(leader, corpus, speaker)
+    later = Later.than(leader, corpus, speaker)
     of_older = _among(ids, about)
     things = asked.ids - weak_ids()
     of_question = _among(ids, things)
@@ -158,11 +169,11 @@ def succession_by_meaning(
     corpus, timeline = corpora[leader.corpus], leader.timeline
     view, _ = corpus.parts()[int(timeline.view[leader.at])]
     doc = int(timeline.doc[leader.at])
-    later = _Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
+    later = Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
     counts = later.spoken & (timeline.length <= _SHORT) & (leader.score * 100 >= leader.worth * _ASKED)
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[leader.at] * _AS_NEAR)
     evidence = np.where(counts, nearness + likeness, 0)
-    return _likeliest(leader, later, evidence, least=1, unlike=_words(view, doc))
+    return _likeliest(leader, later, evidence, least=1, unlike=words_of(view, doc))
 
 
 def latest_by_meaning(
@@ -177,7 +188,7 @@ def latest_by_meaning(
     """
     corpus, timeline = corpora[leader.corpus], leader.timeline
     view, _ = corpus.parts()[int(timeline.view[leader.at])]
-    later = _Later.than(leader, corpus, view.speakers[int(view.speaker[int(timeline.doc[leader.at])])])
+    later = Later.than(leader, corpus, view.speakers[int(view.speaker[int(timeline.doc[leader.at])])])
     counts = later.mask & (timeline.timestamp > timeline.timestamp[changed.at] + _LATER_US)
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[changed.at] * _AS_NEAR)
     last = np.flatnonzero(counts & (leader.score * 100 >= leader.worth * _STILL_ASKED))
@@ -198,22 +209,22 @@ def succession_by_score(leader: Leader, corpora: Sequence[Corpus], asked: AskedA
         return None
     view, _ = corpus.parts()[int(timeline.view[leader.at])]
     doc = int(timeline.doc[leader.at])
-    later = _Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
+    later = Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
     rivals = rivals[(later.mask & later.spoken)[rivals]]
     if not len(rivals):
         return None
     best = rivals[np.lexsort((timeline.seq[rivals], -leader.score[rivals]))][:_REPEATED]
-    said = _words(view, doc)
+    said = words_of(view, doc)
     least = asked.covered(said)
     for at in best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[::-1]].tolist():
-        words = _words(*later.place(at))
+        words = words_of(*later.place(at))
         if words != said and asked.covered(words) >= least:
             return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
     return None
 
 
 def _likeliest(
-    leader: Leader, later: _Later, evidence: Ints, *, least: int, unlike: frozenset[int]
+    leader: Leader, later: Later, evidence: Ints, *, least: int, unlike: frozenset[int]
 ) -> Succession | None:
     """Return the later statement with most evidence, of those alike the last; none that says the same words again."""
     timeline = leader.timeline
@@ -224,15 +235,15 @@ def _likeliest(
             return None
         best = np.flatnonzero(evidence == most)
         at = int(best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[-1]])
-        if _words(*later.place(at)) != unlike:
+        if words_of(*later.place(at)) != unlike:
             return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
         evidence[at] = 0
     return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Later:
-    """What the speaker of the best hit said after it in its scope, that may be shown and asks nothing: `mask`.
+class Later:
+    """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
 
     `here` tells which documents are of that scope.
     """
@@ -244,9 +255,10 @@ class _Later:
     mask: Mask
 
     @classmethod
-    def than(cls, leader: Leader, corpus: Corpus, speaker: str) -> _Later:
+    def than(cls, leader: Leader, corpus: Corpus, speaker: str, at: int | None = None) -> Later:
         timeline = leader.timeline
-        mask = (timeline.timestamp > timeline.timestamp[leader.at] + _LATER_US) & (timeline.flags & ASKS == 0)
+        after = timeline.timestamp[leader.at if at is None else at] + _LATER_US
+        mask = (timeline.timestamp > after) & (timeline.flags & ASKS == 0)
         scope = timeline.scope
         here = np.ones(len(timeline), dtype=np.bool_) if scope is None else scope == scope[leader.at]
         mask &= here
@@ -317,13 +329,13 @@ def _among(ids: Ints, some: frozenset[int]) -> Mask:
     return np.array([identity in some for identity in ids.tolist()], dtype=np.bool_)
 
 
-def _words(view: View, doc: int) -> frozenset[int]:
+def words_of(view: View, doc: int) -> frozenset[int]:
     """Return the ids of the words that a document holds."""
     rows = np.flatnonzero(view.posting_doc == doc)
     return frozenset(view.terms[np.searchsorted(view.offsets, rows, side="right") - 1].tolist())
 
 
-def _names(corpus: Corpus, leader: Leader, speaker: str) -> frozenset[int]:
+def names_in(corpus: Corpus, leader: Leader, speaker: str) -> frozenset[int]:
     """Return the ids of the words of the names of those who took part."""
     scopes, scope = corpus.scopes, leader.timeline.scope
     people = scopes.participants[0 if scope is None else int(scope[leader.at])]
