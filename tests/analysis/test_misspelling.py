@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis.misspelling import misspelling_ids, misspellings
+from myria.analysis.misspelling import clipped, misspelling_ids, misspellings
 
 
 @pytest.mark.parametrize("typed", ["walet", "wlalet", "walllet", "wallett", "waaaallet"])
@@ -32,3 +32,12 @@ def test_there_are_few_and_each_once(term: str) -> None:
     """At most five for each letter."""
     assert len(misspellings(term)) <= 5 * len(term)
     assert len(set(misspelling_ids(term))) == len(misspelling_ids(term)) == len(misspellings(term))
+
+
+@pytest.mark.parametrize(
+    ("word", "short"),
+    [("festival", ("fest", "festi")), ("photograph", ("phot", "photo")), ("hotel", ()), ("zx81kk", ())],
+)
+def test_a_long_word_is_cut_short_to_four_or_five_letters(word: str, short: tuple[str, ...]) -> None:
+    """Short words and identifiers are not."""
+    assert clipped(word) == short

@@ -366,7 +366,7 @@ def test_a_kind_of_which_nothing_is_said_finds_nothing() -> None:
     """A member stands for its kind, and no kind for its members: asked for a cat, a pet does not count."""
     corpus = _said("The piano was tuned.", "We bought a violin.")
     assert _ask("Which instruments are there?", corpus) == [1, 2]
-    assert _ask("Which harmonica?", corpus) == []
+    assert _ask("Which theremin?", corpus) == []
 
 
 def test_words_together_count_more_than_one_of_them_often() -> None:
@@ -482,6 +482,41 @@ def test_a_word_that_occurs_nowhere_is_found_misspelt() -> None:
     assert _ask("Where is the wallet?", typed) == [2]
     assert _ask("Where is the kayyak?", _said("The bread was dear.", "The kayak is red.")) == [2]
     assert _ask("Where is the wallet?", _said("My walet is red.", "It rained.", "My wallet is blue.")) == [3]
+
+
+def test_a_word_that_occurs_nowhere_is_found_cut_short() -> None:
+    """What is left of it counts; where the word itself occurs, only that is found."""
+    assert _ask("Who plays at the festival?", _said("The bread was dear.", "the fest was great for us")) == [2]
+    assert _ask("Who plays at the festival?", _said("My festival is in May.", "the fest was great for us")) == [1]
+
+
+def test_a_word_that_occurs_nowhere_is_found_by_words_akin_to_it() -> None:
+    """Where it occurs, they count for nothing; the more of a question's own words a text holds, the better it stays."""
+    crowd = "there was a crowd of people in the hall"
+    assert _ask("How was the audience?", _said("The bread was dear for me today.", crowd)) == [2]
+    assert _ask("How was the audience?", _said("My audience fell asleep.", crowd)) == [1]
+    assert _ask("How was the audience in Porto?", _said(crowd, "We went to Porto by train."))[0] == 2
+
+
+def test_a_question_in_another_language_has_no_words_akin_to_its_own() -> None:
+    """The German "Rat", advice, is no rat: what is akin to an English word is asked for in English alone."""
+    assert _ask("Der Rat war nicht gut, und was ist mit dem Gift?", _said("we saw a mouse in the kitchen today")) == []
+
+
+def test_a_text_of_few_words_counts_less() -> None:
+    """Of two messages beside the one that holds the word, that of one word comes after that of six."""
+    corpus = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "colour"), ("Anna", 300, "x"))
+    other = _talk(("Anna", 0, "i got the kayak"), ("Bob", 1, "red wood with a green stripe"), ("Anna", 300, "x"))
+    question = Question(text="What about the kayak?", now=None)
+    short, long = (next(hit for hit in rank(question, (talk,)).hits if hit.event_seq == 2) for talk in (corpus, other))
+    assert short.score < long.score
+
+
+def test_how_many_raises_what_holds_a_number() -> None:
+    """Between equal messages the one that says how many wins, wherever it stands, and the other is still there."""
+    plain, counted = "my cousins came by and stayed here", "my cousins came by, four of them"
+    assert _ask("How many cousins came by?", _said(plain, counted)) == [2, 1]
+    assert _ask("How many cousins came by?", _said(counted, plain)) == [1, 2]
 
 
 def test_a_misspelt_word_of_what_was_replaced_finds_its_successor() -> None:

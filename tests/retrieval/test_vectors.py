@@ -69,7 +69,7 @@ def test_a_text_is_found_by_its_meaning_alone() -> None:
     """A question that shares no word with its answer finds it where vectors stand beside the words."""
     talk = corpus("I went to the cinema", "peanuts make my throat swell", "the train was late", "we painted the fence")
     held = VectorRows.of([(1, vector(1)), (2, vector(0, 1)), (3, vector(1, 0, 1)), (4, vector(1, 0, 0, 1))], SIZE)
-    question = Question(text="swollen airway after eating")
+    question = Question(text="urticaria")
     assert rank(question, [talk]).hits == ()
     near = Near(question=vector(0.1, 1), documents=[held])
     assert rank(question, [talk], near=near).hits[0].event_seq == 2

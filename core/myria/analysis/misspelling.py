@@ -16,6 +16,9 @@ from myria.analysis.tokens import term_id
 _SHORTEST: Final = 5
 _LONGEST: Final = 24
 _DRAWN_OUT: Final = 3
+_CLIPPED: Final = (4, 5)
+"""Letters that are left of a word cut short: fest, prof, photo."""
+_SHORTEST_WHOLE: Final = 6
 _CACHED_TERMS: Final = 4_096
 
 
@@ -34,3 +37,10 @@ def misspellings(term: str) -> tuple[str, ...]:
 def misspelling_ids(term: str) -> tuple[int, ...]:
     """Return the ids of `misspellings`, ascending."""
     return tuple(sorted(map(term_id, misspellings(term))))
+
+
+def clipped(term: str) -> tuple[str, ...]:
+    """Return what is left of a term where people cut it short (festival: fest); none of short or other terms."""
+    if len(term) < _SHORTEST_WHOLE or not (term.isascii() and term.isalpha()):
+        return ()
+    return tuple(term[:size] for size in _CLIPPED if size <= len(term) - 2)

@@ -7,6 +7,7 @@ no number.
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,15 @@ twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million h
 """
 
 
+_NUMBERS: Final = frozenset((*terms(_WORDS), *map(str, range(1, 1000))))
+
+
+def is_number(term: str) -> bool:
+    """Tell whether a term is a number."""
+    return term in _NUMBERS
+
+
 @cache
 def number_ids() -> npt.NDArray[np.int64]:
     """Return the ids of terms that are numbers, ascending."""
-    found = {*terms(_WORDS), *map(str, range(1, 1000))}
-    return np.array(sorted(map(term_id, found)), dtype=np.int64)
+    return np.array(sorted(map(term_id, _NUMBERS)), dtype=np.int64)

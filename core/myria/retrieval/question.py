@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal, Protocol
 
 from myria.analysis import Token, is_stopword, terms, tokens
+from myria.analysis.akin import akin
 from myria.analysis.dates import Window, is_date_word, windows
 from myria.analysis.languages import is_function_term, languages_of, stem_of
 from myria.analysis.related import members, related, states
@@ -54,6 +55,7 @@ _ASKS_NUMBER: Final = re.compile(
     re.IGNORECASE,
 )
 """Questions for a number; not "how many", which is answered by the many things as well."""
+_ASKS_COUNT: Final = re.compile(r"\bhow (?:many|long)\b", re.IGNORECASE)
 
 _NO_PLURAL: Final = (
     r"(?:is|was|does|has|his|its|this|thus|as|us|days|always|perhaps|news|business|series|\w*ss|\w*us)\b|\S*['\u2019]"
@@ -118,9 +120,10 @@ class Word:
 
     `stems` are its stems in the languages that the question may be in, English excepted: as good as the term itself.
     `members` name one of a kind of thing that the term names; `states` are words of people who tell of a state that the
-    term asks for (live: unpacked), `wider` what WordNet has for the same or for kinds of it. `parts` are pairs of
-    terms, one after the other, that the term may be a compound of: they count where the term itself occurs nowhere and
-    both of a pair do. `exact` marks an identifier (letters and digits, or a long number), which is meant literally.
+    term asks for (live: unpacked), `wider` what WordNet has for the same or for kinds of it, `akin` words that mean
+    something near to it, which count where the term itself occurs nowhere. `parts` are pairs of terms, one after the
+    other, that the term may be a compound of: they count where the term itself occurs nowhere and both of a pair do.
+    `exact` marks an identifier (letters and digits, or a long number), which is meant literally.
     """
 
     term: str
@@ -129,6 +132,7 @@ class Word:
     members: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     wider: tuple[str, ...] = ()
+    akin: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     exact: bool = False
 
@@ -140,7 +144,8 @@ class Reading:
     `words` are to be matched; `speakers` and `participants` are the visible names it names; `by_speaker` tells that it
     names speakers and nothing else, so it asks for what they said; `windows` are the times it means, and `only_when`
     tells that it says nothing else; `asks_when` tells that the answer is a time, `asks_name` that it is likely a name,
-    `asks_many` that it is likely several things, each told in a place of its own, `asks_number` that it is a number;
+    `asks_many` that it is likely several things, each told in a place of its own, `asks_number` that it is a number,
+    `asks_count` that it is one unless all that is counted is told;
     `asks_for` tells whether it asks how something is, how it was before, or what changed (None: none of them), and
     `of_state` that it asks so of one person at most. `asked` is False when there is no text: the most recent events.
     """
@@ -158,6 +163,7 @@ class Reading:
     asks_name: bool = False
     asks_many: bool = False
     asks_number: bool = False
+    asks_count: bool = False
     asks_for: State | None = None
     of_state: bool = False
 
@@ -218,7 +224,8 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
     if only_when:
         content = [term for term in content if not is_date_word(term)]
         spoken = unique = []
-    if languages or _is_foreign(text, unique):
+    is_english = not languages and not _is_foreign(text, unique)
+    if not is_english:
         asks_for = None
     if asks_for == "change" and _OF_CHANGE.match(text):
         content = [term for term in content if term not in _CHANGES] or content
@@ -233,6 +240,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
                 members=_others(members(term), asked),
                 states=_others(states(term), asked),
                 wider=_others(wider(term), asked),
+                akin=_others(akin(term), asked) if is_english else (),
                 parts=_parts_of(term),
                 exact=_is_exact(term),
             )
@@ -249,6 +257,7 @@ def read(question: Question, *, names: Names, first: int, last: int) -> Reading:
         asks_name=_ASKS_NAME.search(text) is not None,
         asks_many=_ASKS_MANY.search(text) is not None,
         asks_number=_ASKS_NUMBER.search(text) is not None,
+        asks_count=_ASKS_COUNT.search(text) is not None,
         asks_for=asks_for,
         of_state=asks_for is not None
         and not any(window.exact for window in meant)

@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from myria.analysis import term_id
-from myria.analysis.misspelling import misspelling_ids
+from myria.analysis.misspelling import clipped, misspelling_ids
 from myria.index.block import ASKS, DATED, EMPTY, NAMING, Ints, View, hint_ids, name_terms, whole_hint_id
 from myria.index.corpus import FAR, REACH, Corpus, Mask, Timeline
 from myria.index.loose import LooseBlock
@@ -41,14 +41,14 @@ from myria.retrieval.successors import (
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 14
+RANKING_VERSION: Final = 15
 """Of how scores are made: pages that one version began are not gone on with by another."""
 
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
 
-_MOST_MISSPELT: Final = 8
-"""Words of a question that are looked for as they may be misspelt, at most."""
+_MOST_UNSEEN: Final = 8
+"""Words of a question that occur nowhere and are looked for as they may be told otherwise, at most."""
 
 _K1: Final = 900
 """BM25's saturation of repeated words, in permille."""
@@ -78,6 +78,10 @@ _WIDER: Final = 25
 """The same of a word that WordNet has for the same or for a kind of it: it knows little of everything."""
 _MISSPELT: Final = 80
 """The same of what a word that occurs nowhere may be written as in a hurry."""
+_CLIPPED: Final = 60
+"""The same of what is left of it where people cut it short."""
+_AKIN: Final = 15
+"""The same of a word that means something near to one that occurs nowhere."""
 _INSTEAD_OF_MANY: Final = 150
 """Percent of both if the question asks for many things: few of them are told by its own words."""
 _COVERED: Final = 100
@@ -94,6 +98,8 @@ _NAMES: Final = 130
 """Percent of the score of a text that names something, if the question asks which, where or what it is called."""
 _HAS_NUMBER: Final = 150
 """Percent of the score of a text that holds a number, if the question asks for one."""
+_HAS_COUNT: Final = 130
+"""The same if it asks how many or how long: what is counted may be told one by one."""
 _ASKS: Final = 85
 """Percent of the score of a text that ends in a question: it holds fewer answers."""
 _ONLY_ASKS: Final = 60
@@ -102,6 +108,8 @@ _SHORT_QUESTION: Final = 15
 """Terms of a text that only asks, at most."""
 _SAYS_NOTHING: Final = 50
 """The same of a text that only shows that somebody heard ("omg yesss")."""
+_FEW_WORDS: Final = (30, 30, 50, 70, 85, 95)
+"""The same of a text of no term, of one, of two, and so on: it tells little, whatever stands around it."""
 _PERIOD: Final = 250
 """Percent of the score within a month, year or other period that the question names."""
 _AROUND_DAY: Final = 400
@@ -393,10 +401,19 @@ def _is_heard(view: View, mask: Mask | None, code: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Concept:
-    """A word to score: its ids with the percent each counts, and its idf in 1/256 bits."""
+    """A word to score: its ids with the percent each counts, and its idf in 1/256 bits.
+
+    Those in `akin` only mean something near to it, which is no sign that a text is about the same.
+    """
 
     alternatives: tuple[tuple[int, int], ...]
     idf: int
+    akin: frozenset[int] = frozenset()
+
+    @property
+    def sure(self) -> list[tuple[int, int]]:
+        """Return those that are a sign of the same: all but the words akin to it."""
+        return [(identity, percent) for identity, percent in self.alternatives if identity not in self.akin]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,7 +438,7 @@ class _Plan:
     def asked(self) -> AskedAbout:
         """Return what the question asks about, as far as something visible may be about it."""
         return AskedAbout(
-            ids=frozenset(identity for concept in self.concepts for identity, _ in concept.alternatives),
+            ids=frozenset(identity for concept in self.concepts for identity, _ in concept.sure),
             states=frozenset(term_id(state) for word in self.reading.words for state in word.states),
             covered=self._covered,
             of_state=self.reading.of_state,
@@ -433,7 +450,7 @@ class _Plan:
 
     def _covered(self, words: frozenset[int]) -> int:
         held = sum(
-            concept.idf * max((percent for identity, percent in concept.alternatives if identity in words), default=0)
+            concept.idf * max((percent for identity, percent in concept.sure if identity in words), default=0)
             for concept in self.concepts
         )
         return held // max(1, sum(concept.idf for concept in self.concepts))
@@ -463,8 +480,8 @@ class _Plan:
             total = np.where(total, total, formerly)
             located += places
         frequency = dict(zip(wanted, total.tolist(), strict=True))
-        unseen = [word.term for word in reading.words if not _occurring(word, frequency)][:_MOST_MISSPELT]
-        others = sorted({identity for term in unseen for identity in misspelling_ids(term)}.difference(wanted))
+        unseen = [word for word in reading.words if not _occurring(word, frequency)][:_MOST_UNSEEN]
+        others = sorted({identity for word in unseen for identity in _otherwise(word)}.difference(wanted))
         if others:
             more = np.array(others, dtype=np.int64)
             seen, places = frequencies(more, corpora)
@@ -494,6 +511,11 @@ def _occurring(word: Word, frequency: dict[int, int]) -> list[int]:
     return [identity for identity in map(term_id, (word.term, *word.stems)) if frequency[identity]]
 
 
+def _otherwise(word: Word) -> set[int]:
+    """Return the ids of what a word that occurs nowhere may be told by."""
+    return {*misspelling_ids(word.term), *map(term_id, (*clipped(word.term), *word.akin))}
+
+
 def _both_located(one: list[list[Ints]], other: list[list[Ints]], ids: int) -> list[list[Ints]]:
     """Return where the postings of two lists of ids are, as of one list with the second behind the first of `ids`."""
     for rows, more in zip(one, other, strict=True):
@@ -510,22 +532,31 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
     Args:
         share: percent of its usual weight that counts of what stands in for a word.
     """
-    related, member, wider = (percent * share // 100 for percent in (_RELATED, _MEMBER, _WIDER))
+    related, member, wider, akin = (percent * share // 100 for percent in (_RELATED, _MEMBER, _WIDER, _AKIN))
     candidates: list[tuple[int, int, _Concept]] = []
     for at, word in enumerate(words):
         own = _occurring(word, frequency)
         misspelt: list[int] = []
+        near: list[int] = []
         instead = [(identity, related) for identity in map(term_id, word.instead) if frequency[identity]]
         if not own:
             parts = [term_id(part) for part in word.parts]
             pairs = zip(parts[::2], parts[1::2], strict=True)
             instead += [(part, related) for pair in pairs if frequency[pair[0]] and frequency[pair[1]] for part in pair]
             misspelt = [identity for identity in misspelling_ids(word.term) if frequency.get(identity)]
+        if not (own or misspelt):
+            instead += [
+                (identity, _CLIPPED) for identity in map(term_id, clipped(word.term)) if frequency.get(identity)
+            ]
+            near = [identity for identity in map(term_id, word.akin) if frequency.get(identity)]
         named = dict.fromkeys(map(term_id, (*word.members, *word.states)))
         members = [(identity, member) for identity in named if frequency[identity]]
         members += [
             (identity, wider) for identity in map(term_id, word.wider) if frequency[identity] and identity not in named
         ]
+        known = {identity for identity, _ in (*instead, *members)}
+        near = [identity for identity in near if identity not in known]
+        members += [(identity, akin) for identity in near]
         if not (own or misspelt or instead or members):
             continue
         if own or misspelt:
@@ -540,7 +571,8 @@ def _concepts(words: Sequence[Word], frequency: dict[int, int], docs: int, share
         ]
         if word.exact:
             idf = idf * _EXACT // 100
-        candidates.append((-idf, at, _Concept(alternatives=tuple(alternatives), idf=idf)))
+        concept = _Concept(alternatives=tuple(alternatives), idf=idf, akin=frozenset(near))
+        candidates.append((-idf, at, concept))
     return tuple(concept for _, _, concept in sorted(candidates, key=lambda row: row[:2])[:MAX_CONCEPTS])
 
 
@@ -750,6 +782,8 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
         _times(total, timeline.flags & NAMING != 0, _NAMES)
     if reading.asks_number:
         _times(total, corpus.numbered(), _HAS_NUMBER)
+    elif reading.asks_count:
+        _times(total, corpus.numbered(), _HAS_COUNT)
     _weigh_wording(total, timeline)
     if reading.windows:
         total *= _within(plan, timeline)
@@ -758,11 +792,12 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
 
 
 def _weigh_wording(total: Ints, timeline: Timeline) -> None:
-    at = np.flatnonzero(timeline.flags & (ASKS | EMPTY) != 0)
-    flags = timeline.flags[at]
-    asking = np.where(timeline.length[at] <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS)
+    at = np.flatnonzero((timeline.flags & (ASKS | EMPTY) != 0) | (timeline.length < len(_FEW_WORDS)))
+    flags, length = timeline.flags[at], timeline.length[at]
+    asking = np.where(length <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS)
     percent = np.where(flags & ASKS, asking, 100) * np.where(flags & EMPTY, _SAYS_NOTHING, 100)
-    total[at] = total[at] * percent // (100 * 100)
+    percent *= np.array((*_FEW_WORDS, 100))[np.minimum(length, len(_FEW_WORDS))]
+    total[at] = total[at] * percent // (100 * 100 * 100)
 
 
 def _weigh_participants(names: frozenset[str], corpus: Corpus, total: Ints, timeline: Timeline) -> None:
