@@ -181,7 +181,8 @@ def test_a_short_later_statement_about_the_same_stands_first() -> None:
 
 def test_a_long_later_statement_that_touches_the_same_leaves_the_order() -> None:
     """A long text is about many things, of which the standup is but one."""
-    long = " ".join([SHORT[2], *(f"Then I baked loaf number {word}." for word in ("one", "two", "three", "four"))])
+    loaves = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven")
+    long = " ".join([SHORT[2], *(f"Then I baked loaf number {word}." for word in loaves)])
     assert _ask("At what time is the standup?", _said(SHORT[0], SHORT[1], long, SHORT[3]))[0] == 1
 
 

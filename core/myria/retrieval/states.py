@@ -37,7 +37,7 @@ _SAME_SPEAKER: Final = 150
 """The same if the older statement's speaker makes it."""
 _HOLDS: Final = 150
 """The same if it holds all words of the question; less as it holds fewer."""
-_SHARES: Final = 25
+_SHARES: Final = 35
 """Percent of its rarity that the rarest word counts which it shares with the older statement."""
 _BOTH_NUMBERS: Final = 80
 """Percent of the rarity of statements with numbers that it counts to be one where the older statement is."""
@@ -60,12 +60,12 @@ _SECOND: Final = 0
 """The same of the second likeliest, where the likeliest is put first."""
 _TELLS_A_STATE: Final = 400
 """Percent of a bit by which these are smaller if the best hit is short."""
-_SHORT: Final = (8, 24)
+_SHORT: Final = (8, 40)
 """Terms of a best hit that is short in full, and of one that is not short at all."""
 
 _IMAGINED: Final = 48
 """Statements that are thought beside the later ones: the likeliest of three is not likely for that."""
-_LONG: Final = 32
+_LONG: Final = 64
 """Terms of a later statement, at most: a longer one touches many things."""
 _LONGEST: Final = 128
 """Terms of an older statement, at most: a longer one shares words with everything."""
