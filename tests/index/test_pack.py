@@ -226,7 +226,10 @@ def test_a_cut_block_is_refused(cut: int) -> None:
 
 
 def test_packing_and_ranking_take_no_numpy_call_per_scope(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times as many scopes are packed, laid out and ranked with the same number of calls into numpy."""
+    """Ten times as many scopes are packed, laid out and ranked with as many calls into numpy.
+
+    But for a few: of what may have replaced the best hit, more or fewer statements are compared with it.
+    """
     calls = _counted(monkeypatch)
     taken = []
     for scopes in (40, 400):
@@ -239,7 +242,7 @@ def test_packing_and_ranking_take_no_numpy_call_per_scope(monkeypatch: pytest.Mo
         corpus = Corpus(table=table, blocks=(pack(blocks),))
         assert rank(Question(text="Anna paint dog"), [corpus]).matched > scopes
         taken.append(calls.total())
-    assert taken[0] == taken[1] > 20
+    assert abs(taken[0] - taken[1]) < 20 < taken[0]
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

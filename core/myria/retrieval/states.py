@@ -139,7 +139,7 @@ class _Signs:
         count = int(np.count_nonzero(mask))
         if not count or timeline.length[at] > _LONGEST:
             return None
-        shared, spoken = self._shared(at, speaker), later.spoken
+        shared, spoken = self._shared(at, speaker, later.here), later.spoken
         likely = (leader.held > 0) | (shared > 0)
         if self.numbered[at]:
             likely |= self.numbered
@@ -173,8 +173,12 @@ class _Signs:
             second=tuple(int(places[one]) for one in others[1:] if surplus[-1] >= _SECOND and spoken[places[one]]),
         )
 
-    def _shared(self, at: int, speaker: str) -> Ints:
-        """Return by document how rare the rarest word is that it shares with a statement, everyday words excepted."""
+    def _shared(self, at: int, speaker: str, here: Mask) -> Ints:
+        """Return by document how rare the rarest word is that it shares with a statement, everyday words excepted.
+
+        Args:
+            here: which documents are of the statement's scope: how rare a word is says that scope alone.
+        """
         timeline = self.leader.timeline
         view, _ = self.corpus.parts()[int(timeline.view[at])]
         said = words_of(view, int(timeline.doc[at])) - names_in(self.corpus, self.leader, speaker)
@@ -183,10 +187,12 @@ class _Signs:
         for (part, _), places in zip(self.corpus.parts(), timeline.places, strict=True):
             for one, start, end in spans_of(ids, part.terms, part.offsets).T.tolist():
                 where = places[part.posting_doc[start:end]]
-                holding.setdefault(one, []).append(where[where >= 0])
+                where = where[where >= 0]
+                holding.setdefault(one, []).append(where[here[where]])
         shared = np.zeros(len(timeline), dtype=np.int64)
+        docs = int(np.count_nonzero(here))
         for lists in holding.values():
-            rare = rarity(len(timeline), sum(map(len, lists)))
+            rare = rarity(docs, sum(map(len, lists)))
             for where in lists:
                 shared[where] = np.maximum(shared[where], rare)
         return shared
