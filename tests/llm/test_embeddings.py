@@ -44,7 +44,7 @@ MEANINGS = (
 """Words that the scripted model takes for one thing each."""
 
 ANSWER = "peanuts make my throat swell"
-QUESTION = "airway trouble after a meal or eating out"
+QUESTION = "trouble after a meal or eating out"
 TALK = ("we saw a movie at the cinema", ANSWER, "the train was late again", "we painted the fence green")
 
 
