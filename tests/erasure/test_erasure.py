@@ -371,14 +371,24 @@ async def test_of_a_participant_shared_events_are_kept_or_removed_as_asked(datab
     assert len(left) == 1
 
 
-async def test_an_erased_event_cannot_be_restored(database: postgres.Database) -> None:
-    """Restoring it is answered as if it were not there."""
+async def test_an_erased_event_is_absent_for_who_withdraws_or_restores_it(database: postgres.Database) -> None:
+    """Both are answered as if it were not there; what belongs to a thing of several versions goes without it."""
     (result,) = await append(database.dsn, [said(1)])
     await erase(database.dsn, Selection(events=(result.event_id,)))
     async with Database(database.server_dsn) as pool:
         withdrawals = Withdrawals(pool, Ingest(pool).append_events)
         with pytest.raises(errors.EventNotFound):
             await withdrawals.restore(TENANT, [result.event_id], may_see=lambda _: True)
+        for dry_run in (True, False):
+            with pytest.raises(errors.EventNotFound):
+                await withdrawals.withdraw(
+                    TENANT, [result.event_id], "forgotten", may_see=lambda _: True, dry_run=dry_run
+                )
+        (other,) = await append(database.dsn, [said(2)])
+        ids = [result.event_id, other.event_id]
+        await withdrawals.withdraw_versions(TENANT, ids, "forgotten", may_see=lambda _: True)
+        again = await withdrawals.withdraw(TENANT, [other.event_id], "forgotten", may_see=lambda _: True)
+        assert again.unchanged == (other.event_id,)
 
 
 async def test_receipts_are_a_chain_that_shows_forgery(database: postgres.Database) -> None:

@@ -527,6 +527,9 @@ async def _withdraw(world: World, credential: Credential, form: str) -> None:
         or told.number in world.gone
         or (asking is not None and not asking.sees(told.participants))
     ]
+    erased = [name for name in names if world.events[name].number in world.gone]
+    if erased and rng.random() < 0.2:
+        names = erased
     if not names:
         return
     arguments["event_ids"] = rng.sample(names, min(len(names), rng.choice((1, 1, 3))))

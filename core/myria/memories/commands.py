@@ -14,7 +14,6 @@ import orjson
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import STEP_BYTES, NewEvent
-from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import (
     AlreadySuperseded,
     DuplicateMemory,
@@ -357,10 +356,8 @@ class Memories:
             async with self._database.read(tenant) as connection:
                 rows = await connection.fetch(sql("notes.versions"), tenant, memory_id)
             ids = [row["event_id"] for row in rows]
-            for start in range(0, len(ids), MAX_WITHDRAWN):
-                some = ids[start : start + MAX_WITHDRAWN]
-                await self._withdrawals.withdraw(tenant, some, "forgotten", may_see=may_see, key=source)
-                source = None
+            await self._withdrawals.withdraw_versions(tenant, ids, "forgotten", may_see=may_see, key=source)
+            source = None
             async with self._database.read(tenant) as connection:
                 if await connection.fetchrow(sql("memories.by_id"), tenant, memory_id) is None:
                     return

@@ -14,7 +14,6 @@ import orjson
 from myria.canonical import digest
 from myria.contract.acknowledgement import AppendResult
 from myria.contract.event import NewEvent
-from myria.contract.limits import MAX_WITHDRAWN
 from myria.errors import (
     AlreadySuperseded,
     EventNotFound,
@@ -534,8 +533,7 @@ class Notes:
         """Withdraw all versions of a note."""
         async with self._database.read(tenant) as connection:
             versions = [row["event_id"] for row in await connection.fetch(sql("notes.versions"), tenant, note_id)]
-        for at in range(0, len(versions), MAX_WITHDRAWN):
-            await self._withdrawals.withdraw(tenant, versions[at : at + MAX_WITHDRAWN], reason, may_see=may_see)
+        await self._withdrawals.withdraw_versions(tenant, versions, reason, may_see=may_see)
 
     async def _current(self, tenant: str, note_id: str, may_see: MaySee) -> asyncpg.Record:
         async with self._database.read(tenant) as connection:

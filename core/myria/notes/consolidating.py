@@ -193,9 +193,7 @@ class Consolidation:
             for note_id in note_ids:
                 rows = await connection.fetch(sql("notes.versions"), tenant, note_id)
                 events += [row["event_id"] for row in rows]
-        for start in range(0, len(events), MAX_WITHDRAWN):
-            some = events[start : start + MAX_WITHDRAWN]
-            await self._withdrawals.withdraw(tenant, some, "expired", may_see=_anybody)
+        await self._withdrawals.withdraw_versions(tenant, events, "expired", may_see=_anybody)
 
     async def _merge(self, tenant: str, looks: Sequence[_Look]) -> set[str]:
         """Let the oldest of notes that say the same stand for the others; return those.

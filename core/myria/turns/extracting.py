@@ -315,7 +315,7 @@ class Extractor:
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("notes.versions"), tenant, note_id)
         if rows:
-            await self._withdrawals.withdraw(
+            await self._withdrawals.withdraw_versions(
                 tenant, [row["event_id"] for row in rows], "forgotten", may_see=lambda _: True
             )
 

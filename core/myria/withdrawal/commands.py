@@ -78,15 +78,31 @@ class Withdrawals:
             key: source key of the withdrawal: with it a repeat is no error, also where they are withdrawn for good.
 
         Raises:
-            EventNotFound: one is absent, of others, or withdrawn for good already.
+            EventNotFound: one is absent, of others, or erased.
             InvalidArgument: no event, or more than `MAX_WITHDRAWN`.
         """
         if key is not None and await self.was_made(tenant, key):
             return WithdrawalResult(reason=reason, changed=(), unchanged=tuple(event_ids), dry_run=dry_run)
         rows = await self._named(tenant, event_ids, may_see, may_append)
-        # A superseded event can still be found on request, so it can be forgotten; not the other way round.
-        changed = [row for row in rows if row["reason"] != reason and _rank(row["reason"]) <= _rank(reason)]
-        return await self._append(tenant, rows, changed, Withdrawal(reason=reason, events=()), dry_run=dry_run, key=key)
+        return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=key)
+
+    async def withdraw_versions(
+        self, tenant: str, event_ids: Sequence[str], reason: Reason, *, may_see: MaySee, key: str | None = None
+    ) -> None:
+        """Take the versions of one thing out of every answer, however many; one erased meanwhile stays as it is.
+
+        Args:
+            key: source key of the first withdrawal.
+
+        Raises:
+            EventNotFound: one is absent or of others.
+        """
+        for start in range(0, len(event_ids), MAX_WITHDRAWN):
+            some = event_ids[start : start + MAX_WITHDRAWN]
+            if key is None or not await self.was_made(tenant, key):
+                rows = await self._named(tenant, some, may_see, lambda _: None, also_erased=True)
+                await self._withdraw(tenant, rows, reason, dry_run=False, key=key)
+            key = None
 
     async def was_made(self, tenant: str, key: str) -> bool:
         """Tell whether a withdrawal with a source key is in the log."""
@@ -115,7 +131,7 @@ class Withdrawals:
             EventNotFound: one is absent, of others, or withdrawn.
             AlreadySuperseded: another event has replaced one of them.
         """
-        rows = await self._named(tenant, event_ids, may_see, lambda _: None)
+        rows = await self._named(tenant, event_ids, may_see, lambda _: None, also_erased=True)
         changed = [row for row in rows if row["successor_id"] != by or row["reason"] != "superseded"]
         withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
         return await self._append(tenant, rows, changed, withdrawal, dry_run=False)
@@ -131,9 +147,6 @@ class Withdrawals:
     ) -> WithdrawalResult:
         """Bring withdrawn events back into every answer, all or none; see `withdraw`."""
         rows = await self._named(tenant, event_ids, may_see, may_append)
-        erased = next((row for row in rows if row["is_erased"]), None)
-        if erased is not None:
-            raise _absent(erased["event_id"])
         changed = [row for row in rows if row["reason"] not in (None, "restored")]
         return await self._append(tenant, rows, changed, Withdrawal(reason="restored", events=()), dry_run=dry_run)
 
@@ -174,7 +187,7 @@ class Withdrawals:
             EventNotFound: one of those named is absent or of others.
             AlreadySuperseded: one of them was replaced by another event, or withdrawn.
         """
-        rows = await self._named(tenant, event_ids, may_see, lambda _: None)
+        rows = await self._named(tenant, event_ids, may_see, lambda _: None, also_erased=True)
         withdrawal = Withdrawal(reason="superseded", events=(), superseded_by=by)
         open_rows = [row for row in rows if not (row["reason"] == "superseded" and row["successor_id"] == by)]
         if open_rows:
@@ -194,7 +207,7 @@ class Withdrawals:
         Raises:
             as `append`.
         """
-        rows = await self._named(tenant, supersedes, may_see, may_append, field="supersedes")
+        rows = await self._named(tenant, supersedes, may_see, may_append, field="supersedes", also_erased=True)
         event_id, by_key = event.event_id or new_id("evt"), None
         if event.source_event_key is not None:
             by_key = dedupe_key(event.channel, event.source_event_key).hex()
@@ -220,6 +233,13 @@ class Withdrawals:
                 if not await is_stored(connection, tenant, withdrawal):
                     return False
         return True
+
+    async def _withdraw(
+        self, tenant: str, rows: Sequence[asyncpg.Record], reason: Reason, *, dry_run: bool, key: str | None
+    ) -> WithdrawalResult:
+        # A superseded event can still be found on request, so it can be forgotten; not the other way round.
+        changed = [row for row in rows if row["reason"] != reason and _rank(row["reason"]) <= _rank(reason)]
+        return await self._append(tenant, rows, changed, Withdrawal(reason=reason, events=()), dry_run=dry_run, key=key)
 
     async def _append(
         self,
@@ -250,8 +270,9 @@ class Withdrawals:
         may_append: Callable[[str], None],
         *,
         field: str = "event_ids",
+        also_erased: bool = False,
     ) -> list[asyncpg.Record]:
-        """Return the named events in the order named, each once."""
+        """Return the named events in the order named, each once; one that was erased is absent, unless asked for."""
         if not event_ids or len(event_ids) > MAX_WITHDRAWN:
             raise errors.InvalidArgument(
                 f"{field} must name 1..{MAX_WITHDRAWN} events", field=field, limit=MAX_WITHDRAWN
@@ -264,7 +285,10 @@ class Withdrawals:
             row = rows.get(event_id)
             if row is None or not may_see(row["participants"]) or row["type"] == WITHDRAWAL_TYPE:
                 raise _absent(event_id)
-            may_append(row["channel"])
+            if not row["is_erased"]:
+                may_append(row["channel"])
+            elif not also_erased:
+                raise _absent(event_id)
         return [rows[event_id] for event_id in wanted]
 
 
