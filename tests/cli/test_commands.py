@@ -124,6 +124,20 @@ def test_bad_lines_are_named_and_the_exit_status_says_so(myria: Call, tmp_path: 
     assert len(myria("events", "--json").lines) == 2
 
 
+def test_many_lines_refused_for_one_reason_are_counted(myria: Call, tmp_path: Path) -> None:
+    """The first ten are named, then how many more there are and what helps; as JSON each is named."""
+    line = {"timestamp": "2026-03-01T10:00:00Z", "channel": "c", "participants": ["a"], "payload": {}, "room": 1}
+    path = tmp_path / "rooms.jsonl"
+    path.write_text("\n".join([json.dumps(line)] * 1_030 + ["nonsense"]))
+    result = myria("import", path)
+    said = result.err.splitlines()
+    assert len([one for one in said if one.startswith("line ")]) == 11
+    assert [one for one in said if one.startswith("1,020 more lines: error[unknown_field]: unknown field room;")]
+    assert [one for one in said if "--ignore-field NAME" in one]
+    assert "0 imported, 0 already there, 1,031 refused of 1,031 lines" in result.err
+    assert len(myria("import", path, "--json").err.splitlines()) == 1_031
+
+
 def test_standard_input_can_be_imported(myria: Call, sample_file: Path) -> None:
     """`-` reads lines from standard input."""
     assert myria("import", "-", stdin=sample_file.read_bytes()).status == 0

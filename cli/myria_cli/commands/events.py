@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from io import BytesIO
@@ -40,6 +40,7 @@ from myria_cli.commands.querying import PANEL
 from myria_cli.draw import payload_text
 from myria_cli.options import Options, command
 from myria_cli.place import opened
+from myria_cli.refusals import Refusals
 
 FOLLOW_EVERY_S = 0.5
 LATE_COMMITS_S = 30.0
@@ -192,16 +193,24 @@ myria import events.jsonl --from memtrace --as me
                 await schema.check(database)
                 limits = limits_of(settings, any_time=allow_future)
                 ignore = tuple(ignore_field or ())
+                refused = Refusals(as_json=options.json)
                 own = canonical_participants(as_ or list(settings.auth.local_participants), field="as")
                 if from_ is None:
-                    count = await _import(options, settings, database, source, size=size, limits=limits, ignore=ignore)
+                    count = await _import(
+                        options, settings, database, source, size=size, limits=limits, ignore=ignore, refused=refused
+                    )
                 elif from_ == "memento":
-                    count = await _import_fragments(options, settings, database, source, size=size, own=own)
+                    count = await _import_fragments(
+                        options, settings, database, source, size=size, own=own, refused=refused
+                    )
                 elif from_ == "memtrace":
-                    count = await _import_memories(options, settings, database, source, size=size, own=own)
+                    count = await _import_memories(
+                        options, settings, database, source, size=size, own=own, refused=refused
+                    )
                 else:
                     files = memory_tools.files_of(file, source, project)
-                    count = await _import_sessions(options, settings, database, files, own=own)
+                    count = await _import_sessions(options, settings, database, files, own=own, refused=refused)
+                refused.finish(may_ignore=from_ is None)
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
         if options.json:
@@ -261,6 +270,7 @@ async def _import(
     size: int | None,
     limits: Limits,
     ignore: tuple[str, ...],
+    refused: Refusals,
 ) -> transfer.ImportCount:
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
     with console.meter("importing bytes", size) as progress:
@@ -272,7 +282,7 @@ async def _import(
                 limits,
                 ignore=ignore,
                 redactor=await _redactor(settings, database, options.tenant),
-                on_refused=_telling(options),
+                on_refused=refused,
                 on_progress=lambda count: progress.advance(
                     count.bytes_read, what=f"{count.imported:,} events imported"
                 ),
@@ -289,6 +299,7 @@ async def _import_fragments(
     *,
     size: int | None,
     own: tuple[str, ...],
+    refused: Refusals,
 ) -> transfer.ImportCount:
     """Keep what Memento exported as notes, with what the agent's face takes out of them taken out."""
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
@@ -309,7 +320,7 @@ async def _import_fragments(
                 options.tenant,
                 transfer.read_lines(source.readline, longest),
                 own,
-                on_refused=_telling(options),
+                on_refused=refused,
                 on_progress=lambda count: progress.advance(count.bytes_read, what=f"{count.imported:,} notes imported"),
             )
         finally:
@@ -324,6 +335,7 @@ async def _import_memories(
     *,
     size: int | None,
     own: tuple[str, ...],
+    refused: Refusals,
 ) -> transfer.ImportCount:
     """Keep what Memtrace kept as memories, shared with the organisation as those of REST are."""
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
@@ -342,7 +354,7 @@ async def _import_memories(
                 options.tenant,
                 transfer.read_lines(source.readline, memtrace.LONGEST_LINE),
                 Keeping(own=own, shared=shared_participant(settings.rest)),
-                on_refused=_telling(options),
+                on_refused=refused,
                 on_progress=lambda count: progress.advance(
                     count.bytes_read, what=f"{count.imported:,} memories imported"
                 ),
@@ -358,6 +370,7 @@ async def _import_sessions(
     files: Iterable[memory_tools.SessionFile],
     *,
     own: tuple[str, ...],
+    refused: Refusals,
 ) -> transfer.ImportCount:
     """Store the turns that memory-tools kept, with what every turn is without taken out of them."""
     ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
@@ -372,23 +385,11 @@ async def _import_sessions(
                 redactor=await _redactor(settings, database, options.tenant),
                 settings=settings.turns,
                 payload_bytes=settings.ingest.payload_bytes,
-                on_refused=_telling(options),
+                on_refused=refused,
                 on_progress=lambda count: progress.advance(count.imported, what=f"{count.imported:,} turns imported"),
             )
         finally:
             await ingest.close()
-
-
-def _telling(options: Options) -> Callable[[transfer.RefusedLine], None]:
-    """Return what tells the caller of a line that was not imported."""
-
-    def refused(line: transfer.RefusedLine) -> None:
-        if options.json:
-            sys.stderr.write(console.json_text({"line": line.line, "code": line.code, "message": line.message}) + "\n")
-        else:
-            console.say(f"line {line.line}: error[{line.code}]: {line.message}", "red")
-
-    return refused
 
 
 async def _redactor(

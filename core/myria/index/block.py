@@ -253,6 +253,11 @@ class View:
         return int(self.length.sum(dtype=np.int64)), int(self.timestamp.min()), int(self.timestamp.max())
 
     @cached_property
+    def heard(self) -> frozenset[int]:
+        """Return the codes of speakers of any document: an erasure leaves a name where it takes the documents."""
+        return frozenset(np.unique(self.speaker).tolist())
+
+    @cached_property
     def speakers_by_term(self) -> dict[str, list[int]]:
         """Return the codes of speakers by the first term of their names."""
         codes: dict[str, list[int]] = {}

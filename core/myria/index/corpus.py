@@ -8,11 +8,11 @@ score whether scopes share a corpus; sharing one makes the number of numpy calls
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ _KEY_BITS: Final = 63
 """Bits of a sort key: those of a signed integer without its sign."""
 
 Mask = npt.NDArray[np.bool_]
+T = TypeVar("T")
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
@@ -80,6 +81,12 @@ class ScopeTable:
         """Return the positions of scopes, all of which must be here; equal ones side by side are looked up once."""
         begins = np.flatnonzero(np.concatenate(([True], scope_ids[1:] != scope_ids[:-1]))[: len(scope_ids)])
         return np.repeat(self.ids.searchsorted(scope_ids[begins]), np.diff(np.append(begins, len(scope_ids))))
+
+
+@lru_cache(maxsize=1024)
+def _table_of_one(participants: tuple[str, ...]) -> ScopeTable:
+    """Return the table of a scope that stands alone; the same one for every question."""
+    return ScopeTable(ids=np.zeros(1, dtype=np.int64), participants=(participants,))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,7 +142,7 @@ class Corpus:
     @cached_property
     def scopes(self) -> ScopeTable:
         """Return the table of its scopes, of one where it has but one."""
-        return self.table or ScopeTable(ids=np.zeros(1, dtype=np.int64), participants=(self.participants,))
+        return self.table or _table_of_one(self.participants)
 
     @cached_property
     def present(self) -> Mask:
@@ -187,10 +194,21 @@ class Timeline:
         """Tell whether any document lends farther than `REACH`."""
         return bool(self.far.any())
 
+    def derived(self, make: Callable[[Timeline], T]) -> T:
+        """Return what a function makes of it, made once and kept as long as it."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        made: T = self._derived[make]
+        return made
+
+    @cached_property
+    def _derived(self) -> dict[Callable[[Timeline], Any], Any]:
+        return {}
+
     @property
     def nbytes(self) -> int:
         """Return about how many bytes of memory it holds."""
-        return (74 if self.scope is None else 78) * len(self) + 500
+        return (90 if self.scope is None else 94) * len(self) + 500
 
     @classmethod
     def of(cls, corpus: Corpus) -> Timeline:

@@ -224,6 +224,8 @@ async def _fresh(
 ) -> Sequence[asyncpg.Record]:
     """Return the rows of a lane that may be new to what is held of it, in a statement for each mask at most."""
     visible = pinned.visible
+    if lane == "tail" and pinned.newest_seq <= pinned.cutoff:
+        return ()
     if lane == "tail" and len(visible) > FEW_SCOPES:
         most = _EVENTS_PER_LOOKUP * len(visible)
         length = pinned.newest_seq - pinned.cutoff  # at most: numbers are given out to all tenants

@@ -6,8 +6,6 @@ together, and a publish in between is not seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from myria.masks import Masks
 from myria.retrieval.cache import ByteCache
 from myria.retrieval.cursors import Cursor, expired
@@ -18,9 +16,10 @@ from myria.retrieval.withdrawn import Hidden, hidden_from
 from myria.store.clock import to_datetime, to_microseconds
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Pinned:
     """The view of one request.
 

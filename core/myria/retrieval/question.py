@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, Protocol
@@ -22,6 +21,7 @@ from myria.analysis.related import members, related, states
 from myria.analysis.wordnet import wider
 from myria.events import TopicHint
 from myria.index.block import name_terms
+from myria.values import value
 
 QUERY_BYTES: Final = 8 * 1024
 """How much of a query's text is read, in UTF-8 bytes."""
@@ -104,7 +104,7 @@ _PAST: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Question:
     """A question as asked. `now` (microseconds since 1970 UTC) is what relative dates count from; None stands for the
     newest visible event. An empty text asks for the most recent events."""
@@ -114,7 +114,7 @@ class Question:
     now: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Word:
     """One thing to look for: a term, and others that may stand in for it.
 
@@ -137,7 +137,7 @@ class Word:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reading:
     """A question understood.
 

@@ -38,6 +38,7 @@ from myria.retrieval.successors import (
     succession_by_meaning,
     succession_by_score,
 )
+from myria.values import value
 
 Order = Literal["relevance", "newest", "oldest"]
 
@@ -139,7 +140,7 @@ _ALONE: Final = 8 * _UNITY
 _SCALE: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Key:
     """A place in a ranking: hits after it follow. Which fields count depends on the order."""
 
@@ -148,7 +149,7 @@ class Key:
     event_seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Hit:
     """One event found: `corpus` is its position in the corpora given, `view` in `Corpus.parts()`, `doc` in the view."""
 
@@ -395,11 +396,10 @@ class _Census:
 
 
 def _is_heard(view: View, mask: Mask | None, code: int) -> bool:
-    spoken = view.speaker == code
-    return bool(spoken.any() if mask is None else (spoken & mask).any())
+    return code in view.heard and (mask is None or bool((mask & (view.speaker == code)).any()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Concept:
     """A word to score: its ids with the percent each counts, and its idf in 1/256 bits.
 
@@ -416,7 +416,7 @@ class _Concept:
         return [(identity, percent) for identity, percent in self.alternatives if identity not in self.akin]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Plan:
     """A reading with the weights of its words: all that is needed to score a corpus."""
 
@@ -792,12 +792,18 @@ def _weigh(plan: _Plan, corpus: Corpus, total: Ints, timeline: Timeline, voiced:
 
 
 def _weigh_wording(total: Ints, timeline: Timeline) -> None:
+    at, percent = timeline.derived(_wording)
+    total[at] = total[at] * percent // (100 * 100 * 100)
+
+
+def _wording(timeline: Timeline) -> tuple[Ints, Ints]:
+    """Return the documents that count otherwise for how they are worded, and the millionths that each counts."""
     at = np.flatnonzero((timeline.flags & (ASKS | EMPTY) != 0) | (timeline.length < len(_FEW_WORDS)))
     flags, length = timeline.flags[at], timeline.length[at]
     asking = np.where(length <= _SHORT_QUESTION, _ONLY_ASKS, _ASKS)
     percent = np.where(flags & ASKS, asking, 100) * np.where(flags & EMPTY, _SAYS_NOTHING, 100)
     percent *= np.array((*_FEW_WORDS, 100))[np.minimum(length, len(_FEW_WORDS))]
-    total[at] = total[at] * percent // (100 * 100 * 100)
+    return at, percent
 
 
 def _weigh_participants(names: frozenset[str], corpus: Corpus, total: Ints, timeline: Timeline) -> None:
@@ -959,9 +965,9 @@ class _Best:
         columns = self._sort_keys(score, stamp, seq)
         later = np.zeros(len(seq), dtype=np.bool_)
         equal = np.ones(len(seq), dtype=np.bool_)
-        for column, value in zip(reversed(columns), reversed(place), strict=True):
-            later |= equal & (column > value)
-            equal &= column == value
+        for column, bound in zip(reversed(columns), reversed(place), strict=True):
+            later |= equal & (column > bound)
+            equal &= column == bound
         return later
 
 

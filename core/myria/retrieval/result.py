@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from myria.index.corpus import Corpus
@@ -11,9 +10,10 @@ from myria.retrieval.ranking import Hit
 from myria.retrieval.scopes import VisibleScope
 from myria.retrieval.subjects import NamedSubject
 from myria.retrieval.successors import Succession
+from myria.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SearchResult:
     """The best hits of a query with the view they were found in.
 

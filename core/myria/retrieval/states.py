@@ -25,7 +25,7 @@ from myria.analysis.common_words import weak_ids
 from myria.index.block import EMPTY, NAMING, Ints
 from myria.index.corpus import Corpus, Mask
 from myria.retrieval.frequency import log2, rarity, spans_of
-from myria.retrieval.successors import AskedAbout, Later, Leader, Succession, names_in, words_of
+from myria.retrieval.successors import AskedAbout, Later, Leader, Succession, names_in
 
 MOST: Final = 4
 """Statements that are put before the best hit, at most."""
@@ -132,14 +132,12 @@ class _Signs:
             known: a statement that other evidence speaks for.
         """
         leader, timeline, asked = self.leader, self.leader.timeline, self.asked
-        view, _ = self.corpus.parts()[int(timeline.view[at])]
-        speaker = view.speakers[int(view.speaker[int(timeline.doc[at])])]
-        later = Later.than(leader, self.corpus, speaker, at=at)
+        later = leader.later(self.corpus, at)
         mask = later.mask & (timeline.flags & EMPTY == 0)
         count = int(np.count_nonzero(mask))
         if not count or timeline.length[at] > _LONGEST:
             return None
-        shared, spoken = self._shared(at, speaker, later.here), later.spoken
+        shared, spoken = self._shared(at, later), later.spoken
         likely = (leader.held > 0) | (shared > 0)
         if self.numbered[at]:
             likely |= self.numbered
@@ -162,8 +160,8 @@ class _Signs:
         if known is not None:
             evidence += _FOUND * _BIT * (places == known)
         order = np.lexsort((places, evidence))[::-1][:_REPEATED]
-        said = {words_of(view, int(timeline.doc[at])), words_of(*later.place(leader.at))}
-        others = [one for one in order.tolist() if words_of(*later.place(int(places[one]))) not in said][:2]
+        said = {leader.words(self.corpus, one) for one in (at, leader.at)}
+        others = [one for one in order.tolist() if leader.words(self.corpus, int(places[one])) not in said][:2]
         if not others:
             return None
         surplus = [self._surplus(int(evidence[one]), count) for one in others]
@@ -173,15 +171,14 @@ class _Signs:
             second=tuple(int(places[one]) for one in others[1:] if surplus[-1] >= _SECOND and spoken[places[one]]),
         )
 
-    def _shared(self, at: int, speaker: str, here: Mask) -> Ints:
+    def _shared(self, at: int, later: Later) -> Ints:
         """Return by document how rare the rarest word is that it shares with a statement, everyday words excepted.
 
         Args:
-            here: which documents are of the statement's scope: how rare a word is says that scope alone.
+            later: what was said after the statement: how rare a word is says its scope alone.
         """
-        timeline = self.leader.timeline
-        view, _ = self.corpus.parts()[int(timeline.view[at])]
-        said = words_of(view, int(timeline.doc[at])) - names_in(self.corpus, self.leader, speaker)
+        timeline, here = self.leader.timeline, later.here
+        said = self.leader.words(self.corpus, at) - names_in(self.corpus, self.leader, later.speaker)
         ids = np.array(sorted(said - stop_ids() - weak_ids()), dtype=np.int64)
         holding: dict[int, list[Ints]] = {}
         for (part, _), places in zip(self.corpus.parts(), timeline.places, strict=True):

@@ -13,7 +13,7 @@ evidence: nothing is hidden, and of every question one document at most is moved
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from myria.analysis.common_words import everyday_ids, weak_ids
 from myria.index.block import ASKS, Ints, View, changed_id, name_terms
 from myria.index.corpus import Corpus, Mask, Timeline
 from myria.retrieval.frequency import frequencies, rarity, spans_of
+from myria.values import value
 
 _RARE: Final = 65
 """Percent of the rarity of a word that one document holds, above which a word names what a statement is about."""
@@ -54,7 +55,7 @@ _LATER_US: Final = 3600 * 1_000_000
 """How much later a statement must be made: in the same breath people explain rather than change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Succession:
     """Two statements by event_seq, the later of which changes what the other says; `at` is its place in the corpus."""
 
@@ -76,6 +77,23 @@ class Leader:
     score: Ints
     held: Ints
     allowed: Mask | None
+    _words: dict[int, frozenset[int]] = field(default_factory=dict, init=False, repr=False)
+    _later: dict[int, Later] = field(default_factory=dict, init=False, repr=False)
+
+    def words(self, corpus: Corpus, at: int) -> frozenset[int]:
+        """Return the ids of the words that a document of its corpus holds, looked up once."""
+        known = self._words.get(at)
+        if known is None:
+            known = self._words[at] = words_of(*place(corpus, self.timeline, at))
+        return known
+
+    def later(self, corpus: Corpus, at: int | None = None) -> Later:
+        """Return what was said after it, or after another document of its corpus, looked up once."""
+        at = self.at if at is None else at
+        known = self._later.get(at)
+        if known is None:
+            known = self._later[at] = Later.than(self, corpus, at)
+        return known
 
     @property
     def worth(self) -> int:
@@ -99,7 +117,7 @@ class Leader:
         return cls(corpus=corpus, at=at, timeline=timeline, score=score, held=held, allowed=allowed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AskedAbout:
     """What a question asks about: the ids of its words and of those that stand in for them.
 
@@ -126,12 +144,10 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
         docs: how many documents are visible in all corpora.
         asked: what the question asks about.
     """
-    corpus, timeline = corpora[leader.corpus], leader.timeline
-    view, _ = corpus.parts()[int(timeline.view[leader.at])]
-    doc = int(timeline.doc[leader.at])
-    speaker = view.speakers[int(view.speaker[doc])]
-    names = names_in(corpus, leader, speaker)
-    said = words_of(view, doc)
+    corpus = corpora[leader.corpus]
+    later = leader.later(corpus)
+    names = names_in(corpus, leader, later.speaker)
+    said = leader.words(corpus, leader.at)
     about = said - names - stop_ids()
     ids = np.array(sorted(about | (asked.ids - names)), dtype=np.int64)
     if not len(ids):
@@ -139,7 +155,6 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
     counts = frequencies(ids, corpora)[0]
     worth = np.array([rarity(docs, count) for count in counts.tolist()], dtype=np.int64)
     least = min(rarity(docs, 1) * _RARE // 100, rarity(docs, 2))
-    later = Later.than(leader, corpus, speaker)
     of_older = _among(ids, about)
     things = asked.ids - weak_ids()
     of_question = _among(ids, things)
@@ -154,7 +169,7 @@ def succession(leader: Leader, corpora: Sequence[Corpus], docs: int, asked: Aske
         telling = state | of_older & (of_question | (counts * 2 < _BREVITY) & ~_among(ids, everyday_ids()))
         holding = np.where(of_question | state, 0, counts)
         evidence += later.short_about(ids[telling], worth[telling], holding[telling], state[telling], found)
-    return _likeliest(leader, later, evidence, least=least, unlike=said)
+    return _likeliest(leader, corpus, evidence, least=least)
 
 
 def succession_by_meaning(
@@ -167,13 +182,11 @@ def succession_by_meaning(
         likeness: the same beside the best hit.
     """
     corpus, timeline = corpora[leader.corpus], leader.timeline
-    view, _ = corpus.parts()[int(timeline.view[leader.at])]
-    doc = int(timeline.doc[leader.at])
-    later = Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
+    later = leader.later(corpus)
     counts = later.spoken & (timeline.length <= _SHORT) & (leader.score * 100 >= leader.worth * _ASKED)
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[leader.at] * _AS_NEAR)
     evidence = np.where(counts, nearness + likeness, 0)
-    return _likeliest(leader, later, evidence, least=1, unlike=words_of(view, doc))
+    return _likeliest(leader, corpus, evidence, least=1)
 
 
 def latest_by_meaning(
@@ -187,8 +200,7 @@ def latest_by_meaning(
         nearness, likeness: as of `succession_by_meaning`.
     """
     corpus, timeline = corpora[leader.corpus], leader.timeline
-    view, _ = corpus.parts()[int(timeline.view[leader.at])]
-    later = Later.than(leader, corpus, view.speakers[int(view.speaker[int(timeline.doc[leader.at])])])
+    later = leader.later(corpus)
     counts = later.mask & (timeline.timestamp > timeline.timestamp[changed.at] + _LATER_US)
     counts &= (nearness >= _OUT_BY) & (likeness >= _OUT_BY) & (nearness * 100 >= nearness[changed.at] * _AS_NEAR)
     last = np.flatnonzero(counts & (leader.score * 100 >= leader.worth * _STILL_ASKED))
@@ -207,35 +219,31 @@ def succession_by_score(leader: Leader, corpora: Sequence[Corpus], asked: AskedA
     rivals = np.flatnonzero(leader.score * 100 >= leader.worth * _RIVALS)
     if len(rivals) < 2:
         return None
-    view, _ = corpus.parts()[int(timeline.view[leader.at])]
-    doc = int(timeline.doc[leader.at])
-    later = Later.than(leader, corpus, view.speakers[int(view.speaker[doc])])
+    later = leader.later(corpus)
     rivals = rivals[(later.mask & later.spoken)[rivals]]
     if not len(rivals):
         return None
     best = rivals[np.lexsort((timeline.seq[rivals], -leader.score[rivals]))][:_REPEATED]
-    said = words_of(view, doc)
+    said = leader.words(corpus, leader.at)
     least = asked.covered(said)
     for at in best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[::-1]].tolist():
-        words = words_of(*later.place(at))
+        words = leader.words(corpus, at)
         if words != said and asked.covered(words) >= least:
             return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
     return None
 
 
-def _likeliest(
-    leader: Leader, later: Later, evidence: Ints, *, least: int, unlike: frozenset[int]
-) -> Succession | None:
+def _likeliest(leader: Leader, corpus: Corpus, evidence: Ints, *, least: int) -> Succession | None:
     """Return the later statement with most evidence, of those alike the last; none that says the same words again."""
-    timeline = leader.timeline
-    evidence = np.where(later.mask, evidence, 0)
+    timeline, said = leader.timeline, leader.words(corpus, leader.at)
+    evidence = np.where(leader.later(corpus).mask, evidence, 0)
     for _ in range(_REPEATED):
         most = int(evidence.max(initial=0))
         if most < least:
             return None
         best = np.flatnonzero(evidence == most)
         at = int(best[np.lexsort((timeline.seq[best], timeline.timestamp[best]))[-1]])
-        if words_of(*later.place(at)) != unlike:
+        if leader.words(corpus, at) != said:
             return Succession(older=int(timeline.seq[leader.at]), newer=int(timeline.seq[at]), at=at)
         evidence[at] = 0
     return None
@@ -245,33 +253,36 @@ def _likeliest(
 class Later:
     """What was said in the best hit's scope after it or after another statement, may be shown, asks nothing: `mask`.
 
-    `here` tells which documents are of that scope.
+    `here` tells which documents are of that scope, `told` by view which of its speakers made the statement.
     """
 
     timeline: Timeline
     parts: Sequence[tuple[View, Mask | None]]
     speaker: str
+    told: Sequence[Mask]
     here: Mask
     mask: Mask
 
     @classmethod
-    def than(cls, leader: Leader, corpus: Corpus, speaker: str, at: int | None = None) -> Later:
+    def than(cls, leader: Leader, corpus: Corpus, at: int) -> Later:
         timeline = leader.timeline
-        after = timeline.timestamp[leader.at if at is None else at] + _LATER_US
+        view, doc = place(corpus, timeline, at)
+        speaker = view.speakers[int(view.speaker[doc])]
+        told = [np.array([name == speaker for name in part.speakers], dtype=np.bool_) for part, _ in corpus.parts()]
+        after = timeline.timestamp[at] + _LATER_US
         mask = (timeline.timestamp > after) & (timeline.flags & ASKS == 0)
         scope = timeline.scope
         here = np.ones(len(timeline), dtype=np.bool_) if scope is None else scope == scope[leader.at]
         mask &= here
         if leader.allowed is not None:
             mask &= leader.allowed
-        return cls(timeline, corpus.parts(), speaker, here, mask)
+        return cls(timeline, corpus.parts(), speaker, told, here, mask)
 
     @property
     def spoken(self) -> Mask:
         """Which documents the speaker said."""
         spoken = np.zeros(len(self.timeline), dtype=np.bool_)
-        for (view, _), places in zip(self.parts, self.timeline.places, strict=True):
-            told = np.array([name == self.speaker for name in view.speakers], dtype=np.bool_)
+        for (view, _), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
             where = places[told[view.speaker]]
             spoken[where[where >= 0]] = True
         return spoken
@@ -308,14 +319,9 @@ class Later:
                 evidence[short] += worth[at] * found[short] if state[at] else worth[at]
         return evidence
 
-    def place(self, at: int) -> tuple[View, int]:
-        """Return the view and the document at a place of the timeline."""
-        return self.parts[int(self.timeline.view[at])][0], int(self.timeline.doc[at])
-
     def _spoken(self, ids: Ints, *, hints: bool) -> Iterator[tuple[int, Ints]]:
         """Yield the position of each id, and the places where the speaker's documents hold it."""
-        for (view, mask), places in zip(self.parts, self.timeline.places, strict=True):
-            told = np.array([name == self.speaker for name in view.speakers], dtype=np.bool_)
+        for (view, mask), told, places in zip(self.parts, self.told, self.timeline.places, strict=True):
             known, offsets = (view.hint_terms, view.hint_offsets) if hints else (view.terms, view.offsets)
             docs = view.hint_doc if hints else view.posting_doc
             for at, start, end in spans_of(ids, known, offsets).T.tolist():
@@ -327,6 +333,11 @@ class Later:
 def _among(ids: Ints, some: frozenset[int]) -> Mask:
     """Return which ids are among some: sets of words are large beside the few ids, and are not to be sorted."""
     return np.array([identity in some for identity in ids.tolist()], dtype=np.bool_)
+
+
+def place(corpus: Corpus, timeline: Timeline, at: int) -> tuple[View, int]:
+    """Return the view and the document at a place of a corpus's timeline."""
+    return corpus.parts()[int(timeline.view[at])][0], int(timeline.doc[at])
 
 
 def words_of(view: View, doc: int) -> frozenset[int]:

@@ -17,6 +17,7 @@ import orjson
 
 from myria.planning.model import SUBJECT
 from myria.retrieval.lean import lean_node
+from myria.values import short_value, value
 
 CHARACTERS_PER_TOKEN = 4
 """How tokens are estimated: characters of the answer's JSON, divided by this."""
@@ -30,7 +31,7 @@ _CHILDREN_TOKENS = 4
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Leafward:
     """One hit to place: its event as JSON, and the renderings from its scope's root down to its leaf.
 
@@ -64,7 +65,7 @@ class Room:
     lean: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@short_value
 class Cost:
     """What a part of an answer takes: nodes, estimated tokens, bytes."""
 
