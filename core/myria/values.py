@@ -1,4 +1,4 @@
-"""Value types of which a build makes tens of thousands: frozen as `dataclass(frozen=True)` is, and quick to make."""
+"""Value types made by the thousand: frozen as `dataclass(frozen=True)` is, and quick to make."""
 
 from __future__ import annotations
 

@@ -225,10 +225,13 @@ def test_a_cut_block_is_refused(cut: int) -> None:
         pack([(1, raw[:cut]), (2, raw)])
 
 
-def test_packing_and_ranking_take_no_numpy_call_per_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("question", "apart"), [("What did Anna paint, a dog?", 0), ("Anna paint dog", 19)])
+def test_packing_and_ranking_take_no_numpy_call_per_scope(
+    monkeypatch: pytest.MonkeyPatch, question: str, apart: int
+) -> None:
     """Ten times as many scopes are packed, laid out and ranked with as many calls into numpy.
 
-    But for a few: of what may have replaced the best hit, more or fewer statements are compared with it.
+    Asked how something is, a few more or fewer: of what may have replaced the best hit, some statements are looked at.
     """
     calls = _counted(monkeypatch)
     taken = []
@@ -240,9 +243,10 @@ def test_packing_and_ranking_take_no_numpy_call_per_scope(monkeypatch: pytest.Mo
         table = ScopeTable(ids=np.arange(scopes), participants=(("Anna", "Bob"),) * scopes)
         calls.clear()
         corpus = Corpus(table=table, blocks=(pack(blocks),))
-        assert rank(Question(text="Anna paint dog"), [corpus]).matched > scopes
+        assert rank(Question(text=question), [corpus]).matched > scopes
         taken.append(calls.total())
-    assert abs(taken[0] - taken[1]) < 20 < taken[0]
+    assert taken[0] > 20
+    assert abs(taken[0] - taken[1]) <= apart
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

@@ -314,10 +314,9 @@ class Extractor:
         """Withdraw all versions of a fact."""
         async with self._database.read(tenant) as connection:
             rows = await connection.fetch(sql("notes.versions"), tenant, note_id)
-        if rows:
-            await self._withdrawals.withdraw_versions(
-                tenant, [row["event_id"] for row in rows], "forgotten", may_see=lambda _: True
-            )
+        await self._withdrawals.withdraw_versions(
+            tenant, [row["event_id"] for row in rows], "forgotten", may_see=lambda _: True
+        )
 
     async def _failed(self, tenant: str, turn: _Awaiting, failure: ModelFailed) -> None:
         hopeless = turn.attempts >= MOST_ATTEMPTS

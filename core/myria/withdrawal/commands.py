@@ -68,23 +68,19 @@ class Withdrawals:
         may_see: MaySee,
         may_append: Callable[[str], None] = lambda _: None,
         dry_run: bool = False,
-        key: str | None = None,
     ) -> WithdrawalResult:
         """Take events out of every answer, all or none, one withdrawal per scope. A repeat changes nothing.
 
         Args:
             may_append: raises where the caller may not append to a channel: nor may it withdraw that channel's events.
             dry_run: only say what would happen.
-            key: source key of the withdrawal: with it a repeat is no error, also where they are withdrawn for good.
 
         Raises:
             EventNotFound: one is absent, of others, or erased.
             InvalidArgument: no event, or more than `MAX_WITHDRAWN`.
         """
-        if key is not None and await self.was_made(tenant, key):
-            return WithdrawalResult(reason=reason, changed=(), unchanged=tuple(event_ids), dry_run=dry_run)
         rows = await self._named(tenant, event_ids, may_see, may_append)
-        return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=key)
+        return await self._withdraw(tenant, rows, reason, dry_run=dry_run, key=None)
 
     async def withdraw_versions(
         self, tenant: str, event_ids: Sequence[str], reason: Reason, *, may_see: MaySee, key: str | None = None
@@ -92,7 +88,7 @@ class Withdrawals:
         """Take the versions of one thing out of every answer, however many; one erased meanwhile stays as it is.
 
         Args:
-            key: source key of the first withdrawal.
+            key: source key of the first withdrawal: a repeat with it changes nothing of those.
 
         Raises:
             EventNotFound: one is absent or of others.
