@@ -138,15 +138,18 @@ _SALUTATIONS = """
 
 
 @cache
-def _by_first() -> dict[str, list[list[str]]]:
-    """Return the set phrases as terms, longest first, by their first term."""
-    by_first: dict[str, set[tuple[str, ...]]] = {}
+def _by_first() -> dict[str, dict[str, list[list[str]]]]:
+    """Return the set phrases as terms, longest first, by their first term and their second, "" where there is none."""
+    by_first: dict[str, dict[str, set[tuple[str, ...]]]] = {}
     for phrases in _COURTESIES.values():
         for phrase in phrases.split(","):
             for written in (phrase, phrase.replace("'", " ")):
                 key = tuple(terms(written))
-                by_first.setdefault(key[0], set()).add(key)
-    return {first: [list(key) for key in sorted(keys, key=_longest_first)] for first, keys in by_first.items()}
+                by_first.setdefault(key[0], {}).setdefault(key[1] if len(key) > 1 else "", set()).add(key)
+    return {
+        first: {second: [list(key) for key in sorted(keys, key=_longest_first)] for second, keys in of.items()}
+        for first, of in by_first.items()
+    }
 
 
 def _longest_first(key: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -172,20 +175,31 @@ def courtesies(text: str, words: TextWords) -> set[int]:
         words: in order.
     """
     inside: set[int] = set()
-    if _beginnings().isdisjoint(words.terms):
+    read = words.terms
+    beginnings = _beginnings()
+    if beginnings.isdisjoint(read):
         return inside
-    read = list(words.terms)
+    starts = words.starts
     phrases, salutations = _by_first(), _salutations()
-    at, count = 0, len(read)
-    while at < count:
+    reached, last = 0, len(read) - 1
+    for at in [at for at, term in enumerate(read) if term in beginnings]:
+        if at < reached:
+            continue
         term = read[at]
         size = 0
-        if term in phrases:
-            size = next((len(key) for key in phrases[term] if read[at : at + len(key)] == key), 0)
-        if read[at + size - 1 if size else at] in salutations and (size or _opens_line(text, words.starts[at])):
+        of = phrases.get(term)
+        if of is not None:
+            for key in of.get(read[at + 1], ()) if at < last else ():
+                if list(read[at : at + len(key)]) == key:
+                    size = len(key)
+                    break
+            else:
+                size = int("" in of)
+        if read[at + size - 1 if size else at] in salutations and (size or _opens_line(text, starts[at])):
             size = _addressed(text, words, at + max(size, 1)) - at
-        inside.update(words.starts[at : at + size])
-        at += max(size, 1)
+        if size:
+            inside.update(starts[at : at + size])
+            reached = at + size
     return inside
 
 
