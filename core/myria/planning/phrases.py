@@ -7,12 +7,13 @@ such words as it was written, also across "of", "for" or "in"; a sentence is wor
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from heapq import heapify, heappop
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, cast
 
 from myria.analysis import TextWords, is_stopword, terms
@@ -72,6 +73,7 @@ _LINK = re.compile(
     "(?: (?:the|a|an|my|your|our|his|her|their|der|die|das|dem|den|la|le|les|los|las|el|il|het|o))? |の|的"
     "| (?:de|à|pour|en) l['’]| d['’]| (?:का|की|के) "
 )
+_LONGEST_LINK = 16
 _IDENTIFIER = re.compile(r"[-./:_]\d")
 """What follows a token that is the beginning of TC-4, v0.7 or 10:30, not a word."""
 
@@ -244,7 +246,7 @@ class TextReading:
     """The words, phrases and sentences of one leaf."""
 
     def __init__(self, events: Sequence[PlanEvent], names: Iterable[str]) -> None:
-        self._names = _name_terms(names)
+        self._names, self._beginnings_of_names = _name_terms(names)
         beginnings = [event.text[:ANALYSED_CHARACTERS] for event in events]
         self._suspect = list(map(may_be_no_prose, beginnings))
         codes = [
@@ -541,10 +543,9 @@ class TextReading:
     def quotes(self) -> list[Quote]:
         """Return the sentence that says most and, from another event, the one that adds most to it, best first."""
         words = self.scores
-        candidates = [
-            candidate
-            for position, event in enumerate(self._all_events)
-            for candidate in _sentences(
+        candidates: list[_Sentence] = []
+        for position, event in enumerate(self._all_events):
+            candidates += _sentences(
                 event.text,
                 self._read_words[position],
                 position,
@@ -552,10 +553,9 @@ class TextReading:
                 is_suspect=self._suspect[position],
                 may_end=self._may_end[position],
             )
-        ]
         if not candidates:
             return []
-        best = max(candidates, key=lambda item: (item.score, -item.position))
+        best = max(candidates, key=_by_score)
         chosen = [best]
         others = [(item.score_beside(best.terms, words), item) for item in candidates if item.position != best.position]
         if others:
@@ -572,8 +572,7 @@ class TextReading:
 
     def _is_name(self, surface: str) -> bool:
         """Tell whether a word with a capital is short for a name."""
-        short = surface.lower()
-        return len(surface) >= _SHORTEST_NAME and any(name.startswith(short) for name in self._names)
+        return len(surface) >= _SHORTEST_NAME and surface.lower() in self._beginnings_of_names
 
     def _count(self, term: str, surface: str, known: _Spelling, opens: bool, is_again: bool) -> _Word:
         """Count a word; `is_again` tells that the event has had its term."""
@@ -630,7 +629,7 @@ class TextReading:
         chain: tuple[_Run, ...] = ()
         before = self._last
         self._last = ((run[:],),) if size <= _LONGEST_LINKED_RUN else ()
-        if not before or not _LINK.fullmatch(text[before[0][-1][-1][2] : run[0][1]]):
+        if not before or not _is_link(text[before[0][-1][-1][2] : run[0][1]]):
             return
         ends = [run] if self._now.is_english or size == 1 else [run[:1], run]
         for parts in before:
@@ -713,8 +712,9 @@ class _Phrase:
 
 @dataclass(slots=True)
 class _Sentence:
-    """A sentence: the words of it that count, what they weigh together, and how many words it has in all."""
+    """A sentence: how much it says, the words of it that count, what these weigh, and how many words it has in all."""
 
+    score: int
     position: int
     text: str
     terms: AbstractSet[str]
@@ -722,15 +722,16 @@ class _Sentence:
     size: int
     percent: int
 
-    @property
-    def score(self) -> int:
-        """How much the sentence says."""
-        return self.weight * self.percent // (12 + self.size)
-
     def score_beside(self, known: AbstractSet[str], words: Mapping[str, int]) -> int:
         """Return how much the sentence says besides words that are known."""
+        if known.isdisjoint(self.terms):
+            return self.score
         besides = self.weight - sum(map(words.__getitem__, self.terms & known))
         return besides * self.percent // (12 + self.size)
+
+
+def _by_score(sentence: _Sentence) -> tuple[int, int]:
+    return (sentence.score, -sentence.position)
 
 
 def _best_first(scored: list[_Scored]) -> Iterator[_Scored]:
@@ -773,48 +774,51 @@ def _sentences(
     text = text[:ANALYSED_CHARACTERS]
     sentences = []
     at = start = 0
-    count, starts = len(read), read.starts
-    found = _SENTENCE_END.finditer(text) if may_end else ()
-    ends = [(match.start() + (text[match.start()] not in _LINE_ENDS), match.end()) for match in found]
-    for stop, following in [*ends[: _SENTENCES_PER_EVENT - 1], (len(text), len(text))]:
+    length, count, starts = len(text), len(read), read.starts
+    bounds: list[tuple[int, int]] = []
+    if may_end:
+        for match in islice(_SENTENCE_END.finditer(text), _SENTENCES_PER_EVENT - 1):
+            end, following = match.span()
+            bounds.append((end if text[end] in _LINE_ENDS else end + 1, following))
+    bounds.append((length, length))
+    for stop, following in bounds:
         first = at
-        if stop == len(text):
-            at = count
-        while at < count and starts[at] < stop:
-            at += 1
+        at = bisect_left(starts, stop, at) if stop < length else count
         if at > first:
-            raw = text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]
-            sentence = clean(raw)
+            sentence = clean(text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)])
             inside = set(filter(words.__contains__, read.terms[first:at]))
             if sentence and inside:
-                percent = 100
-                if sentence.endswith(_QUESTIONS):
-                    percent = 50
+                percent = 50 if sentence.endswith(_QUESTIONS) else 100
                 if not reads_as_prose(sentence, is_suspect=is_suspect):
                     percent //= 4
-                if len(sentence) < 25:
+                shown = len(sentence)
+                if shown < 25:
                     percent = percent * 2 // 3
-                elif len(sentence) > SENTENCE_CHARACTERS:
+                elif shown > SENTENCE_CHARACTERS:
                     percent = percent * 4 // 5
-                weight = sum(map(words.__getitem__, inside))
-                sentences.append(_Sentence(position, sentence, inside, weight, at - first, percent))
+                weight, size = sum(map(words.__getitem__, inside)), at - first
+                score = weight * percent // (12 + size)
+                sentences.append(_Sentence(score, position, sentence, inside, weight, size, percent))
         start = following
     return sentences
 
 
-def _name_terms(names: Iterable[str]) -> frozenset[str]:
+def _name_terms(names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     return _terms_of_names(tuple(dict.fromkeys(names)))
 
 
 @lru_cache(maxsize=4096)
-def _terms_of_names(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the words of names but not of identifiers: `user_42` or `agent:7` would take "user" and "agent" away."""
+def _terms_of_names(names: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words of names, and all that these begin with.
+
+    Identifiers have none: `user_42` or `agent:7` would take "user" and "agent" away.
+    """
     words: set[str] = set()
     for name in names:
         if not any(character in "0123456789_:/@.#" for character in name):
             words.update(terms(name))
             words.update(part.lower() for part in name.split(" ") if len(part) > 2)
-    return frozenset(words)
+    return frozenset(words), frozenset(word[:size] for word in words for size in range(1, len(word) + 1))
 
 
 def _weighed(term: str, surface: str, language: Language) -> int:
@@ -897,6 +901,16 @@ class _Keys(dict[str, tuple[str, ...]]):
 
 key_of: Final[Callable[[str], tuple[str, ...]]] = _Keys().__getitem__
 """Returns the terms that identify a phrase."""
+
+
+def _is_link(between: str) -> bool:
+    """Tell whether what stands between two runs of words joins them."""
+    return len(between) <= _LONGEST_LINK and _known_link(between)
+
+
+@lru_cache(maxsize=4096)
+def _known_link(between: str) -> bool:
+    return _LINK.fullmatch(between) is not None
 
 
 def _belongs_to_a_number(text: str, surface: str, start: int) -> bool:

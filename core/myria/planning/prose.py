@@ -46,11 +46,17 @@ def _spans() -> re.Pattern[str]:
 
 
 _MARKS = r"`<>{}\[\]|$#@/_\\=~^*(\d\n;"
-_SUSPECT = re.compile(rf"[{_MARKS}.:A-Zw](?:(?<=[{_MARKS}])|(?<=\w[.:])(?=\w)|(?<=[A-Za-z][A-Z])|(?<=\bw)(?=ww))")
+_SHOUTED = "TR|DE|IN|NO|WA|ER|FA|CR|PA|TO|FI|RT|SE|UP"
+"""How the words begin that are all capitals in what is no prose."""
+
+_SUSPECT = re.compile(
+    rf"[{_MARKS}.:A-Zw]"
+    rf"(?:(?<=[{_MARKS}])|(?<=\w[.:])(?=\w)|(?<=[a-z][A-Z])|(?<=\b(?:{_SHOUTED}))|(?<=\bw)(?=ww))"
+)
 """What every span above has some of: most remarks have nothing, and need no closer look.
 
-A mark, a stop or colon inside a word, a capital after a letter, or "www". It begins with a set of characters, which
-`re` looks for many times faster than for one of several beginnings.
+A mark, a stop or colon inside a word, a capital after a small letter, the beginning of a word that stands in logs, or
+"www". It begins with a set of characters, which `re` looks for many times faster than for one of several beginnings.
 """
 
 _CODE_MARKS = re.compile(r"[{}\[\]<>=;|\\_/`$#~^*]|::|->|\w\(|\d+")

@@ -9,9 +9,11 @@ and katakana in Japanese, what lies between function words in Chinese and Thai, 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 
 from myria.analysis import TextWords, Token, is_stopword, terms
 from myria.analysis.function_words import FUNCTION_WORDS
@@ -216,6 +218,9 @@ _KOREAN_WEAK = _words("""
     모두 모든 제가 내가 네가
 """)
 
+_OF_STOP_WORDS = -1
+"""Stands beside the positions of languages for the stop words of English."""
+
 _DOUBT = 2
 """Function words by which another language than the likely one must lead in a single text."""
 
@@ -299,14 +304,8 @@ class Votes:
         read: Sequence[str] = words.terms
         if has_numbers and any(map(str.isdigit, words.surfaces)):
             read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
-        of_languages: dict[int, int] = {}
-        telling = list(filter(_voting().__contains__, read))
-        if not telling:
-            return cls(len(read), 0, of_languages)
-        for positions in filter(None, map(_speaking().get, telling)):
-            for position in positions:
-                of_languages[position] = of_languages.get(position, 0) + 1
-        return cls(len(read), sum(map(stop_terms().__contains__, telling)), of_languages)
+        of_languages = Counter(chain.from_iterable(filter(None, map(_telling().get, read))))
+        return cls(len(read), of_languages.pop(_OF_STOP_WORDS, 0), of_languages)
 
     @classmethod
     def sum(cls, parts: Iterable[Votes]) -> Votes:
@@ -479,6 +478,13 @@ def _known() -> tuple[Language, ...]:
 def _voting() -> frozenset[str]:
     """Return the terms that tell of a language."""
     return stop_terms().union(_speaking())
+
+
+@cache
+def _telling() -> dict[str, tuple[int, ...]]:
+    """Return what each term that tells of a language is counted for: its languages, and stop words if it is one."""
+    speaking = _speaking()
+    return {term: speaking.get(term, ()) + (_OF_STOP_WORDS,) * (term in stop_terms()) for term in _voting()}
 
 
 @cache
