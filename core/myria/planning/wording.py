@@ -304,7 +304,10 @@ class Votes:
         read: Sequence[str] = words.terms
         if has_numbers and any(map(str.isdigit, words.surfaces)):
             read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
-        of_languages = Counter(chain.from_iterable(filter(None, map(_telling().get, read))))
+        telling = list(filter(None, map(_telling().get, read)))
+        if not telling:
+            return cls(len(read))
+        of_languages = Counter(chain.from_iterable(telling))
         return cls(len(read), of_languages.pop(_OF_STOP_WORDS, 0), of_languages)
 
     @classmethod
