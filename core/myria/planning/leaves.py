@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice, pairwise
+from operator import add
 
 from myria.analysis.common_words import weak_terms
 from myria.analysis.tokens import stop_terms
@@ -17,10 +18,11 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.stretches import stretch_starts
 
 _WORDS_PER_EVENT = 200
-_NEIGHBOURS = ((1, 1, 4), (1, 2, 2), (2, 1, 2), (2, 2, 1))
-"""Pairs of events across a cut (how far left, how far right, weight)."""
+_NEIGHBOURS = ((1, 4, (1,)), (2, 2, (1, 2)), (3, 1, (2,)))
+"""Pairs of events across a cut: how far apart, their weight, and how far left of the cut the earlier one may stand."""
 
-_DISTANCES = sorted({left + right - 1 for left, right, _ in _NEIGHBOURS})
+_UNREACHED = 1 << 60
+"""What leaves cost that would end where none can."""
 
 _SMALL_COST = 45
 _LARGE_COST = 22
@@ -50,22 +52,18 @@ def leaf_spans(events: Sequence[PlanEvent], settings: PlannerSettings) -> list[t
     if count <= max(settings.leaf_min, min(3, settings.leaf_target)):
         return [(0, count)]
     cuts = _cut_costs(events, settings)
-    sizes = [(size, _size_cost(size, settings)) for size in range(settings.leaf_min, settings.leaf_max + 1)]
-    best: list[int | None] = [0] + [None] * count
+    least, most = settings.leaf_min, settings.leaf_max
+    costs = [_size_cost(size, settings) for size in range(least, most + 1)]
+    # Of what ends before each position, and of the cut there; the nearest last.
+    before = [0] + [_UNREACHED] * count
     came_from = [0] * (count + 1)
-    for end in range(settings.leaf_min, count + 1):
-        for size, size_cost in sizes:
-            start = end - size
-            if start < 0:
-                break
-            before = best[start]
-            if before is None:
-                continue
-            cost = before + size_cost + cuts[start]
-            now = best[end]
-            if now is None or cost < now:
-                best[end] = cost
-                came_from[end] = start
+    for end in range(least, count + 1):
+        latest = end - least
+        sums = list(map(add, reversed(before[max(0, end - most) : latest + 1]), costs))
+        cost = min(sums)
+        if cost < _UNREACHED:
+            before[end] = cost + (cuts[end] if end < count else 0)
+            came_from[end] = latest - sums.index(cost)
     spans = []
     end = count
     while end > 0:
@@ -126,26 +124,18 @@ def _empty_words() -> frozenset[str]:
 def _cohesion(words: Sequence[frozenset[str]]) -> list[int]:
     """Return how much the events on both sides of each position share, 0..1000."""
     count = len(words)
-    common = {
-        distance: [
-            None if earlier.isdisjoint(later) else (len(earlier & later), min(len(earlier), len(later)))
-            for earlier, later in zip(words, words[distance:], strict=False)
-        ]
-        for distance in _DISTANCES
-    }
-    shared = []
-    for at in range(count):
-        score = most = 0
-        for left, right, weight in _NEIGHBOURS:
-            if at < left or at + right > count:
-                continue
-            most += weight
-            pair = common[left + right - 1][at - left]
-            if pair is not None:
+    shared = [0] * count
+    possible = [0] * count
+    for distance, weight, lefts in _NEIGHBOURS:
+        for at, (earlier, later) in enumerate(zip(words, words[distance:], strict=False)):
+            score = 0
+            if not earlier.isdisjoint(later):
                 # Short remarks share little by chance: three words count as if the shorter side had no fewer.
-                score += weight * 1000 * pair[0] // max(3, pair[1])
-        shared.append(min(_COHESION_MOST, 2 * score // most) if most else 0)
-    return shared
+                score = weight * 1000 * len(earlier & later) // max(3, min(len(earlier), len(later)))
+            for left in lefts:
+                shared[at + left] += score
+                possible[at + left] += weight
+    return [min(_COHESION_MOST, 2 * score // most) if most else 0 for score, most in zip(shared, possible, strict=True)]
 
 
 def _answers(before: PlanEvent, event: PlanEvent) -> bool:

@@ -16,8 +16,9 @@ from heapq import heapify, heappop
 from itertools import islice, pairwise
 from typing import Final, cast
 
-from myria.analysis import TextWords, is_stopword, terms
+from myria.analysis import TextWords, terms
 from myria.analysis.common_words import plain_terms, weak_terms
+from myria.analysis.tokens import stop_terms
 from myria.planning.courtesies import courtesies
 from myria.planning.english import (
     BEING,
@@ -63,6 +64,7 @@ _JOINTS = frozenset((" ", "-", "'", "’"))
 """What stands between words of which the first may describe the second."""
 
 _APOSTROPHES = ("'", "’")
+_POSSESSIVE = ("'s", "’s")
 _LONGEST_UNIT = 3
 _SHORTEST_NAME = 3
 
@@ -150,6 +152,10 @@ class _Spelling:
         """Return what a word tells, given its term."""
         small = surface.lower() if surface.isascii() else lowered(surface)
         is_small = small == surface
+        if is_small and not language.tells_of_neighbours:
+            base = _weighed(term, surface, language)
+            owns = small.endswith(_POSSESSIVE)
+            return cls(base, small, True, False, False, False, False, False, False, False, owns)
         plain = small if small.isascii() else small.replace("’", "'")
         is_english = language.is_english
         return cls(
@@ -304,16 +310,19 @@ class TextReading:
         self._may_end.append(bool(openings))
         openings.add(len(text) - len(text.lstrip(" ")))
         has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
-        language, names, held, tells_nouns = self._now, self._names, self.words, self._tells_nouns
+        language, names, held = self._now, self._names, self.words
         lexicon = _lexicon(language.name)
         parts_words = language.adjective is not None
-        spellings: Sequence[_Spelling | None] = list(map(lexicon.get, surfaces))
+        spellings: list[_Spelling | None] = list(map(lexicon.get, surfaces))
         if not all(spellings):
-            spellings = [
-                lexicon.get(surface) or lexicon.learn(surface, term, language)
-                for surface, term in zip(surfaces, words.terms, strict=True)
-            ]
+            for at in [at for at, known in enumerate(spellings) if known is None]:
+                spellings[at] = lexicon.learn(surfaces[at], words.terms[at], language)
         known_all = cast("Sequence[_Spelling]", spellings)
+        if not self._tells_nouns:
+            self._read_plainly(
+                text, words, surfaces, known_all, openings=openings, silent=silent, has_figures=has_figures
+            )
+            return
         saying = [at for at, known in enumerate(known_all) if known.base]
         if silent:
             saying = [at for at in saying if at not in silent]
@@ -371,9 +380,7 @@ class TextReading:
                 if run:
                     joint_of_run = between if run_end == end else text[run_end:start]
                 end = token_end
-            if not tells_nouns:
-                pass
-            elif (between and between not in _JOINTS) or (head is not None and parts_words):
+            if (between and between not in _JOINTS) or (head is not None and parts_words):
                 if head is not None:
                     head.settle(head_surface, is_noun=head_opened, acts=head_acts)
                 opened = acts = False
@@ -385,11 +392,10 @@ class TextReading:
                     head.settle(head_surface, is_noun=head_opened, acts=head_acts)
                     opened = acts = False
             item = (term, start, token_end, opens, opened, acts)
-            if tells_nouns:
-                head = None
-                if base > _WEAK_BASE:
-                    head, head_surface, head_opened, head_acts = word, surface, opened, acts
-                acts = False
+            head = None
+            if base > _WEAK_BASE:
+                head, head_surface, head_opened, head_acts = word, surface, opened, acts
+            acts = False
             if base == _WEAK_BASE and joint_of_run != "-" and (opens or not known.is_capital):
                 heads = known.heads and joint_of_run == " " and self._heads(run, text, surfaces[at + 1 : at + 2])
                 if not heads:
@@ -405,6 +411,76 @@ class TextReading:
                 head.end(known_all[reached], head_surface, opened=head_opened, acts=head_acts)
             else:
                 head.settle(head_surface, is_noun=head_opened, acts=head_acts)
+        if run:
+            self._close(run, text)
+        self._terms.append(event_terms)
+
+    def _read_plainly(
+        self,
+        text: str,
+        words: TextWords,
+        surfaces: Sequence[str],
+        spellings: Sequence[_Spelling],
+        *,
+        openings: AbstractSet[int],
+        silent: AbstractSet[int],
+        has_figures: bool,
+    ) -> None:
+        """Do what `_read` does with the words of a text in which nothing tells what stands beside them.
+
+        `spellings` are of the words by `surfaces`, `openings` where sentences open, `silent` the places of words that
+        say nothing there, and `has_figures` tells whether there may be numbers.
+        """
+        event_terms: set[str] = set()
+        names, held = self._names, self.words
+        run: _Run = []
+        end = run_end = -1
+        for at, (known, surface, term, start, token_end) in enumerate(
+            zip(spellings, surfaces, words.terms, words.starts, words.ends, strict=True)
+        ):
+            if not known.base or at in silent:
+                end = token_end
+                if run:
+                    self._close(run, text)
+                continue
+            if (
+                term in names
+                or (known.is_capital and self._is_name(surface))
+                or (has_figures and _belongs_to_a_number(text, surface, start))
+            ):
+                end = token_end
+                if run:
+                    self._close(run, text)
+                continue
+            opens = start in openings
+            word = held.get(term)
+            if known.is_small and word is None:
+                word = held[term] = _Word(surface, known.base, self._now, not opens)
+                event_terms.add(term)
+            elif known.is_small and word is not None and (opens or word.settled):
+                word.times += 1
+                if term not in event_terms:
+                    word.events += 1
+                    event_terms.add(term)
+                word.base = max(word.base, known.base)
+            else:
+                word = self._count(term, surface, known, opens, term in event_terms)
+                event_terms.add(term)
+            joint = ""
+            if start >= end:
+                if run:
+                    joint = text[run_end] if start == run_end + 1 else text[run_end:start]
+                end = token_end
+            elif end < token_end:
+                end = token_end
+            if word.base == _WEAK_BASE and joint != "-" and (opens or not known.is_capital):
+                if run:
+                    self._close(run, text)
+                continue
+            if run and joint not in _TIGHT:
+                self._close(run, text)
+            run.append((term, start, token_end, opens, False, False))
+            run_end = token_end
         if run:
             self._close(run, text)
         self._terms.append(event_terms)
@@ -447,13 +523,14 @@ class TextReading:
     def _phrases_from(self, least: int) -> list[tuple[str, int]]:
         """Return what `phrases` does of those words and phrases that score so much or more."""
         words = self.scores
-        scored: list[_Scored] = [
-            (-score, (term,))
-            for (term, word), score in zip(self.words.items(), words.values(), strict=True)
-            if score >= least
-            and (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN))
-            and (word.language.any_may_be_noun or self._is_noun(word))
-        ]
+        scored: list[_Scored] = []
+        for term, score in words.items():
+            if score >= least:
+                word = self.words[term]
+                if (word.base > _PLAIN_BASE or (word.base == _PLAIN_BASE and word.times >= _OFTEN)) and (
+                    word.language.any_may_be_noun or self._is_noun(word)
+                ):
+                    scored.append((-score, (term,)))
         for key, phrase in self._phrases.items():
             tenths = (_LINKED_TENTHS if phrase.linked else _PHRASE_TENTHS)[len(key)]
             weight = sum([words[term] for term in key]) * tenths * (1 + phrase.times) // 20
@@ -835,14 +912,27 @@ def _weighed(term: str, surface: str, language: Language) -> int:
 @lru_cache(maxsize=65_536)
 def _base(term: str) -> int:
     """Return the weight of a term by its kind: 0 for none, more for rarer kinds."""
-    if is_stopword(term) or len(term) < 2 or len(term) > _KEYWORD_CHARACTERS:
+    size = len(term)
+    if not 1 < size <= _KEYWORD_CHARACTERS:
         return 0
-    is_ascii, is_word = term.isascii(), term.isalpha()
-    if term in weak_terms() or (is_ascii and not is_word and term.isdigit()):
-        return _WEAK_BASE
-    if term in plain_terms() or (is_ascii and not is_word and "'" not in term):
-        return _PLAIN_BASE
-    return _BASE + min(len(term), 9) // 3
+    known = _common_bases().get(term)
+    if known is not None:
+        return known
+    if term.isascii() and not term.isalpha():
+        if term.isdigit():
+            return _WEAK_BASE
+        if "'" not in term:
+            return _PLAIN_BASE
+    return _BASE + min(size, 9) // 3
+
+
+@cache
+def _common_bases() -> dict[str, int]:
+    """Return the weights of the terms that are listed: words of everyday use, those that say little, stop words."""
+    bases = dict.fromkeys(plain_terms(), _PLAIN_BASE)
+    bases.update(dict.fromkeys(weak_terms(), _WEAK_BASE))
+    bases.update(dict.fromkeys(stop_terms(), 0))
+    return bases
 
 
 def _apart(run: _Run, text: str) -> list[_Run]:
@@ -886,7 +976,7 @@ def _is_shouted(text: str) -> bool:
 
 def _bare(surface: str) -> str:
     """Return words without the possessive ending of the last one."""
-    return surface[:-2] if surface.endswith(("'s", "’s")) else surface
+    return surface[:-2] if surface.endswith(_POSSESSIVE) else surface
 
 
 class _Keys(dict[str, tuple[str, ...]]):

@@ -260,6 +260,8 @@ class Language:
     """Whether words around a noun tell that it is one."""
     any_may_be_noun: bool = field(init=False)
     """Whether nothing tells which words are nouns."""
+    tells_of_neighbours: bool = field(init=False)
+    """Whether any word tells what stands beside it."""
 
     def __post_init__(self) -> None:
         """Note what is asked of each word."""
@@ -267,6 +269,7 @@ class Language:
         object.__setattr__(self, "is_english", self.name == "english")
         object.__setattr__(self, "marks_nouns", bool(self.openers or self.closers))
         object.__setattr__(self, "any_may_be_noun", not self.marks_nouns and not self.article)
+        object.__setattr__(self, "tells_of_neighbours", self.is_english or self.marks_nouns or bool(self.subjects))
 
     def is_verb(self, surface: str) -> bool:
         """Tell whether a word has the ending of a verb."""
