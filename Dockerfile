@@ -27,6 +27,7 @@ COPY embedded embedded
 COPY cli cli
 RUN sh scripts/image_steps program /opt/build /opt/myria
 RUN sh scripts/image_steps strip /opt/myria
+RUN sh scripts/image_steps compile /opt/myria
 RUN sh scripts/image_steps sbom /opt/build /opt/myria
 RUN sh scripts/image_steps account /opt/account
 

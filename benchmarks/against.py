@@ -1,11 +1,12 @@
 """What a full build costs the builder, beside an older commit of this repository: the same events, in turns.
 
-    python -m benchmarks.against COMMIT [--subjects on|off]
+    python -m benchmarks.against COMMIT [--subjects on|off] [--log "one scope"]
 
 The older code is taken out of git's history into a temporary folder and run by the same Python with the same packages.
 Each code makes its own schema, imports the events and builds them in full by `myria rebuild --here`, the old and the
-new in turn. Reported is the processor time of the process for each event, less what a build of a few events takes,
-which is its start. PostgreSQL's time is not in it. Without `--subjects` each code has them or not as by default.
+new in turn: a log of one scope and one of many, or one of the two. Reported is the processor time of the process for
+each event, less what a build of a few events takes, which is its start. PostgreSQL's time is not in it. Without
+`--subjects` each code has them or not as by default.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -33,7 +34,8 @@ from myria_cli import console
 PART = "against"
 MOST_RATIO = 0.5
 FEW_EVENTS = 20
-_LOGS = ((1, "one scope"), (0, "many scopes"))
+LOGS = {"one scope": 1, "many scopes": 0}
+"""What a log holds, with the sets that its events are generated in."""
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class _Code:
     us_per_event: dict[str, list[float]] = field(default_factory=dict)
 
 
-async def measure(options: Common, commit: str, *, rounds: int, subjects: str | None) -> int:
+async def measure(options: Common, commit: str, *, rounds: int, subjects: str | None, logs: Sequence[str]) -> int:
     """Prepare, run the rounds, and write the report; return the exit status."""
     report = Report(PART)
     with tempfile.TemporaryDirectory(prefix="myria-against-") as folder:
@@ -57,9 +59,11 @@ async def measure(options: Common, commit: str, *, rounds: int, subjects: str | 
         async with Cluster(options.work_dir) as cluster:
             report.figures["postgres"] = await cluster.versions()
             report.figures["against"] = {"commit": commit, "subjects": subjects}
+            for code in codes:
+                await _migrate(cluster, code, Path(folder))
             for size in options.sizes:
-                for sets, what in _LOGS:
-                    source = await events_file(options, size, sets=sets)
+                for what in logs:
+                    source = await events_file(options, size, sets=LOGS[what])
                     for code in codes:
                         await _load(cluster, source, size, code, name=f"against_{code.name}", folder=Path(folder))
                         await _load(
@@ -88,16 +92,25 @@ def _publish(report: Report, old: _Code, new: _Code) -> None:
     report.table("full builds, median of rounds", ("log", "old us/event", "new us/event", "new / old"), lines)
 
 
-async def _load(cluster: Cluster, source: Path, size: int, code: _Code, *, name: str, folder: Path) -> None:
-    """Make a database by a code, with the first events of a file."""
-    dsns = await cluster.bare(name)
+async def _migrate(cluster: Cluster, code: _Code, folder: Path) -> None:
+    """Make the empty database that those of a code are copies of."""
+    dsns = await cluster.bare(_empty(code))
     env = {**code.env, "MYRIA_POSTGRES_DSN": dsns.owner}
-    log = folder / "log"
-    await run_command([*MYRIA, "migrate", "--grant"], env=env, log=log)
+    await run_command([*MYRIA, "migrate", "--grant"], env=env, log=folder / "log")
+
+
+def _empty(code: _Code) -> str:
+    return f"against_{code.name}_empty"
+
+
+async def _load(cluster: Cluster, source: Path, size: int, code: _Code, *, name: str, folder: Path) -> None:
+    """Make a database of a code, with the first events of a file."""
+    dsns = await cluster.clone(_empty(code), name)
+    env = {**code.env, "MYRIA_POSTGRES_DSN": dsns.owner}
     events = folder / "events.jsonl"
     with source.open("rb") as lines:
         _write(events, event_lines(islice(lines, size)))
-    await run_command([*MYRIA, "import", str(events)], env=env, log=log)
+    await run_command([*MYRIA, "import", str(events)], env=env, log=folder / "log")
     await cluster.tidy(name)
 
 
@@ -143,8 +156,11 @@ def main() -> None:
     options.add_argument("commit", help="the older code, by any name that git knows")
     options.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
     options.add_argument("--subjects", choices=("on", "off"), help="of both codes, where they know any")
+    options.add_argument("--log", action="append", choices=tuple(LOGS), help="this one alone (default: both)")
     given = options.parse_args()
-    work = measure(common(given), given.commit, rounds=given.rounds, subjects=given.subjects)
+    work = measure(
+        common(given), given.commit, rounds=given.rounds, subjects=given.subjects, logs=given.log or tuple(LOGS)
+    )
     sys.exit(run(work))
 
 

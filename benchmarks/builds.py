@@ -102,7 +102,9 @@ class Grown:
         return [sum(rows.values()) for rows in self.rows]
 
 
-async def measure(options: Common, *, rounds: int, one_scope: int, targets: Targets = DEFAULT_TARGETS) -> int:
+async def measure(
+    options: Common, *, rounds: int, one_scope: int, targets: Targets = DEFAULT_TARGETS, publishes: int = PUBLISHES
+) -> int:
     """Prepare, run the rounds, and write the report; return the exit status."""
     report = Report(PART)
     async with Cluster(options.work_dir) as cluster:
@@ -117,7 +119,7 @@ async def measure(options: Common, *, rounds: int, one_scope: int, targets: Targ
                 await _build_round(cluster, options, database, counted=round_ > 0, what=f"round {round_} of {rounds}")
         publish_incremental(report, grown, targets)
         await _one_scope(cluster, options, report, rounds, one_scope)
-        await _pointer(cluster, options, report, stream)
+        await _pointer(cluster, options, report, stream, publishes)
     return report.finish(options.out)
 
 
@@ -263,7 +265,7 @@ def slice_of(stream: Path, skip: int) -> Iterator[bytes]:
                 yield line
 
 
-async def _pointer(cluster: Cluster, options: Common, report: Report, stream: Path) -> None:
+async def _pointer(cluster: Cluster, options: Common, report: Report, stream: Path, rounds: int) -> None:
     """Move the pointer over MCP: to and fro between two snapshots while builds run, then publish held ones."""
     size = POINTER_SIZE if POINTER_SIZE in options.sizes else max(options.sizes)
     base = await built(cluster, options, size)
@@ -289,7 +291,7 @@ async def _pointer(cluster: Cluster, options: Common, report: Report, stream: Pa
         moved = await clients.run(to_and_fro, port=server.port, connections=1, count=POINTER_CALLS)
         enough.set()
         await builds
-        for part in range(1, PUBLISHES + 1):
+        for part in range(1, rounds + 1):
             await append(part)
             held = await build(dsns, log, hold=True)
             publish = tool_call(server.port, "publish_snapshot", {"snapshot_id": held.snapshot_id})
@@ -336,6 +338,7 @@ def main() -> None:
     )
     options.add_argument("--targets", type=int, default=DEFAULT_TARGETS.count, help="scopes that grow")
     options.add_argument("--target-events", type=int, default=DEFAULT_TARGETS.events, help="events of the smallest")
+    options.add_argument("--publishes", type=int, default=PUBLISHES, help="held snapshots that are published")
     given = options.parse_args()
     shared = common(given)
     raise SystemExit(
@@ -345,6 +348,7 @@ def main() -> None:
                 rounds=given.rounds or (5 if shared.full else 2),
                 one_scope=given.one_scope or (ONE_SCOPE if shared.full else SMALL_ONE_SCOPE),
                 targets=Targets(count=given.targets, events=given.target_events),
+                publishes=given.publishes,
             )
         )
     )

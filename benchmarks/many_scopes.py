@@ -93,7 +93,16 @@ def _line(event: dict[str, Any], at: datetime, person: str, shared: str, *, key:
     )
 
 
-async def measure(options: Common, *, scopes: int, each: int, rounds: int, requests: int, seconds: float) -> int:
+async def measure(
+    options: Common,
+    *,
+    scopes: int,
+    each: int,
+    rounds: int,
+    requests: int,
+    seconds: float,
+    cold_starts: int = COLD_STARTS,
+) -> int:
     """Prepare, run the rounds, and write the report; return the exit status."""
     report = Report(PART)
     logs = options.work_dir / "log"
@@ -107,7 +116,7 @@ async def measure(options: Common, *, scopes: int, each: int, rounds: int, reque
             Asker(label=f"1 scope of {scopes * each:,}", requests=[]),
             Asker(label=f"{scopes:,} scopes of {each}", requests=[]),
         ]
-        for start in range(COLD_STARTS):
+        for start in range(cold_starts):
             for asker, who in zip(askers, (ONE, MANY), strict=True):
                 async with myria_server(dsn, logs / f"{PART}-cold.log") as server:
                     question = _questions(server.port, who, scopes * each, seed=start)[:1]
@@ -269,6 +278,9 @@ def main() -> None:
     options.add_argument("--rounds", type=int, help="rounds (default: 2; with --full 5)")
     options.add_argument("--requests", type=int, help="questions of a warm round (default: 50; with --full 200)")
     options.add_argument("--seconds", type=float, help="length of a round beside readers (default: 3; with --full 10)")
+    options.add_argument(
+        "--cold-starts", type=int, default=COLD_STARTS, help="starts of a server that is asked once, for each"
+    )
     given = options.parse_args()
     shared = common(given)
     raise SystemExit(
@@ -280,6 +292,7 @@ def main() -> None:
                 rounds=given.rounds or (5 if shared.full else 2),
                 requests=given.requests or (200 if shared.full else 50),
                 seconds=given.seconds or (10.0 if shared.full else 3.0),
+                cold_starts=given.cold_starts,
             )
         )
     )

@@ -82,8 +82,8 @@ ASKING = ("bot", "quinn")
 """Who asks: of a scope that no append of the rounds touches."""
 
 
-async def measure(options: Common, *, rounds: int, seconds: float) -> int:
-    """Run the rounds and write the report; return the exit status."""
+async def measure(options: Common, *, rounds: int, seconds: float, warm_up: bool = True) -> int:
+    """Run the rounds, after one that does not count, and write the report; return the exit status."""
     report = Report(PART)
     rounds_of: dict[tuple[Noise, str], list[Round]] = {}
     told: dict[Noise, Counter[str]] = {noise: Counter() for noise in NOISES}
@@ -101,7 +101,7 @@ async def measure(options: Common, *, rounds: int, seconds: float) -> int:
         asked = _appends(server.port, keys["quiet"], ASKING)
         await load.run(asked, port=server.port, connections=4, count=ASKED_EVENTS, key_prefix="asked-")
         idle = usage(server.pid)
-        for number_ in range(rounds + 1):
+        for number_ in range(0 if warm_up else 1, rounds + 1):
             for noise in NOISES if number_ % 2 else reversed(NOISES):
                 async with _noise(noise, server.port, keys["noisy"], told[noise]):
                     for kind, requests in calls.items():
@@ -248,10 +248,11 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rounds", type=int, help="rounds of each (default: 3; with --full 9)")
     options.add_argument("--seconds", type=float, help="length of a round (default: 2; with --full 3)")
+    options.add_argument("--no-warm-up", action="store_true", help="no round before these that does not count")
     given = options.parse_args()
     shared = common(given)
     rounds, seconds = given.rounds or (9 if shared.full else 3), given.seconds or (3.0 if shared.full else 2.0)
-    raise SystemExit(run(measure(shared, rounds=rounds, seconds=seconds)))
+    raise SystemExit(run(measure(shared, rounds=rounds, seconds=seconds, warm_up=not given.no_warm_up)))
 
 
 if __name__ == "__main__":

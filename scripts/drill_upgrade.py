@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import io
 import json
 import os
@@ -61,6 +62,8 @@ RELEASED = ROOT / "migrations/released"
 """Names the commit that people run; migrations it has never change again."""
 RECKONED = "attempted_cutoff"
 """The column of tenants from which triggers count: bookkeeping that a migration may compute again."""
+CLIENT = httpx.Client(timeout=30, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+"""Calls each server over a connection of its own each time. A client for each call would read every authority."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -175,6 +178,7 @@ def known(before: Any, after: Any, new: set[str]) -> Any:
     return after
 
 
+@functools.cache
 def versions(tree: Path | None) -> tuple[str, int, int]:
     """Return the versions of a release's trees, of its search blocks, and of its ranking."""
     told = json.loads(myria("version", "--json", tree=tree))
@@ -214,7 +218,7 @@ def serving(dsn: str, tree: Path | None) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}"
         for _ in range(300):
             with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{url}/readyz", timeout=5, trust_env=False).status_code == 200:
+                if CLIENT.get(f"{url}/readyz", timeout=5).status_code == 200:
                     break
             if process.poll() is not None:
                 raise RuntimeError(f"a server did not start (exit status {process.returncode})")
@@ -229,12 +233,10 @@ def serving(dsn: str, tree: Path | None) -> Iterator[str]:
 
 def call(url: str, tool: str, arguments: Json) -> Json:
     """Call a tool over MCP, as README.md does with curl."""
-    answer = httpx.post(
+    answer = CLIENT.post(
         f"{url}/mcp",
         headers={"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"},
         json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
-        timeout=30,
-        trust_env=False,
     )
     result: Json = answer.raise_for_status().json()["result"]
     if result.get("isError"):

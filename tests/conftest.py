@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.support import skips
-from tests.support.counts import CHECK, SOAK, examples
+from tests.support.counts import CHECK, SOAK, examples, left_out
 from tests.support.patience import PATIENCE_S, be_patient, end_in_time
 from tests.support.postgres import Database, Databases
 from tests.support.processes import Guardian, Spawner
@@ -53,17 +53,23 @@ settings.load_profile("myria")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run three processes on two cores: many tests wait for servers, controllers and time-outs; in `make check`, where
-    no process starts a control plane of its own, run four."""
+    """Run three processes on two cores: many tests wait for servers, controllers and time-outs. A fourth has nothing
+    more to wait for, and collects all tests and starts a PostgreSQL like the others."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-    return 2 * cores if CHECK else cores + (cores + 1) // 2
+    return cores + (cores + 1) // 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let a test that waits for ever say where; those that start programs, or have a time-out of their own, may.
 
-    Properties belong to a soak run: only there are all of their examples tried, and others each time.
+    Properties belong to a soak run: only there are all of their examples tried, and others each time. Who names a test
+    gets all of its cases, in `make check` as well.
     """
+    if CHECK and not any("::" in argument for argument in config.args):
+        others = left_out(items)
+        config.hook.pytest_deselected(items=others)
+        without = set(others)
+        items[:] = [item for item in items if item not in without]
     for item in items:
         if SOAK and is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("soak")

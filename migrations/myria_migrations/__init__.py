@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 PLANE_ROLES = ("myria_server", "myria_builder", "myria_operator")
@@ -25,6 +26,12 @@ class Migration:
 
 def migrations() -> list[Migration]:
     """Return every migration, in order."""
+    return list(_read())
+
+
+@cache
+def _read() -> tuple[Migration, ...]:
+    """Read the files once: who migrates asks before each step what is missing."""
     all_migrations = []
     for entry in resources.files(__name__).iterdir():
         match = _NAME.match(entry.name)
@@ -38,7 +45,7 @@ def migrations() -> list[Migration]:
                     checksum=hashlib.sha256(sql.encode()).hexdigest(),
                 )
             )
-    return sorted(all_migrations, key=lambda migration: migration.version)
+    return tuple(sorted(all_migrations, key=lambda migration: migration.version))
 
 
 def roles_sql() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,14 +15,18 @@ import pytest
 
 from benchmarks.subject_picture import picture
 from benchmarks.synthetic import events
+from tests.support.counts import SOAK
+from tests.support.place import throw_away_folder
+from tests.support.processes import Guardian
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def work_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work_dir(guardian: Guardian) -> Iterator[Path]:
     """A work folder that the parts share, as they do in life."""
-    return tmp_path_factory.mktemp("bench")
+    with throw_away_folder(guardian) as folder:
+        yield folder
 
 
 def run_part(part: str, work_dir: Path, *arguments: str) -> dict[str, object]:
@@ -49,7 +54,8 @@ def test_reads_and_builds(work_dir: Path) -> None:
     small = ("--sizes", "400", "--rounds", "1")
     report = run_part("reads", work_dir, *small, "--requests", "20")
     assert report["scopes of 1,000-2,500 at 400"]["requests_per_round"] == 20  # type: ignore[index]
-    report = run_part("builds", work_dir, *small, "--one-scope", "300", "--targets", "2", "--target-events", "300")
+    few = ("--one-scope", "300", "--targets", "2", "--target-events", "300", "--publishes", "1")
+    report = run_part("builds", work_dir, *small, *few)
     assert report["2 x 100 events at 400"]["rows_by_table"]["scope_roots"] == 2  # type: ignore[index]
 
 
@@ -62,27 +68,33 @@ def test_subject_builds(work_dir: Path) -> None:
     assert {"300", "limit 1,500"} <= {element.text for element in drawn.iter()}
 
 
+@pytest.mark.soak
 def test_against(work_dir: Path) -> None:
     """An older commit makes and builds its own memory by its own code, in turn with this one."""
     if subprocess.run(["git", "cat-file", "-e", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode:
         pytest.skip("no history")
-    report = run_part("against", work_dir, "HEAD", "--sizes", "200", "--rounds", "1")
-    assert len(report["one scope, 200 events"]["ratios"]) == 1  # type: ignore[index]
-    assert len(report["many scopes, 200 events"]["ratios"]) == 1  # type: ignore[index]
+    logs = ("one scope", "many scopes") if SOAK else ("many scopes",)
+    chosen = [word for log in logs for word in ("--log", log)]
+    report = run_part("against", work_dir, "HEAD", "--sizes", "200", "--rounds", "1", *chosen)
+    for log in logs:
+        assert len(report[f"{log}, 200 events"]["ratios"]) == 1  # type: ignore[index]
 
 
+@pytest.mark.soak
 def test_sharing(work_dir: Path) -> None:
     """Builds by one process and by two end with the same roots."""
-    report = run_part("sharing", work_dir, "--sizes", "400", "--rounds", "1")
+    logs = ("many scopes", "one scope") if SOAK else ("one scope",)
+    only = () if SOAK else ("--only", "one")
+    report = run_part("sharing", work_dir, "--sizes", "400", "--rounds", "1", *only)
     checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
-    assert checks["many scopes at 400: different results"]["value"] == 1
-    assert checks["one scope at 400: different results"]["value"] == 1
+    for log in logs:
+        assert checks[f"{log} at 400: different results"]["value"] == 1
 
 
 def test_many_scopes(work_dir: Path) -> None:
     """An agent of many scopes is asked beside one scope of as many events, and appends go on beside its readers."""
     small = ("--scopes", "30", "--each", "3", "--rounds", "1", "--requests", "4", "--seconds", "0.5")
-    report = run_part("many_scopes", work_dir, *small)
+    report = run_part("many_scopes", work_dir, *small, "--cold-starts", "1")
     assert report["30 scopes of 3"]["warm_p50_ms"] > 0  # type: ignore[index]
     assert report["append_event beside 16 readers"]["p95_ratio"] > 0  # type: ignore[index]
 
@@ -99,7 +111,7 @@ def test_auth(work_dir: Path) -> None:
 
 def test_noisy(work_dir: Path) -> None:
     """The quiet key is answered beside each noise; what a key sends beyond its limit is refused."""
-    report = run_part("noisy", work_dir, "--rounds", "1", "--seconds", "0.5")
+    report = run_part("noisy", work_dir, "--rounds", "1", "--seconds", "0.5", "--no-warm-up")
     checks = {check["promise"]: check for check in report["checks"]}  # type: ignore[attr-defined]
     assert checks["quiet calls that failed"]["value"] == 0
     assert checks["giant bodies that were taken"]["value"] == 0

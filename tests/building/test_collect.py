@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -123,28 +124,42 @@ def test_what_is_kept_stays_as_it_was(databases: Databases, seed: int) -> None:
         asyncio.run(run(database))
 
 
-async def five_snapshots(database: Database) -> None:
-    """Publish five snapshots of growing scopes."""
-    for part in range(5):
-        for pair in PAIRS[: part % 3 + 1]:
-            await append(database.server_dsn, conversation(25, seed=part, participants=pair, start=part * 3000))
-        await builds.build(database)
+@pytest.fixture(scope="module")
+def published(databases: Databases) -> Iterator[Database]:
+    """A database with five snapshots of growing scopes; it is copied, and nobody connects to it any more."""
+    database = databases.create()
+
+    async def publish() -> None:
+        for part in range(5):
+            for pair in PAIRS[: part % 3 + 1]:
+                await append(database.server_dsn, conversation(25, seed=part, participants=pair, start=part * 3000))
+            await builds.build(database)
+
+    databases.loop.run(publish())
+    yield database
+    databases.drop(database)
 
 
-async def test_nothing_young_is_collected(database: Database) -> None:
+@pytest.fixture
+def five_snapshots(databases: Databases, published: Database) -> Iterator[Database]:
+    """The same for one test."""
+    database = databases.copy(published)
+    yield database
+    databases.drop(database)
+
+
+async def test_nothing_young_is_collected(five_snapshots: Database) -> None:
     """A snapshot that was active a moment ago stays however few are to be kept: requests may be pinned to it."""
-    await five_snapshots(database)
-
+    database = five_snapshots
     collected = await collect(database, RetentionSettings(keep_snapshots=1, keep_failed=0))
 
     assert not collected.rows
     assert await builds.value(database, "SELECT count(*) FROM myria.snapshots") == 5
 
 
-async def test_collecting_again_finds_nothing(database: Database) -> None:
+async def test_collecting_again_finds_nothing(five_snapshots: Database) -> None:
     """The rows of expired snapshots go, with their builds; a second collection has nothing to do."""
-    await five_snapshots(database)
-
+    database = five_snapshots
     collected = await collect(database)
 
     assert collected.rows["snapshots"] == 3
@@ -154,9 +169,9 @@ async def test_collecting_again_finds_nothing(database: Database) -> None:
     assert not (await collect(database)).rows
 
 
-async def test_the_rollback_target_stays(database: Database) -> None:
+async def test_the_rollback_target_stays(five_snapshots: Database) -> None:
     """The parent of the active snapshot is kept even when others were active later."""
-    await five_snapshots(database)
+    database = five_snapshots
     ids = [
         row["snapshot_id"]
         for row in await builds.rows(database, "SELECT snapshot_id FROM myria.snapshots ORDER BY number")
@@ -172,9 +187,9 @@ async def test_the_rollback_target_stays(database: Database) -> None:
     assert await builds.roots(database) == await builds.planned(database, cutoff)
 
 
-async def test_scopes_at_work_are_left_alone(database: Database) -> None:
+async def test_scopes_at_work_are_left_alone(five_snapshots: Database) -> None:
     """While a build works on a scope nothing of it is removed; the next collection does it."""
-    await five_snapshots(database)
+    database = five_snapshots
     await append(database.server_dsn, conversation(5, seed=8, participants=PAIRS[0], start=90_000))
     build_id = await builds.queue(database)
     async with Pool(database.builder_dsn) as pool:

@@ -76,7 +76,7 @@ async def test_a_builder_killed_again_and_again(database: Database, seed: int) -
                 # Dying while it imports is no test: the delay counts from the moment it is at work.
                 async with asyncio.timeout(PATIENCE_S):
                     while builder.poll() is None and not await working(database, build_id):
-                        await asyncio.sleep(0.02)
+                        await asyncio.sleep(0.1)
                 await asyncio.to_thread(ended_within, builder, delay)
             finally:
                 builder.send_signal(signal.SIGKILL)
@@ -113,7 +113,7 @@ async def test_builders_of_one_scope_killed_in_turn(database: Database) -> None:
             builders.append(start(database, build_id))
             async with asyncio.timeout(PATIENCE_S):
                 while not await _has_begun(database, build_id, parts=killed):
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.1)
             builders[killed].send_signal(signal.SIGKILL)
             builders[killed].wait(PATIENCE_S)
         assert await asyncio.to_thread(ended_within, builders[-1], PATIENCE_S)

@@ -39,7 +39,7 @@ def talks() -> list[NewEvent]:
                 source_event_key=f"{position}" if position % 2 else None,
             )
             for number, pair in enumerate(PAIRS)
-            for position, said in enumerate(conversation(600, seed=number, participants=pair))
+            for position, said in enumerate(conversation(300, seed=number, participants=pair))
         ),
         key=lambda said: said.timestamp,
     )

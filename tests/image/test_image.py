@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,14 @@ def test_nothing_in_it_builds_or_tests(image: Image) -> None:
     assert not list(image.packages.rglob("*.pyx"))
     assert sorted(os.listdir(image.folder)) == ["etc", "image.json", "opt"]
     assert os.listdir(image.folder / "opt") == ["myria"]
+
+
+def test_every_module_of_it_is_compiled(image: Image) -> None:
+    """Nobody can write bytecode on a read-only root: what is missing would be compiled at every start."""
+    for package in ("myria", "myria_cli", "myria_server", "mcp", "pydantic"):
+        sources = list((image.packages / package).rglob("*.py"))
+        assert sources
+        assert [path for path in sources if not Path(cache_from_source(str(path))).is_file()] == []
 
 
 def test_the_bill_of_materials_lists_what_is_installed(image: Image) -> None:

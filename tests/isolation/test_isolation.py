@@ -23,10 +23,10 @@ from tests.support.counts import CHECK, SOAK
 from tests.support.postgres import Database
 
 WORLDS = 25 if SOAK else 1
-OPERATIONS = 500 if CHECK else 2_000
+OPERATIONS = 2_000 if SOAK else 300 if CHECK else 1_000
 """Operations in each of these worlds."""
 
-ALONE = 10_000 if SOAK else 350 if CHECK else 1_500
+ALONE = 10_000 if SOAK else 200 if CHECK else 750
 """Operations with row-level security alone."""
 
 BUILDS = 10

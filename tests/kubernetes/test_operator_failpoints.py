@@ -13,6 +13,7 @@ from myria_operator import failpoints
 from myria_operator.api import Api
 from tests.kubernetes.api import Json
 from tests.kubernetes.inside import QUICK, Stopped, operator, until
+from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation, reason
 from tests.support import builds
 from tests.support.events import append, conversation
@@ -70,6 +71,7 @@ async def test_stopped_at_a_write(
 ) -> None:
     """The operator is stopped at the write; the next one brings the resource to the same end, with one Job."""
     await append(installation.database.server_dsn, conversation(12))
+    play_pods(installation)
     killer = Killer(f"{when}:{what}")
     monkeypatch.setattr(failpoints, "armed", killer)
     story = Story(installation, monkeypatch)

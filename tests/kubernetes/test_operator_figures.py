@@ -25,6 +25,8 @@ def test_latency_and_requests(installation: Installation) -> None:
     """A resource costs the API server few requests; from Job complete to terminal status is measured beside."""
     place, count = installation.place, 200 if SOAK else 12
     installation.append(10)
+    if not SOAK:
+        play_pods(installation)
     installation.start(operator_sweep_s="3600")  # a sweep costs what the time costs, not the resources
     completed: dict[str, float] = {}
     told: dict[str, float] = {}

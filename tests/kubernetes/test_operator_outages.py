@@ -132,7 +132,7 @@ def kill_at_work(
         elif not has_asked:
             has_asked = True
             next(more, None)
-        time.sleep(0.02)
+        time.sleep(0.1)
     before = at_work(installation)
     operator.kill()
     return bool(before & at_work(installation))
@@ -142,7 +142,7 @@ def kill_at_work(
 def test_killed_again_and_again(installation: Installation) -> None:
     """Killed, two times of three while a build runs, and both servers restarted: each resource ends, with one Job."""
     chosen = random.Random(7)
-    resources, kills = max(9, share(30)), max(6, share(30))
+    resources, kills = max(6, share(30)), max(4, share(30))
     latest_s = 3.0 if kills > 20 else 1.0
     for seed, tenant in enumerate(TENANTS):
         installation.append(40, tenant=tenant, seed=seed)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kubernetes.instant import play_pods
 from tests.kubernetes.operating import Installation, reason
 from tests.kubernetes.proxy import CALM, Proxy, Storm
 from tests.kubernetes.pulse import Pulse
@@ -76,6 +77,8 @@ def test_a_storm_of_everything(installation: Installation, proxy: Proxy) -> None
     place, length_s, count = installation.place, 120.0 if SOAK else 6.0, share(60)
     for seed, tenant in enumerate(TENANTS):
         installation.append(12, tenant=tenant, seed=seed)
+    if not SOAK:
+        play_pods(installation)
     operator, pulse = start(installation, proxy)
     names = []
     with pulse.felt():

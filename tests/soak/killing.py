@@ -24,7 +24,7 @@ async def kill(victim: str, up: int, data_dir: Path, rng: random.Random) -> bool
                 pids.remove(pid)
         if pids:
             return True
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
     return False
 
 
