@@ -85,10 +85,13 @@ def candidates(leaf: Worded) -> dict[str, int]:
     said: dict[str, int] = {}
     for surface, weight in leaf.metadata["keywords"]:
         term = key_of(surface)[0]
+        if term not in named:
+            said[term] = weight
+            continue
         # A phrase was made of it: it is a noun, or stands beside one. Other words tell of no thing by themselves.
-        said[term] = weight * 3 // 2 if term in named else weight
-        if term in named:
-            weights[term] = max(weights.get(term, 0), said[term])
+        said[term] = weight = weight * 3 // 2
+        if weights.get(term, 0) < weight:
+            weights[term] = weight
     for kind, weight in _kinds(said, named).items():
         weights[kind] = max(weights.get(kind, 0), weight)
     for hint, permille in leaf.metadata["hints"]:

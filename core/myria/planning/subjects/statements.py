@@ -80,9 +80,13 @@ def told_by(summary: str) -> Told:
         if words.endswith(_QUESTIONS):
             continue
         words = words.rstrip("”")
-        bit = 1 << len(statements)
-        for term in terms(words):
-            said[term] = said.get(term, 0) | bit
+        read = terms(_unclipped(words))
+        if not statements:
+            said = dict.fromkeys(read, 1)
+        else:
+            bit = 1 << len(statements)
+            for term in read:
+                said[term] = said.get(term, 0) | bit
         statements.append((who.rstrip(": "), words))
     return Told(tuple(statements), said)
 
@@ -128,15 +132,14 @@ def _content(key: str, words: str) -> tuple[bool, int]:
     """Return how well a statement tells a state of a subject: plainly or not, and how much it says beside the key."""
     said, least = _weighed(words)
     own = key.split(" ")
-    content = sum(weight for term, weight in said if term not in own)
+    content = sum([weight for term, weight in said if term not in own])
     return (least == _LEAST_CONTENT, content) if content >= least else _NO_CONTENT
 
 
 @lru_cache(maxsize=2 * _REMEMBERED)
 def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return the words that a statement says something with, each with its weight; and how much it must say."""
-    # What ends a statement that was clipped is no word: without it most are ASCII, which is read in less time.
-    said = words_in(words.removesuffix("…"))
+    said = words_in(_unclipped(words))
     polite = courtesies(words, said)
     weights = {term: _weight(term) for term, start in zip(said.terms, said.starts, strict=True) if start not in polite}
     least = _LEAST_CONTENT
@@ -145,6 +148,11 @@ def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     if not _other_persons().isdisjoint(weights) and _first_persons().isdisjoint(weights):
         least += 1
     return tuple((term, weight) for term, weight in weights.items() if weight), least
+
+
+def _unclipped(words: str) -> str:
+    """Return words without what marks that they were clipped: most are ASCII then, which is read in less time."""
+    return words.removesuffix("…")
 
 
 @lru_cache(maxsize=4 * _REMEMBERED)

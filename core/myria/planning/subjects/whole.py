@@ -22,7 +22,7 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holder, Holders, stored_key
 from myria.planning.subjects.keys import LEAST_UNITS, SATURATED, SUBJECTS_MOST, Claims, candidates, chosen
 from myria.planning.subjects.packing import packed, unpacked
-from myria.planning.subjects.stream import SubjectStream
+from myria.planning.subjects.stream import FewPieces, SubjectStream
 from myria.planning.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
 from myria.planning.subjects.update import PlacedLeaf, leaves_beneath
 from myria.values import short_value
@@ -115,15 +115,15 @@ class WholePlan:
 
     async def make(self, begin: int, end: int) -> AsyncIterator[Node]:
         """Make the subjects of a range of their order and yield each once it is whole, packed."""
-        number, subject = -1, SubjectStream(self._node, self._most)
-        filings = self._ledger.filings(self._numbers[begin:end])
+        number, subject = -1, self._gathering(is_large=False)
+        filings = self._ledger.filings(self._numbers[begin:end], self._most)
         while part := list(islice(filings, _LEAVES_AT_ONCE)):
             read = await self._leaves.read({filing.leaf for filing in part})
             for filing in part:
                 if filing.number != number:
                     if number >= 0:
                         yield self._subject(number, subject)
-                    number, subject = filing.number, SubjectStream(self._node, self._most)
+                    number, subject = filing.number, self._gathering(is_large=bool(filing.path))
                 subject.add(SubjectPiece(filing.path, read[filing.leaf], filing.others))
             await self._flush()
         if number >= 0:
@@ -157,7 +157,10 @@ class WholePlan:
         self._made.append(piece.node)
         return piece
 
-    def _subject(self, number: int, gathering: SubjectStream) -> Node:
+    def _gathering(self, *, is_large: bool) -> SubjectStream | FewPieces:
+        return SubjectStream(self._node, self._most) if is_large else FewPieces()
+
+    def _subject(self, number: int, gathering: SubjectStream | FewPieces) -> Node:
         gathered = gathering.end()
         key = self._ledger.keys[number]
         if gathered.size < LEAST_UNITS:
@@ -167,7 +170,7 @@ class WholePlan:
 
 @short_value
 class _Filing:
-    """A leaf under a key, both by number; the path, and the leaf's other keys."""
+    """A leaf under a key, both by number; the path, "" in a subject that is flat, and the leaf's other keys."""
 
     number: int
     path: str
@@ -262,16 +265,15 @@ class _Ledger:
     def holders(self, number: int) -> list[Holder]:
         """Return the leaves that hold a key, ordered."""
         unit_names, renderings, _ = self._taken
-        held = []
-        for leaf, is_filed in self._claims_of(number):
-            unit, rendering = self._unit_of[leaf] * _UNIT_BYTES, leaf * _RENDERING_BYTES
-            held.append(
-                Holder(
-                    unit_names[unit : unit + _UNIT_BYTES],
-                    renderings[rendering : rendering + _RENDERING_BYTES],
-                    is_filed == 1,
-                )
+        units = self._unit_of
+        held = [
+            Holder(
+                unit_names[units[leaf] * _UNIT_BYTES : (units[leaf] + 1) * _UNIT_BYTES],
+                renderings[leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES],
+                is_filed == 1,
             )
+            for leaf, is_filed in self._claims_of(number)
+        ]
         if len(held) > 1:
             held.sort()
         return held
@@ -281,20 +283,31 @@ class _Ledger:
         numbers = [number for number, is_subject in enumerate(self._is_subject) if is_subject]
         return sorted(numbers, key=lambda number: subject_prefix(self.keys[number]))
 
-    def filings(self, numbers: Iterable[int]) -> Iterator[_Filing]:
-        """Yield all that is filed under some keys, which come in the order of their paths, in that order."""
+    def filings(self, numbers: Iterable[int], most: int) -> Iterator[_Filing]:
+        """Yield all that is filed under some keys, which come in the order of their paths.
+
+        What is filed under one key comes in the order of paths as well, unless it is so little that it lies flat.
+        """
         for number in numbers:
+            leaves = [leaf for leaf, is_filed in self._claims_of(number) if is_filed]
+            if len(leaves) <= most:
+                for leaf in leaves:
+                    yield _Filing(number, "", leaf, self._others(leaf, number))
+                continue
             found = []
-            for leaf, is_filed in self._claims_of(number):
-                if is_filed:
-                    filed = self._filed[leaf * SUBJECTS_MOST : (leaf + 1) * SUBJECTS_MOST]
-                    others = tuple([self.keys[other] for other in filed if other not in (number, _NONE)])
-                    at = leaf * _RENDERING_BYTES
-                    digest = self._taken[2][at : at + _RENDERING_BYTES]
-                    path = path_of(self.keys[number], others, self._times[leaf], digest)
-                    found.append(_Filing(number, path, leaf, others))
+            for leaf in leaves:
+                others = self._others(leaf, number)
+                at = leaf * _RENDERING_BYTES
+                digest = self._taken[2][at : at + _RENDERING_BYTES]
+                path = path_of(self.keys[number], others, self._times[leaf], digest)
+                found.append(_Filing(number, path, leaf, others))
             found.sort(key=attrgetter("path"))
             yield from found
+
+    def _others(self, leaf: int, number: int) -> tuple[str, ...]:
+        """Return the other keys that a leaf is filed under."""
+        filed = self._filed[leaf * SUBJECTS_MOST : (leaf + 1) * SUBJECTS_MOST]
+        return tuple([self.keys[other] for other in filed if other not in (number, _NONE)])
 
     def rendering_id(self, leaf: int) -> bytes:
         """Return the rendering of a leaf."""

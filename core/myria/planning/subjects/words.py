@@ -6,6 +6,7 @@ From the children's renderings alone: a leaf says what was said, a division of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from myria.planning.calendar import date_text, period_text
@@ -26,6 +27,7 @@ _GROUP_CHARACTERS = 160
 
 _ENTRY_CHARACTERS = 60
 _BEFORE = " Before: "
+_IN_TIME = attrgetter("last_at", "key_timestamp", "key_digest")
 
 
 def describe_subject(key: str, children: Sequence[Node]) -> Description:
@@ -111,7 +113,7 @@ def _history(key: str, children: Sequence[Node], most: int) -> str:
 
 def _latest(keys: Sequence[str], children: Sequence[Node], most: int) -> tuple[str, list[Node]]:
     """Return the latest state that is told, of the first of some keys that it is told of; and what was before it."""
-    newest = sorted(children, key=_in_time, reverse=True)
+    newest = sorted(children, key=_IN_TIME, reverse=True)
     for at, node in enumerate(newest):
         if node.node_type != LEAF:
             return clip(node.summary, most), newest[at + 1 :]
@@ -123,10 +125,6 @@ def _latest(keys: Sequence[str], children: Sequence[Node], most: int) -> tuple[s
 def _dated(leaf: Node, state: str, most: int) -> str:
     now = f"Latest, on {date_text(leaf.last_at)}: {state}"
     return clip(now if now.endswith((".", "”", "…", "!", "?")) else f"{now}.", most)
-
-
-def _in_time(node: Node) -> tuple[int, int, bytes]:
-    return node.last_at, node.key_timestamp, node.key_digest
 
 
 def _entry(node: Node) -> str:
