@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, pairwise
@@ -31,57 +31,81 @@ _POSSESSIVES = ("'s", "’s")
 _KEPT = 3
 """Phrases and speakers that the metadata keep: what is shown, and what nodes above are described from."""
 
+_REMEMBERED = 1_024
+"""Leaves that are remembered: each is described in up to three subjects and their divisions."""
+
 _Terms = tuple[str, ...]
-_Weighted = Sequence[Sequence[Any]]
+_Weighed = tuple[_Terms, str, int]
+"""(terms, wording, weight) of a phrase or a keyword."""
 
 
 @short_value
 class _Said:
-    """What a child says: its phrases and keywords, each with its weight and beside it its terms."""
+    """What a node says: its phrases and keywords with their weights, and all of their terms once."""
 
-    child: Node
     metadata: Mapping[str, Any]
-    phrases: _Weighted
-    of_phrases: list[_Terms]
-    keywords: _Weighted
-    of_keywords: list[_Terms]
+    phrases: list[_Weighed]
+    keywords: list[_Weighed]
+    terms: tuple[str, ...]
 
     @classmethod
-    def by(cls, child: Node) -> _Said:
-        metadata = child.metadata.plain() if isinstance(child.metadata, PackedMetadata) else child.metadata
-        phrases, keywords = metadata["phrases"], metadata["keywords"]
-        return cls(
-            child,
-            metadata,
-            phrases,
-            [key_of(phrase) for phrase, _ in phrases],
-            keywords,
-            [key_of(keyword) for keyword, _ in keywords],
-        )
+    def by(cls, node: Node) -> _Said:
+        metadata = node.metadata.plain() if isinstance(node.metadata, PackedMetadata) else node.metadata
+        phrases = [(key_of(phrase), phrase, weight) for phrase, weight in metadata["phrases"]]
+        keywords = [(key_of(keyword), keyword, weight) for keyword, weight in metadata["keywords"]]
+        terms = tuple(set().union(*[of for of, _, _ in phrases], *[of for of, _, _ in keywords]))
+        return cls(metadata, phrases, keywords, terms)
 
-    def worded(self) -> Iterator[tuple[_Terms, Sequence[Any]]]:
-        return chain(zip(self.of_phrases, self.phrases, strict=True), zip(self.of_keywords, self.keywords, strict=True))
+    def naming(self, key: str) -> list[_Weighed]:
+        """Return the phrases and keywords that hold a key of one term, or are a longer one."""
+        worded = chain(self.phrases, self.keywords)
+        if " " in key:
+            return [weighed for weighed in worded if " ".join(weighed[0]) == key]
+        return [weighed for weighed in worded if key in weighed[0]]
+
+
+class _ByLeaf(dict[bytes, _Said]):
+    """What leaves say, by their renderings; emptied when it is full."""
+
+    def of(self, leaf: Node) -> _Said:
+        said = self.get(leaf.rendering_id)
+        if said is None:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[leaf.rendering_id] = said = _Said.by(leaf)
+        return said
+
+
+_LEAVES = _ByLeaf()
 
 
 class Sayings:
     """What several children say, taken together."""
 
     def __init__(self, children: Sequence[Node]) -> None:
-        self._said = list(map(_Said.by, children))
+        self._children = children
+        self._said = [_LEAVES.of(child) if child.node_type == LEAF else _Said.by(child) for child in children]
         self.first_at = min([child.first_at for child in children])
         self.last_at = max([child.last_at for child in children])
-        self.language = main_language([(said.metadata.get("language", ""), said.child.events) for said in self._said])
+        self.language = main_language(
+            [
+                (said.metadata.get("language", ""), child.events)
+                for said, child in zip(self._said, children, strict=True)
+            ]
+        )
         self.speakers = most_named(chain.from_iterable([said.metadata["speakers"] for said in self._said]), _KEPT)
         self._totals: dict[_Terms, int] = {}
         """What each phrase weighs in all children."""
         self._firsts: dict[_Terms, str] = {}
+        """How it is written in the first of them."""
         self._best: dict[_Terms, tuple[int, str]] = {}
+        """What it weighs most in one of them, and how it is written there."""
         for said in self._said:
             self._add(said)
 
     def _add(self, said: _Said) -> None:
         totals, best = self._totals, self._best
-        for of, (wording, weight) in zip(said.of_phrases, said.phrases, strict=True):
+        for of, wording, weight in said.phrases:
             if of not in totals:
                 totals[of] = weight
                 self._firsts[of] = wording
@@ -96,29 +120,23 @@ class Sayings:
         """The phrases that say most, with their weights."""
         words: dict[str, int] = {}
         for said in self._said:
-            for of, (_, weight) in zip(said.of_keywords, said.keywords, strict=True):
+            for of, _, weight in said.keywords:
                 words[of[0]] = words.get(of[0], 0) + weight
         return ranked_phrases(self._totals, self._best, words)[:_KEPT]
 
     def about(self, names: Sequence[str], keys: Sequence[str]) -> list[str]:
         """Return the phrases that say most beside the names: children share their words, or they name one of a kind."""
-        words_of_all: list[str] = []
-        for said in self._said:
-            words_of_all += set().union(*said.of_phrases, *said.of_keywords)
-        shared = Counter(words_of_all)
+        shared = Counter(chain.from_iterable([said.terms for said in self._said]))
         ones = frozenset[str]().union(*map(members_of, keys)).difference(keys)
         totals, firsts = self._naming(ones) if ones else (self._totals, self._firsts)
-        taken = {term for name in (*names, *keys) for term in key_of(name)}
+        taken = set().union(*map(key_of, names), *map(key_of, keys))
         ranked = [
-            (
-                -weight
-                * min(max([shared[term] for term in of]), _SHARED_MOST)
-                * (1 if ones.isdisjoint(of) else _OF_KIND),
-                of,
-            )
+            (-weight * min(max([shared[term] for term in of]), _SHARED_MOST), of)
             for of, weight in totals.items()
             if taken.isdisjoint(of)
         ]
+        if ones:
+            ranked = [(weight if ones.isdisjoint(of) else _OF_KIND * weight, of) for weight, of in ranked]
         chosen: list[str] = []
         while ranked and len(chosen) < _PHRASES:
             _, best = min(ranked)
@@ -134,10 +152,10 @@ class Sayings:
         totals: dict[_Terms, int] = {}
         firsts: dict[_Terms, str] = {}
         for said in self._said:
-            for of, (wording, weight) in zip(said.of_phrases, said.phrases, strict=True):
+            for of, wording, weight in said.phrases:
                 totals[of] = totals.get(of, 0) + weight
                 firsts.setdefault(of, wording)
-            for of, (wording, weight) in zip(said.of_keywords, said.keywords, strict=True):
+            for of, wording, weight in said.keywords:
                 if not ones.isdisjoint(of):
                     totals[of] = totals.get(of, 0) + weight
                     firsts.setdefault(of, wording)
@@ -152,20 +170,19 @@ class Sayings:
         hinted: dict[str, int] = {}
         fuller: dict[_Terms, list[str]] = {}
         is_long = " " in key
-        for said in self._said:
-            if said.child.node_type != LEAF:
+        for said, child in zip(self._said, self._children, strict=True):
+            if child.node_type != LEAF:
                 names = said.metadata["names"]
                 if place < len(names):
-                    weights[names[place]] = weights.get(names[place], 0) + said.child.leaves
+                    weights[names[place]] = weights.get(names[place], 0) + child.leaves
                 continue
             for hint, permille in said.metadata["hints"]:
                 if " ".join(key_of(hint)) == key and (name := hint_title(hint)):
                     hinted[name] = hinted.get(name, 0) + permille
-            for of, (name, weight) in said.worded():
-                is_in = key in of
-                if (is_in and len(of) == 1) or (is_long and " ".join(of) == key):
+            for of, name, weight in said.naming(key):
+                if is_long or len(of) == 1:
                     weights[name] = weights.get(name, 0) + weight
-                if is_in and " " in name:
+                elif " " in name:
                     _add_fuller(key, of, name, fuller)
         for of in sorted(fuller, key=lambda of: (-len(fuller[of]), of)):
             # "Harry Potter" where most of them say so, not "Potter".
