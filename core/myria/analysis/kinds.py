@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
-from itertools import chain
 
 from myria.analysis.tokens import terms
 
@@ -26,17 +24,20 @@ class _Kinds:
     kinds_by_term: dict[str, tuple[str, ...]]
     called_by_term: dict[str, tuple[str, ...]]
     names: dict[str, str]
+    members: dict[str, frozenset[str]]
 
 
 def _table() -> _Kinds:
     kinds_by_term: dict[str, dict[str, None]] = {}
     called_by_term: dict[str, dict[str, None]] = {}
     names: dict[str, str] = {}
+    members: dict[str, set[str]] = {}
     for kind in tomllib.loads(_text())["kinds"]:
         name = kind["asked"].split()[0]
         (term, *_) = terms(name)
         names[term] = name
         for member in (term, *terms(kind["told"])):
+            members.setdefault(term, set()).add(member)
             kinds_by_term.setdefault(member, {})[term] = None
         for word in terms(kind["asked"]):
             called_by_term.setdefault(word, {})[term] = None
@@ -44,10 +45,12 @@ def _table() -> _Kinds:
         {member: tuple(kinds) for member, kinds in kinds_by_term.items()},
         {word: tuple(kinds) for word, kinds in called_by_term.items()},
         names,
+        {kind: frozenset(of) for kind, of in members.items()},
     )
 
 
 _TABLE = _table()
+_NONE: frozenset[str] = frozenset()
 
 
 def kinds_of(term: str) -> tuple[str, ...]:
@@ -55,9 +58,9 @@ def kinds_of(term: str) -> tuple[str, ...]:
     return _TABLE.kinds_by_term.get(term, ())
 
 
-def kinds_among(terms_of_text: Iterable[str]) -> Iterator[str]:
-    """Yield the kinds of all these terms, those that several name as often."""
-    return chain.from_iterable(filter(None, map(_TABLE.kinds_by_term.get, terms_of_text)))
+def members_of(kind: str) -> frozenset[str]:
+    """Return the terms that name a kind or one of it, given its own term; none for what is no kind."""
+    return _TABLE.members.get(kind, _NONE)
 
 
 def kinds_called(term: str) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 from myria.planning.calendar import common_year, date_text, group_text, period_text, short_text, span_text
 from myria.planning.lines import (
@@ -27,7 +28,7 @@ from myria.planning.lines import (
     people,
     shortened,
 )
-from myria.planning.model import UNIT_LEVEL, Node, Outline, Participants, PlanEvent, level_name
+from myria.planning.model import UNIT_LEVEL, Outline, Participants, PlanEvent, level_name
 from myria.planning.phrases import (
     NAME_CHARACTERS,
     SENTENCE_CHARACTERS,
@@ -63,10 +64,6 @@ _SUBJECT_CHARACTERS = 60
 _LEAST_HINT = 500
 _SPEAKERS_SHOWN = 4
 _NAMES_REMEMBERED = 4096
-
-
-Weighted = Sequence[Sequence[Any]]
-"""Names with their weights."""
 
 _WORD = re.compile(r"[^\W\d_]{3}|[\u1100-\uffff]")
 _INITIALS = re.compile("[a-zA-Z]{2}")
@@ -192,48 +189,16 @@ def describe_group(children: Sequence[Outline], *, level: int) -> Description:
     )
 
 
-class Gist(NamedTuple):
-    """What a node tells of itself to the metadata of the node above it."""
-
-    events: int
-    leaves: int
-    first_at: int
-    last_at: int
-    keywords: Weighted
-    phrases: Weighted
-    speakers: Weighted
-    hints: Weighted
-    language: str
-
-    @classmethod
-    def of(cls, node: Node) -> Gist:
-        """Return the gist of a node."""
-        metadata = node.metadata
-        return cls(
-            node.events,
-            node.leaves,
-            node.first_at,
-            node.last_at,
-            metadata["keywords"],
-            metadata["phrases"],
-            metadata["speakers"],
-            metadata["hints"],
-            metadata.get("language", ""),
-        )
-
-
 class Merged:
     """The metadata of several children taken together."""
 
-    def __init__(self, children: Sequence[Outline] | Sequence[Gist]) -> None:
+    def __init__(self, children: Sequence[Outline]) -> None:
         self._children = children
         self.events = sum([child.events for child in children])
         self.leaves = sum([child.leaves for child in children])
         self.first_at = min([child.first_at for child in children])
         self.last_at = max([child.last_at for child in children])
-        self.language = children[0].language
-        if any(child.language != self.language for child in children):
-            self.language = _top(_sums((child.language, child.events) for child in children), 1)[0][0]
+        self.language = main_language([(child.language, child.events) for child in children])
         self.conjunction = conjunction_of(self.language)
         self._weights = weights = dict[str, int]()
         for child in children:
@@ -245,12 +210,12 @@ class Merged:
     @cached_property
     def speakers(self) -> list[tuple[str, int]]:
         """Those who spoke most, and how often."""
-        return _top(_sums((name, weight) for child in self._children for name, weight in child.speakers), SPEAKERS)
+        return most_named(chain.from_iterable([child.speakers for child in self._children]), SPEAKERS)
 
     @cached_property
     def hints(self) -> list[tuple[str, int]]:
         """The hints of most confidence, and how much."""
-        return _top(_sums((name, weight) for child in self._children for name, weight in child.hints), HINTS)
+        return most_named(chain.from_iterable([child.hints for child in self._children]), HINTS)
 
     @cached_property
     def keywords(self) -> list[tuple[str, int]]:
@@ -304,7 +269,7 @@ def _metadata(
     }
 
 
-def _merge_phrases(children: Sequence[Outline] | Sequence[Gist], words: Mapping[str, int]) -> list[tuple[str, int]]:
+def _merge_phrases(children: Sequence[Outline], words: Mapping[str, int]) -> list[tuple[str, int]]:
     sums: dict[tuple[str, ...], int] = {}
     surfaces: dict[tuple[str, ...], tuple[int, str]] = {}
     for child in children:
@@ -316,11 +281,35 @@ def _merge_phrases(children: Sequence[Outline] | Sequence[Gist], words: Mapping[
             sums[key] += weight
             if surfaces[key][0] < weight:
                 surfaces[key] = (weight, phrase)
+    return ranked_phrases(sums, surfaces, words)
+
+
+def ranked_phrases(
+    sums: Mapping[tuple[str, ...], int], surfaces: Mapping[tuple[str, ...], tuple[int, str]], words: Mapping[str, int]
+) -> list[tuple[str, int]]:
+    """Return the phrases of several nodes that say most, no two of which share a word.
+
+    Args:
+        sums: by the terms of each phrase, what it weighs in all of them.
+        surfaces: what it weighs most in one of them, and as it is written there.
+        words: what words weigh in all of them.
+    """
     scored = [
         (-weight - sum([words.get(term, 0) for term in key]) // len(key), key, weight) for key, weight in sums.items()
     ]
     scored.sort()
     return without_overlap([(weight, key) for _, key, weight in scored], lambda key: surfaces[key][1])
+
+
+def main_language(spoken: Sequence[tuple[str, int]]) -> str:
+    """Return the language of most events, given those of several nodes with their events."""
+    sums = _sums(spoken)
+    return sums[0][0] if len(sums) == 1 else _top(sums, 1)[0][0]
+
+
+def most_named(weighted: Iterable[tuple[str, int]], most: int) -> list[tuple[str, int]]:
+    """Return the names that weigh most together, with what they weigh."""
+    return _top(_sums(weighted), most)
 
 
 def legible(text: str) -> str:

@@ -16,6 +16,7 @@ SCHEMA = 1
 """Version of the hashed bodies."""
 
 _ANCHOR_SEQ, _EVENT_SEQ = attrgetter("anchor_seq"), attrgetter("event_seq")
+_KEY = attrgetter("key_timestamp", "key_digest")
 
 _SUBJECT_LEVELS = 1000
 """Level of a node over every subject; less the longer the prefix that its paths share. No path is so long."""
@@ -212,7 +213,7 @@ def subject_node(
     topic's id, so that subjects which begin with the same event are told apart. `units` counts subjects.
     """
     anchor = min(children, key=_ANCHOR_SEQ)
-    first = min(children, key=lambda child: child.key)
+    first = min(children, key=_KEY)
     node_id = subject_node_id(participants, prefix, [child.node_id for child in children])
     level = _SUBJECT_LEVELS - len(prefix)
     rendering_ids = tuple(child.rendering_id for child in children)

@@ -85,10 +85,13 @@ def candidates(leaf: Worded) -> dict[str, int]:
     said: dict[str, int] = {}
     for surface, weight in leaf.metadata["keywords"]:
         term = key_of(surface)[0]
+        if term not in named:
+            said[term] = weight
+            continue
         # A phrase was made of it: it is a noun, or stands beside one. Other words tell of no thing by themselves.
-        said[term] = weight * 3 // 2 if term in named else weight
-        if term in named:
-            weights[term] = max(weights.get(term, 0), said[term])
+        said[term] = weight = weight * 3 // 2
+        if weights.get(term, 0) < weight:
+            weights[term] = weight
     for kind, weight in _kinds(said, named).items():
         weights[kind] = max(weights.get(kind, 0), weight)
     for hint, permille in leaf.metadata["hints"]:
@@ -96,11 +99,8 @@ def candidates(leaf: Worded) -> dict[str, int]:
         if len(terms) <= _HINT_TERMS:
             key = " ".join(terms)
             weights[key] = weights.get(key, 0) + _HINT_WEIGHT * min(permille, _FULL_CONFIDENCE) // _FULL_CONFIDENCE
-    best = sorted(
-        (pair for pair in weights.items() if pair[1] >= _LEAST_WEIGHT and _is_plain(pair[0])),
-        key=lambda pair: (-pair[1], pair[0]),
-    )
-    return dict(best[:_CANDIDATES_MOST])
+    best = sorted([(-weight, key) for key, weight in weights.items() if weight >= _LEAST_WEIGHT and _is_plain(key)])
+    return {key: -weight for weight, key in best[:_CANDIDATES_MOST]}
 
 
 def _kinds(said: Mapping[str, int], named: AbstractSet[str]) -> dict[str, int]:
@@ -147,11 +147,12 @@ class Claims:
             for term in key_of(phrase):
                 thing |= holding.get(term, 0)
             things.add(thing)
-        rivals = [0] * len(keys)
+        rivals = [1 << at for at in range(len(keys))]
         for thing in things:
-            for at in range(len(keys)):
-                if thing >> at & 1:
-                    rivals[at] |= thing
+            if thing & thing - 1:
+                for at in range(len(keys)):
+                    if thing >> at & 1:
+                        rivals[at] |= thing
         return cls(tuple(keys), tuple(weights[key] for key in keys), tuple(rivals))
 
 
@@ -164,7 +165,7 @@ def chosen(weights: Sequence[int], rivals: Sequence[int], units: Sequence[int]) 
         units: how many units hold each key, this leaf's own among them; what is beyond `SATURATED` does not count.
     """
     ranked = sorted(
-        (-weights[at] * min(count, SATURATED), at) for at, count in enumerate(units) if count >= LEAST_UNITS
+        [(-weights[at] * min(count, SATURATED), at) for at, count in enumerate(units) if count >= LEAST_UNITS]
     )
     best: list[int] = []
     taken = 0
@@ -191,4 +192,5 @@ def filed_under(leaf: Worded, weights: Candidates, units_of: Callable[[str], int
 
 def _is_plain(key: str) -> bool:
     """Tell whether a key can be written into a path: short, and without characters that end one."""
-    return "\0" not in key and len(key.encode("utf-8", "surrogatepass")) <= _KEY_BYTES
+    size = len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass"))
+    return size <= _KEY_BYTES and "\0" not in key

@@ -8,25 +8,22 @@ else must say more. So "That violin is gorgeous!" tells nothing, "The violin wen
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from operator import itemgetter
 
-from myria.analysis import TextWords, is_stopword, terms, words_in
+from myria.analysis import is_stopword, terms, words_in
 from myria.analysis.common_words import plain_terms, weak_terms
-from myria.analysis.kinds import kinds_among
+from myria.analysis.kinds import members_of
 from myria.planning.courtesies import courtesies
 from myria.planning.lines import capitalised, clip, listed
 from myria.planning.model import Node
 from myria.planning.wording import conjunction_of, is_function_word
+from myria.values import short_value
 
 STATE_CHARACTERS = 200
 
 _REMEMBERED = 4096
 """Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
-
-_LATELY = 64
-"""Statements whose words are remembered."""
 
 _NAMED = 2
 """Phrases that stand for a leaf which nothing else names."""
@@ -53,17 +50,51 @@ _QUESTIONS = ("?”", "？”", "؟”")
 _EXCLAMATIONS = ("!", "！", "!…")
 
 
+@short_value
+class Told:
+    """What a leaf tells: its statements, each with its speaker, and for each term which of them say it, as bits."""
+
+    statements: tuple[tuple[str, str], ...]
+    said: Mapping[str, int]
+
+    def naming(self, key: str) -> list[tuple[str, str]]:
+        """Return the statements that name a subject, or something of its kind."""
+        said = self.said
+        found = said.get(key, 0)
+        if " " in key:
+            for term in key.split(" "):
+                found |= said.get(term, 0)
+        if members := members_of(key):
+            for term in members.intersection(said):
+                found |= said[term]
+        return [statement for at, statement in enumerate(self.statements) if found >> at & 1] if found else []
+
+
 @lru_cache(maxsize=_REMEMBERED)
-def statements(summary: str) -> tuple[tuple[str, str], ...]:
-    """Return the statements that the summary of a leaf quotes, with their speakers; questions are none."""
-    found = [quote.partition("“") for quote in _STATEMENT.findall(summary)]
-    return tuple((who.rstrip(": "), words.rstrip("”")) for who, _, words in found if not words.endswith(_QUESTIONS))
+def told_by(summary: str) -> Told:
+    """Return what the summary of a leaf quotes; questions are no statements."""
+    statements: list[tuple[str, str]] = []
+    said: dict[str, int] = {}
+    for quote in _STATEMENT.findall(summary):
+        who, _, words = quote.partition("“")
+        if words.endswith(_QUESTIONS):
+            continue
+        words = words.rstrip("”")
+        read = terms(_unclipped(words))
+        if not statements:
+            said = dict.fromkeys(read, 1)
+        else:
+            bit = 1 << len(statements)
+            for term in read:
+                said[term] = said.get(term, 0) | bit
+        statements.append((who.rstrip(": "), words))
+    return Told(tuple(statements), said)
 
 
 def says(key: str, words: str) -> bool:
     """Tell whether words name a subject, or something of its kind."""
-    said, kinds = _said(words)
-    return key in kinds or not said.isdisjoint(key.split(" "))
+    said = terms(words)
+    return any(term in said for term in key.split(" ")) or not members_of(key).isdisjoint(said)
 
 
 def state_of(keys: Sequence[str], leaf: Node) -> str | None:
@@ -72,14 +103,12 @@ def state_of(keys: Sequence[str], leaf: Node) -> str | None:
     None where neither says more than what the subject is called.
     """
     for key in keys:
-        told = [
-            (_content(key, words), place)
-            for place, (_, words) in enumerate(statements(leaf.summary))
-            if says(key, words)
-        ]
-        content, place = max(told, key=itemgetter(0), default=(_NO_CONTENT, 0))
-        if content > _NO_CONTENT:
-            speaker, words = statements(leaf.summary)[place]
+        best = _NO_CONTENT
+        for statement in told_by(leaf.summary).naming(key):
+            content = _content(key, statement[1])
+            if content > best:
+                best, (speaker, words) = content, statement
+        if best > _NO_CONTENT:
             return clip(f"{speaker}: “{words}”" if speaker else f"“{words}”", STATE_CHARACTERS)
     name = called(keys[0], leaf)
     said, _ = _weighed(leaf.label)
@@ -99,31 +128,18 @@ def called(key: str, leaf: Node) -> str:
     return clip(label, STATE_CHARACTERS)
 
 
-@lru_cache(maxsize=_LATELY)
-def _words(words: str) -> TextWords:
-    """Return the words of a statement: it is asked first what it names, then mostly what it says."""
-    return words_in(words)
-
-
-@lru_cache(maxsize=2 * _REMEMBERED)
-def _said(words: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the terms of a statement, and the kinds of thing that they name."""
-    said = frozenset(_words(words).terms)
-    return said, frozenset(kinds_among(said))
-
-
 def _content(key: str, words: str) -> tuple[bool, int]:
     """Return how well a statement tells a state of a subject: plainly or not, and how much it says beside the key."""
     said, least = _weighed(words)
     own = key.split(" ")
-    content = sum(weight for term, weight in said if term not in own)
+    content = sum([weight for term, weight in said if term not in own])
     return (least == _LEAST_CONTENT, content) if content >= least else _NO_CONTENT
 
 
 @lru_cache(maxsize=2 * _REMEMBERED)
 def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return the words that a statement says something with, each with its weight; and how much it must say."""
-    said = _words(words)
+    said = words_in(_unclipped(words))
     polite = courtesies(words, said)
     weights = {term: _weight(term) for term, start in zip(said.terms, said.starts, strict=True) if start not in polite}
     least = _LEAST_CONTENT
@@ -132,6 +148,11 @@ def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     if not _other_persons().isdisjoint(weights) and _first_persons().isdisjoint(weights):
         least += 1
     return tuple((term, weight) for term, weight in weights.items() if weight), least
+
+
+def _unclipped(words: str) -> str:
+    """Return words without what marks that they were clipped: most are ASCII then, which is read in less time."""
+    return words.removesuffix("…")
 
 
 @lru_cache(maxsize=4 * _REMEMBERED)

@@ -59,7 +59,9 @@ class SubjectStream:
         if self._last is not None:
             refuse_double(self._last, piece)
             shared = shared_digits(self._last.path, piece.path)
-            part = self._closed(_alone(self._last), shared)
+            part = _alone(self._last)
+            if self._open and self._open[-1].digits > shared:
+                part = self._closed(part, shared)
             if not self._open or self._open[-1].digits < shared:
                 self._open.append(_OpenPrefix(shared))
             self._grow(self._open[-1], part)
@@ -86,16 +88,40 @@ class SubjectStream:
         return part
 
     def _grow(self, branch: _OpenPrefix, part: StreamedPart) -> None:
+        was_flat = branch.size <= self._most
         branch.parts.append(part)
         branch.size += part.size
         if branch.size > self._most:
-            branch.parts = list(map(self._whole, branch.parts))
+            first = 0 if was_flat else -1
+            branch.parts[first:] = map(self._whole, branch.parts[first:])
 
     def _whole(self, part: StreamedPart) -> StreamedPart:
         """Return a part as a single piece."""
         if len(part.pieces) == 1:
             return part
         return StreamedPart([self._make(part.pieces, part.prefix)], part.size, is_flat=False, prefix=part.prefix)
+
+
+class FewPieces:
+    """Takes pieces that all lie flat, in any order: they need no paths."""
+
+    def __init__(self) -> None:
+        self._pieces: list[SubjectPiece] = []
+
+    def add(self, piece: SubjectPiece) -> None:
+        """Take one more piece."""
+        self._pieces.append(piece)
+
+    def end(self) -> StreamedPart:
+        """Return all of them.
+
+        Raises:
+            InternalError: one came twice.
+        """
+        pieces = self._pieces
+        if len({piece.node.rendering_id for piece in pieces}) < len(pieces):
+            raise InternalError("a leaf is filed twice under one key", pieces=len(pieces))
+        return StreamedPart(pieces, len(pieces), is_flat=True, prefix="")
 
 
 def _alone(piece: SubjectPiece) -> StreamedPart:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from typing import Protocol
 
 from myria.errors import InternalError
@@ -61,15 +61,8 @@ def subject_prefix(key: str) -> str:
 
 def keys_of(prefix: str) -> tuple[str, ...]:
     """Return the keys that a prefix holds whole: none above a subject, its own, then those that divide it."""
-    keys = []
-    start = 0
-    for at in range(0, len(prefix) - 1, 2):
-        if prefix[at : at + 2] == _END:
-            if at == start:
-                break
-            keys.append(bytes.fromhex(prefix[start:at]).decode("utf-8", "surrogatepass"))
-            start = at + 2
-    return tuple(keys)
+    *ended, _ = bytes.fromhex(prefix[: len(prefix) & ~1]).split(b"\0")
+    return tuple(key.decode("utf-8", "surrogatepass") for key in takewhile(bool, ended))
 
 
 async def assemble_subjects(

@@ -11,6 +11,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holder, Holders, stored_key
 from myria.planning.subjects.keys import LEAST_UNITS, SATURATED, SUBJECTS_MOST, Claims, candidates, chosen
 from myria.planning.subjects.packing import packed, unpacked
-from myria.planning.subjects.stream import SubjectStream
+from myria.planning.subjects.stream import FewPieces, SubjectStream
 from myria.planning.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
 from myria.planning.subjects.update import PlacedLeaf, leaves_beneath
 from myria.values import short_value
@@ -114,15 +115,15 @@ class WholePlan:
 
     async def make(self, begin: int, end: int) -> AsyncIterator[Node]:
         """Make the subjects of a range of their order and yield each once it is whole, packed."""
-        number, subject = -1, SubjectStream(self._node, self._most)
-        filings = self._ledger.filings(self._numbers[begin:end])
+        number, subject = -1, self._gathering(is_large=False)
+        filings = self._ledger.filings(self._numbers[begin:end], self._most)
         while part := list(islice(filings, _LEAVES_AT_ONCE)):
             read = await self._leaves.read({filing.leaf for filing in part})
             for filing in part:
                 if filing.number != number:
                     if number >= 0:
                         yield self._subject(number, subject)
-                    number, subject = filing.number, SubjectStream(self._node, self._most)
+                    number, subject = filing.number, self._gathering(is_large=bool(filing.path))
                 subject.add(SubjectPiece(filing.path, read[filing.leaf], filing.others))
             await self._flush()
         if number >= 0:
@@ -156,7 +157,10 @@ class WholePlan:
         self._made.append(piece.node)
         return piece
 
-    def _subject(self, number: int, gathering: SubjectStream) -> Node:
+    def _gathering(self, *, is_large: bool) -> SubjectStream | FewPieces:
+        return SubjectStream(self._node, self._most) if is_large else FewPieces()
+
+    def _subject(self, number: int, gathering: SubjectStream | FewPieces) -> Node:
         gathered = gathering.end()
         key = self._ledger.keys[number]
         if gathered.size < LEAST_UNITS:
@@ -166,7 +170,7 @@ class WholePlan:
 
 @short_value
 class _Filing:
-    """A leaf under a key, both by number; the path, and the leaf's other keys."""
+    """A leaf under a key, both by number; the path, "" in a subject that is flat, and the leaf's other keys."""
 
     number: int
     path: str
@@ -179,7 +183,7 @@ class _Ledger:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._numbers = _Numbers()
         self._units: dict[bytes, int] = {}
         self._unit_names, self._renderings, self._digests = bytearray(), bytearray(), bytearray()
         self._taken = (b"", b"", b"")
@@ -190,12 +194,12 @@ class _Ledger:
         self._claimed = array("I")
         self._weights = array("I")
         self._rivals = array("H")
-        self._holding_units = array("I")
-        """Of each key up to `SATURATED` units that hold it, from 1 on."""
         self._filed = array("I")
         """Of each leaf the keys that it is filed under, best first, up to `SUBJECTS_MOST`."""
         self._is_subject = bytearray()
         self._claims_by_key = array("I")
+        self._is_filed = b""
+        """Of each claim, in the order of `_claims_by_key`, whether the leaf is filed under the key."""
         self._key_from = array("q", [0])
 
     def take(self, placed: PlacedLeaf) -> int:
@@ -209,62 +213,67 @@ class _Ledger:
         self._times.append(leaf.key_timestamp)
         self._unit_of.append(unit)
         claims = Claims.of(leaf, candidates(leaf))
-        for key in claims.keys:
-            number = self._numbers.setdefault(key, len(self.keys))
-            if number == len(self.keys):
-                self.keys.append(key)
-                self._holding_units.extend((0,) * SATURATED)
-            self._claimed.append(number)
-            self._hold(number, unit + 1)
+        self._claimed.extend(map(self._numbers.__getitem__, claims.keys))
         self._weights.extend(claims.weights)
         self._rivals.extend(claims.rivals)
         self._claims_from.append(len(self._claimed))
         return len(self._times) - 1
 
-    def _hold(self, number: int, unit: int) -> None:
-        for at in range(number * SATURATED, (number + 1) * SATURATED):
-            if self._holding_units[at] == unit:
-                return
-            if not self._holding_units[at]:
-                self._holding_units[at] = unit
-                return
-
     def file(self) -> None:
         """Choose what each leaf is filed under, once all are in."""
         self._taken = (bytes(self._unit_names), bytes(self._renderings), bytes(self._digests))
         del self._unit_names, self._renderings, self._digests
-        held = np.frombuffer(self._holding_units, np.uint32).reshape(-1, SATURATED) if self.keys else np.empty((0, 1))
-        counts = bytes(np.count_nonzero(held, axis=1).astype(np.uint8))
+        self.keys = list(self._numbers)
+        claimed = np.array(self._claimed, np.uint32)
+        bounds = np.array(self._claims_from, np.int64)
+        sizes: npt.NDArray[np.int64] = bounds[1:] - bounds[:-1]
+        counts = self._units_holding(claimed, sizes)
         first_unit = array("I", bytes(4 * len(self.keys)))
         self._is_subject = bytearray(len(self.keys))
         for leaf, unit in enumerate(self._unit_of):
             begin, end = self._claims_from[leaf], self._claims_from[leaf + 1]
-            units = [counts[number] for number in self._claimed[begin:end]]
-            best = [
-                self._claimed[begin + at] for at in chosen(self._weights[begin:end], self._rivals[begin:end], units)
-            ]
+            numbers = self._claimed[begin:end]
+            units = [counts[number] for number in numbers]
+            best = [numbers[at] for at in chosen(self._weights[begin:end], self._rivals[begin:end], units)]
             for number in best:
                 if not first_unit[number]:
                     first_unit[number] = unit + 1
                 elif first_unit[number] != unit + 1:
                     self._is_subject[number] = True
             self._filed.extend(best + [_NONE] * (SUBJECTS_MOST - len(best)))
-        claimed = np.frombuffer(self._claimed, np.uint32) if self._claimed else np.empty(0, np.uint32)
-        bounds = np.frombuffer(self._claims_from, np.uint32).astype(np.int64)
-        sizes: npt.NDArray[np.int64] = bounds[1:] - bounds[:-1]
         by_key = np.argsort(claimed, kind="stable")
-        self._claims_by_key = array("I", np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)[by_key].tobytes())
+        leaves = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)[by_key]
+        self._claims_by_key = array("I", leaves.tobytes())
+        filed = np.array(self._filed, np.uint32).reshape(-1, SUBJECTS_MOST)
+        claimed = claimed[by_key]
+        is_filed = np.zeros(len(claimed), np.bool_)
+        for place in range(SUBJECTS_MOST):
+            is_filed |= filed[leaves, place] == claimed
+        self._is_filed = is_filed.tobytes()
         self._key_from.frombytes(np.cumsum(np.bincount(claimed, minlength=len(self.keys))).astype(np.int64).tobytes())
-        del self._weights, self._rivals, self._holding_units
+        del self._numbers, self._weights, self._rivals
+
+    def _units_holding(self, claimed: npt.NDArray[np.uint32], sizes: npt.NDArray[np.int64]) -> bytes:
+        """Return how many units hold each key, as far as they count."""
+        held = claimed.astype(np.uint64) << np.uint64(32)
+        held |= np.repeat(np.array(self._unit_of, np.uint32), sizes)
+        held.sort()
+        held = held[np.flatnonzero(np.diff(held, prepend=held[:1] + np.uint64(1)))] >> np.uint64(32)
+        counts = np.bincount(held.astype(np.int64), minlength=len(self._numbers))
+        return np.minimum(counts, SATURATED).astype(np.uint8).tobytes()
 
     def holders(self, number: int) -> list[Holder]:
         """Return the leaves that hold a key, ordered."""
-        held = []
-        unit_names, _, _ = self._taken
-        for leaf in self._leaves_of(number):
-            unit = self._unit_of[leaf] * _UNIT_BYTES
-            is_filed = number in self._filed_of(leaf)
-            held.append(Holder(unit_names[unit : unit + _UNIT_BYTES], self.rendering_id(leaf), is_filed))
+        unit_names, renderings, _ = self._taken
+        units = self._unit_of
+        held = [
+            Holder(
+                unit_names[units[leaf] * _UNIT_BYTES : (units[leaf] + 1) * _UNIT_BYTES],
+                renderings[leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES],
+                is_filed == 1,
+            )
+            for leaf, is_filed in self._claims_of(number)
+        ]
         if len(held) > 1:
             held.sort()
         return held
@@ -274,30 +283,48 @@ class _Ledger:
         numbers = [number for number, is_subject in enumerate(self._is_subject) if is_subject]
         return sorted(numbers, key=lambda number: subject_prefix(self.keys[number]))
 
-    def filings(self, numbers: Iterable[int]) -> Iterator[_Filing]:
-        """Yield all that is filed under some keys, which come in the order of their paths, in that order."""
+    def filings(self, numbers: Iterable[int], most: int) -> Iterator[_Filing]:
+        """Yield all that is filed under some keys, which come in the order of their paths.
+
+        What is filed under one key comes in the order of paths as well, unless it is so little that it lies flat.
+        """
         for number in numbers:
+            leaves = [leaf for leaf, is_filed in self._claims_of(number) if is_filed]
+            if len(leaves) <= most:
+                for leaf in leaves:
+                    yield _Filing(number, "", leaf, self._others(leaf, number))
+                continue
             found = []
-            for leaf in self._leaves_of(number):
-                filed = self._filed_of(leaf)
-                if number in filed:
-                    others = tuple(self.keys[other] for other in filed if other not in (number, _NONE))
-                    at = leaf * _RENDERING_BYTES
-                    digest = self._taken[2][at : at + _RENDERING_BYTES]
-                    path = path_of(self.keys[number], others, self._times[leaf], digest)
-                    found.append(_Filing(number, path, leaf, others))
-            found.sort(key=lambda filing: filing.path)
+            for leaf in leaves:
+                others = self._others(leaf, number)
+                at = leaf * _RENDERING_BYTES
+                digest = self._taken[2][at : at + _RENDERING_BYTES]
+                path = path_of(self.keys[number], others, self._times[leaf], digest)
+                found.append(_Filing(number, path, leaf, others))
+            found.sort(key=attrgetter("path"))
             yield from found
+
+    def _others(self, leaf: int, number: int) -> tuple[str, ...]:
+        """Return the other keys that a leaf is filed under."""
+        filed = self._filed[leaf * SUBJECTS_MOST : (leaf + 1) * SUBJECTS_MOST]
+        return tuple([self.keys[other] for other in filed if other not in (number, _NONE)])
 
     def rendering_id(self, leaf: int) -> bytes:
         """Return the rendering of a leaf."""
         return self._taken[1][leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES]
 
-    def _leaves_of(self, number: int) -> array[int]:
-        return self._claims_by_key[self._key_from[number] : self._key_from[number + 1]]
+    def _claims_of(self, number: int) -> Iterator[tuple[int, int]]:
+        """Return the leaves that hold a key, each with whether it is filed under it."""
+        begin, end = self._key_from[number], self._key_from[number + 1]
+        return zip(self._claims_by_key[begin:end], self._is_filed[begin:end], strict=True)
 
-    def _filed_of(self, leaf: int) -> array[int]:
-        return self._filed[leaf * SUBJECTS_MOST : (leaf + 1) * SUBJECTS_MOST]
+
+class _Numbers(dict[str, int]):
+    """Keys by their numbers, which they get when they are asked for first."""
+
+    def __missing__(self, key: str) -> int:
+        self[key] = number = len(self)
+        return number
 
 
 class _Leaves:
