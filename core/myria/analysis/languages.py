@@ -69,6 +69,8 @@ _ELIDED_BEFORE: Final = frozenset({"french", "italian"})
 
 def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
     """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
+    if text.isascii() and _telling().isdisjoint(text_terms):
+        return ()
     voters = _voters()
     votes: dict[int, int] = {}
     for term in _voting().intersection(text_terms):
@@ -148,6 +150,12 @@ def _letters() -> dict[str, tuple[int, ...]]:
 def _voting() -> frozenset[str]:
     """Return the terms that are function words of a language."""
     return frozenset(_voters())
+
+
+@cache
+def _telling() -> frozenset[str]:
+    """Return the voting terms that are no stop words: without one of them no language has more votes than English."""
+    return _voting() - stop_terms()
 
 
 @cache
