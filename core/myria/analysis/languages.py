@@ -73,9 +73,13 @@ def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
     """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
     if text.isascii() and _telling().isdisjoint(text_terms):
         return ()
+    voting = _voting().intersection(text_terms)
+    english = len(stop_terms().intersection(text_terms))
+    if text.isascii() and len(voting) <= english:
+        return ()
     voters = _voters()
     votes: dict[int, int] = {}
-    for term in _voting().intersection(text_terms):
+    for term in voting:
         for position in voters[term]:
             votes[position] = votes.get(position, 0) + 1
     if not text.isascii():
@@ -86,7 +90,7 @@ def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
         for position, count in seen.items():
             votes[position] = votes.get(position, 0) + min(count, _MOST_LETTERS)
     most = max(votes.values(), default=0)
-    if not most or most <= len(stop_terms().intersection(text_terms)):
+    if not most or most <= english:
         return ()
     return tuple(_STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
 
