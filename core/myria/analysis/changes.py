@@ -8,6 +8,7 @@ other languages have no such words and are ranked as if nothing ever changed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import re2
@@ -20,6 +21,12 @@ MAX_CHANGED: Final = 24
 _MEMORY_BYTES: Final = 32 << 20
 """What the expression's states may take: enough that none is made twice."""
 _READ_BYTES: Final = 8 * 1024
+_SHORT_CHARACTERS: Final = _READ_BYTES // 4
+"""A text of so many characters is read to its end."""
+
+_ENDS_TEXT: Final = "."
+"""Nothing that is looked for goes over it, and "instead" counts before it as it does at the end of a text."""
+
 _WHOLE_WORDS: Final = 30
 """A text of so many words tells of one thing: all of it is about the change, not its sentence alone."""
 
@@ -154,6 +161,13 @@ def changed(text: str) -> list[str]:
             if _CHANGES.Match(sentence):
                 about += terms(sentence.decode("utf-8", "ignore"))
     return [term for term in dict.fromkeys(about) if not is_stopword(term)][:MAX_CHANGED]
+
+
+def may_be_changed(texts: Sequence[str]) -> bool:
+    """Tell whether one of several texts may say that something has changed: one look at all, and for most the last."""
+    if any(len(text) > _SHORT_CHARACTERS for text in texts):
+        return True
+    return bool(_CHANGES.Match(_ENDS_TEXT.join(texts).lower().replace("\u2019", "'").encode("utf-8", "replace")))
 
 
 def _expression(phrase: str) -> str:
