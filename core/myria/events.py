@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from myria.canonical import canonical_json, digest
+from myria.canonical import canonical_json, digest, quick_digest
 
 SEARCHABLE_BYTES = 64 * 1024
 """How much of an event's text is searched, in UTF-8 bytes."""
 
 _SPEAKER_FIELDS = ("speaker", "sender", "author", "from", "agent", "tool", "role")
 _TASK_FIELDS = ("task_id", "task")
+_WITHOUT_FLOATS = frozenset({str, int, bool, type(None)})
+"""What most payloads hold and nothing else: they need no search for a float."""
 
 
 class TopicHint(NamedTuple):
@@ -53,7 +55,8 @@ def content_key(
     """
     if dedupe is not None:
         return dedupe
-    return digest([timestamp, list(participants), payload, place])
+    body = [timestamp, list(participants), payload, place]
+    return quick_digest(body) if _WITHOUT_FLOATS.issuperset(map(type, payload.values())) else digest(body)
 
 
 def searchable_text(payload: dict[str, Any]) -> str:

@@ -67,21 +67,27 @@ def document(row: asyncpg.Record, *, leaf: int = -1, xid: int = 0, scope_id: int
     )
 
 
-def document_of(event: PlanEvent) -> Doc:
-    """Return a planned event as the search index sees it: what `document` makes of its row, analysed no second time."""
+def document_of(event: PlanEvent, *, is_changed: bool = True) -> Doc:
+    """Return a planned event as the search index sees it: what `document` makes of its row, analysed no second time.
+
+    Args:
+        event: the event.
+        is_changed: whether its text may say that something has changed (`myria.analysis.changes`).
+    """
+    words = event.all_words
     return Doc(
         event_seq=event.event_seq,
         timestamp=event.timestamp,
-        terms=event.terms,
+        terms=words.terms,
         channel=event.channel,
-        stems=stems_of(event.text, event.terms, event.all_words),
+        stems=stems_of(event.text, words.terms, words),
         speaker=event.speaker,
         type=event.type,
         context_id=event.context_id,
         hints=event.hints,
         asks=asks(event.text),
         names=names_something(event.text),
-        changed=changed(event.text),
+        changed=changed(event.text) if is_changed else [],
     )
 
 

@@ -90,3 +90,10 @@ def test_stop_words() -> None:
 def test_term_ids_are_pinned() -> None:
     """A term's identity never changes: stored search blocks depend on it."""
     assert term_id("paint") == -8595147557043160442
+
+
+@given(st.lists(st.sampled_from([*"ab1 '._-", "\x01", *"\u2019\u2014\u20ac\u2764", "\U0001f600", "\ufe0f", "\u200d"])))
+def test_signs_beyond_ascii_are_read_as_letters_beyond_ascii_are(parts: list[str]) -> None:
+    """A text of plain words with emoji, marks and typographic signs has the words it has before a foreign letter."""
+    text = "".join(parts)
+    assert tokens(f"{text} ж") == [*tokens(text), ("ж", "ж", len(text) + 1, len(text) + 2)]

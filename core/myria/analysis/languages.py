@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import cache, lru_cache
-from itertools import chain, repeat
+from functools import cache
+from itertools import chain
 from typing import Final
 from unicodedata import ucd_3_2_0
 
@@ -62,16 +62,24 @@ _READ_CHARACTERS: Final = 8 * 1024
 _AT_ONCE: Final = 3
 """How many languages one text may count as."""
 
-_CACHED_WORDS: Final = 65_536
+_CACHED_WORDS: Final = 16_384
+"""Words of a language whose stems are kept."""
+
 _APOSTROPHES: Final = str.maketrans("\u2018\u02bc\uff07\u2019", "''''")
 _ELIDED_BEFORE: Final = frozenset({"french", "italian"})
 
 
 def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
     """Return the languages other than English that a text may be in, given its terms: none for most, three at most."""
+    if text.isascii() and _telling().isdisjoint(text_terms):
+        return ()
+    voting = _voting().intersection(text_terms)
+    english = len(stop_terms().intersection(text_terms))
+    if text.isascii() and len(voting) <= english:
+        return ()
     voters = _voters()
     votes: dict[int, int] = {}
-    for term in _voting().intersection(text_terms):
+    for term in voting:
         for position in voters[term]:
             votes[position] = votes.get(position, 0) + 1
     if not text.isascii():
@@ -82,7 +90,7 @@ def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
         for position, count in seen.items():
             votes[position] = votes.get(position, 0) + min(count, _MOST_LETTERS)
     most = max(votes.values(), default=0)
-    if not most or most <= len(stop_terms().intersection(text_terms)):
+    if not most or most <= english:
         return ()
     return tuple(_STEMMED[position] for position in sorted(votes) if votes[position] == most)[:_AT_ONCE]
 
@@ -99,7 +107,7 @@ def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
         ((language, function_terms),) = of
         read = zip(words.surfaces, words.terms, strict=True)
         surfaces = [surface for surface, term in read if term not in function_terms]
-        return list(chain.from_iterable(map(stem_of, surfaces, repeat(language))))
+        return list(chain.from_iterable(map(_stems(language).__getitem__, surfaces)))
     return [
         stem
         for surface, term in zip(words.surfaces, words.terms, strict=True)
@@ -109,9 +117,33 @@ def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
     ]
 
 
-@lru_cache(maxsize=_CACHED_WORDS)
 def stem_of(surface: str, language: str) -> tuple[str, ...]:
     """Return the marked stem of one word as it is written, in a tuple; an empty one where it has no letter."""
+    return _stems(language)[surface]
+
+
+class _Stems(dict[str, tuple[str, ...]]):
+    """The stems of words of a language by how they are written; emptied when it is full."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+
+    def __missing__(self, surface: str) -> tuple[str, ...]:
+        stem = _stemmed(surface, self._language)
+        if len(surface) <= MAX_TERM_CHARACTERS:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[surface] = stem
+        return stem
+
+
+@cache
+def _stems(language: str) -> _Stems:
+    return _Stems(language)
+
+
+def _stemmed(surface: str, language: str) -> tuple[str, ...]:
     word = surface.lower()
     if not word.isascii():
         word = ucd_3_2_0.normalize("NFC", word.translate(_APOSTROPHES))
@@ -148,6 +180,12 @@ def _letters() -> dict[str, tuple[int, ...]]:
 def _voting() -> frozenset[str]:
     """Return the terms that are function words of a language."""
     return frozenset(_voters())
+
+
+@cache
+def _telling() -> frozenset[str]:
+    """Return the voting terms that are no stop words: without one of them no language has more votes than English."""
+    return _voting() - stop_terms()
 
 
 @cache

@@ -11,8 +11,11 @@ import re
 from typing import Final
 
 _CAPITAL: Final = re.compile(
-    r" (?<=[\w,;:)] )[\"'\u201c\u2018(\u00ab]?([A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f][^\W_]+)"
+    r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f]"
+    r"(?:(?<=[\w,;:)] .)|(?<=[\w,;:)] [\"'\u201c\u2018(\u00ab].))[^\W_]+"
 )
+"""A word with a capital inside a sentence; what is before it is looked at last, as few characters are capitals."""
+
 _SEPARATORS: Final = ",;:)"
 _ENDS: Final = ("", ".", ",", "!", "?", ";")
 _LONGEST_WORD: Final = 64
@@ -28,8 +31,9 @@ def names_something(text: str) -> bool:
     text = text[:_READ_CHARACTERS]
     for found in _CAPITAL.finditer(text):
         start, end = found.span()
+        start = text.rindex(" ", 0, start)
         before = text[max(0, start - _LONGEST_WORD) : start].rsplit(maxsplit=1)[-1]
-        if before[0].isupper() or found[1] in _NO_NAMES:
+        if before[0].isupper() or found[0] in _NO_NAMES:
             continue
         called = before.endswith(",") and text[end : end + 1] in _ENDS
         if not called and before.rstrip(_SEPARATORS).lower() not in _CALLED_AFTER:

@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, count, pairwise
+from operator import add, sub
+from string import ascii_letters, digits
 from typing import NamedTuple
 from unicodedata import ucd_3_2_0
 
@@ -33,21 +35,25 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 _ASCII_WORDS_APART = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")
 """Splits a text into what is between words and the words, in turn."""
 
+_IN_WORDS = f"{ascii_letters}{digits}'".encode()
+_SPACED = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256))
+"""Turns bytes of ASCII into themselves where they may be part of a word, and into spaces elsewhere."""
+
 _ENGLISH_LETTERS = re.compile(r"[a-z']+\Z")
 _RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
 _CLUSTER = re.compile(r"[ch]m{0,7}")
-_TYPOGRAPHIC = (
-    ("\u2019", "'"),
-    ("\u2018", "'"),
-    ("\u201c", '"'),
-    ("\u201d", '"'),
-    ("\u2013", "-"),
-    ("\u2014", "-"),
-    ("\u2026", "."),
-)
-"""What editors put into plain English: turned back, most such texts take the quick way."""
 _CLASSES = ClassTable()
 _FOLDS = FoldTable()
+
+_JOINED = "\x01"
+"""Stands for a mark that would belong to a word if one were before it."""
+
+_MARKED_WORD = re.compile(f"[A-Za-z0-9]{_JOINED}")
+_PLAIN = {" ": " ", "'": "'", "m": _JOINED}
+"""What stands for characters beyond ASCII that are no letters, by their class."""
+
+_MOST_REPLACED = 16
+"""How many characters beyond ASCII a text may have, each counted once, that is read as one of ASCII."""
 
 
 class Token(NamedTuple):
@@ -113,39 +119,31 @@ _TERMS = _Terms()
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text in document order, stop words included; never raises for any string."""
-    if not text.isascii():
-        for typographic, plain in _TYPOGRAPHIC:
-            text = text.replace(typographic, plain)
-        if not text.isascii():
-            return [token.term for token in tokens(text)]
-    return list(map(_TERMS.__getitem__, _ASCII_WORD.findall(text.lower())))
+    plain = text if text.isascii() else _as_ascii(text)
+    if plain is None:
+        return [token.term for token in _tokens_in_letters(text)]
+    return list(map(_TERMS.__getitem__, _ASCII_WORD.findall(plain.lower())))
 
 
 def tokens(text: str) -> list[Token]:
     """Return the terms of a text with their surface forms and offsets, in document order."""
     if text.isascii():
         return words_in(text).tokens()
-    classes = text.translate(_CLASSES)
-    found_tokens: list[Token] = []
-    for run in _RUN.finditer(classes):
-        start, end = run.span()
-        if classes[start] == "w":
-            folded = text[start:end].translate(_FOLDS)
-            if folded:
-                found_tokens.append(Token(text[start:end], _term(folded), start, end))
-        else:
-            _clusters(text, classes, start, end, found_tokens)
-    return found_tokens
+    plain = _as_ascii(text)
+    if plain is not None:
+        return [
+            Token(text[start:end], _TERMS[word], start, end)
+            for word, start, end in zip(*_ascii_words_in(plain), strict=True)
+        ]
+    return _tokens_in_letters(text)
 
 
 def words_in(text: str) -> TextWords:
     """Return what `tokens` does, as columns: less work where a text is read by several."""
     if not text.isascii():
         return TextWords.of(tokens(text))
-    parts = _ASCII_WORDS_APART.split(text)
-    bounds = list(accumulate(map(len, parts)))
-    surfaces = parts[1::2]
-    return TextWords(surfaces, list(map(_TERMS.__getitem__, surfaces)), bounds[:-1:2], bounds[1::2])
+    surfaces, starts, ends = _ascii_words_in(text)
+    return TextWords(surfaces, list(map(_TERMS.__getitem__, surfaces)), starts, ends)
 
 
 def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
@@ -212,6 +210,56 @@ def term_id(term: str) -> int:
 def term_ids(terms_of_text: Iterable[str]) -> Iterator[int]:
     """Return the identities of many terms, in their order."""
     return map(_TERM_IDS.__getitem__, terms_of_text)
+
+
+def _ascii_words_in(text: str) -> tuple[list[str], list[int], list[int]]:
+    """Return the words of a text of ASCII, where each starts and where it ends."""
+    spaced = text.encode().translate(_SPACED).decode()
+    if "'" in spaced and _has_loose_apostrophe(spaced):
+        parts = _ASCII_WORDS_APART.split(text)
+        bounds = list(accumulate(map(len, parts)))
+        return parts[1::2], bounds[:-1:2], bounds[1::2]
+    # Where separators stand side by side, parts are empty.
+    parts = spaced.split(" ")
+    words = list(filter(None, parts))
+    ends = list(compress(map(add, accumulate(map(len, parts)), count()), parts))
+    return words, list(map(sub, ends, map(len, words))), ends
+
+
+def _tokens_in_letters(text: str) -> list[Token]:
+    """Return what `tokens` does, for a text with letters beyond ASCII."""
+    classes = text.translate(_CLASSES)
+    found_tokens: list[Token] = []
+    for run in _RUN.finditer(classes):
+        start, end = run.span()
+        if classes[start] == "w":
+            folded = text[start:end].translate(_FOLDS)
+            if folded:
+                found_tokens.append(Token(text[start:end], _term(folded), start, end))
+        else:
+            _clusters(text, classes, start, end, found_tokens)
+    return found_tokens
+
+
+def _has_loose_apostrophe(spaced: str) -> bool:
+    """Tell whether there is an apostrophe in a text of words and spaces that is not within a word."""
+    return "' " in spaced or " '" in spaced or "''" in spaced or spaced[0] == "'" or spaced[-1] == "'"
+
+
+def _as_ascii(text: str) -> str | None:
+    """Return a text of as many characters in ASCII with the same words; None where letters are not in ASCII.
+
+    Editors put dashes and quotation marks into plain English, and people emoji: such texts take the quick way.
+    """
+    others = {character for character in set(text) if not character.isascii()}
+    if len(others) > _MOST_REPLACED:
+        return None
+    for character in others:
+        plain = _PLAIN.get(_CLASSES[ord(character)])
+        if plain is None:
+            return None
+        text = text.replace(character, plain)
+    return None if _JOINED in text and _MARKED_WORD.search(text) is not None else text
 
 
 def _stemmed(word: str) -> str:

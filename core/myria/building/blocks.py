@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from myria.analysis.changes import may_be_changed
 from myria.building.reading import ScopeEvents
 from myria.building.writing import TreeWriter
 from myria.index import MAX_DOCS, SEARCH_VERSION, BlockView, Doc, Piece, decode, splice
@@ -95,11 +96,12 @@ class PlannedDocs:
 
     def keep(self, events: Sequence[PlanEvent]) -> None:
         """Take the events of a planned unit, as far as there is room."""
+        is_changed = may_be_changed([event.text for event in events])
         for event in events:
             self._room -= len(event.terms) + _WORDS_OF_A_DOC
             if self._room < 0:
                 return
-            self._docs[event.event_seq] = document_of(event)
+            self._docs[event.event_seq] = document_of(event, is_changed=is_changed)
 
     def take(self, wanted: Sequence[int]) -> tuple[list[Doc], list[int]]:
         """Return the documents of these numbers, each for the last time, and the numbers that are not held."""

@@ -11,7 +11,6 @@ import orjson
 from myria.building.model import RunningBuild
 from myria.index import SEARCH_VERSION
 from myria.planning.model import Node
-from myria.store.clock import to_datetime
 from myria.store.database import Connection, Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
@@ -95,10 +94,10 @@ class TreeWriter:
                 [node.events for node in renderings],
                 [node.leaves for node in renderings],
                 [node.units for node in renderings],
-                [to_datetime(node.key_timestamp) for node in renderings],
+                [node.key_timestamp for node in renderings],
                 [node.key_event_id for node in renderings],
-                [to_datetime(node.first_at) for node in renderings],
-                [to_datetime(node.last_at) for node in renderings],
+                [node.first_at for node in renderings],
+                [node.last_at for node in renderings],
             )
             await self._insert(
                 connection,

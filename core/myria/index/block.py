@@ -14,8 +14,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -63,6 +64,8 @@ _LENGTH_LIMIT: Final = 65_535
 _CHANGED: Final = 0x5C8A_36D1_92E7_4B0F
 _NAME_SEPARATOR: Final = b"\x00"
 _VIEW_OVERHEAD: Final = 4_000
+
+_TERMS, _STEMS = attrgetter("terms"), attrgetter("stems")
 
 _SECTIONS: Final = (
     ("seq", "<i8"),
@@ -391,11 +394,12 @@ def decode(raw: bytes) -> BlockView:
     return view
 
 
-def hint_ids(hint: str) -> list[int]:
+@lru_cache(maxsize=8_192)
+def hint_ids(hint: str) -> tuple[int, ...]:
     """Return the ids a topic hint is found by: each of its terms, and the whole of it."""
     words = terms(hint)
     whole = [term_id("\x00" + " ".join(words))] if words else []
-    return sorted({term_id(word) for word in words} | set(whole))
+    return tuple(sorted({term_id(word) for word in words} | set(whole)))
 
 
 def whole_hint_id(hint: str) -> int:
@@ -460,12 +464,11 @@ class _Table:
     @classmethod
     def of_docs(cls, docs: Iterable[Doc]) -> _Table:
         docs = list(docs)
-        sizes = np.array([len(doc.terms) for doc in docs], dtype=np.int64)
-        held = sizes + np.array([len(doc.stems) for doc in docs], dtype=np.int64)
-        ids = np.fromiter(
-            term_ids(chain.from_iterable(chain(doc.terms, doc.stems) for doc in docs)), np.int64, int(held.sum())
-        )
-        places = np.repeat(np.arange(len(docs)), held)
+        sizes = _ints(map(len, map(_TERMS, docs)))
+        held = sizes + _ints(map(len, map(_STEMS, docs)))
+        words = chain.from_iterable(chain.from_iterable(zip(map(_TERMS, docs), map(_STEMS, docs), strict=True)))
+        ids = np.fromiter(term_ids(words), np.int64, int(held.sum()))
+        postings = _counted(ids, np.repeat(np.arange(len(docs)), held))
         hints = [
             (identity, at, max(0, min(1000, permille)))
             for at, doc in enumerate(docs)
@@ -480,11 +483,9 @@ class _Table:
                 "xid": _ints(doc.xid for doc in docs),
                 "leaf": _ints(doc.leaf for doc in docs),
                 "length": np.minimum(sizes, _LENGTH_LIMIT),
-                "flags": _ints(
-                    (ASKS if doc.asks else 0)
-                    | (DATED if not TIME_WORDS.isdisjoint(doc.terms) else 0)
-                    | (NAMING if doc.names else 0)
-                    | (EMPTY if says_nothing(doc.terms) else 0)
+                "flags": _dated(postings, len(docs))
+                | _ints(
+                    (ASKS if doc.asks else 0) | (NAMING if doc.names else 0) | (EMPTY if says_nothing(doc.terms) else 0)
                     for doc in docs
                 ),
             },
@@ -494,7 +495,7 @@ class _Table:
                 "type": [doc.type or "" for doc in docs],
                 "context": [doc.context_id or "" for doc in docs],
             },
-            postings=_counted(ids, places),
+            postings=postings,
             hints=(_ints(row[0] for row in hints), _ints(row[1] for row in hints), _ints(row[2] for row in hints)),
         )
 
@@ -593,6 +594,21 @@ def _counted(ids: Ints, places: Ints) -> tuple[Ints, Ints, Ints]:
     places = places[order]
     first = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]) | (places[1:] != places[:-1])])
     return ids[first], places[first], np.diff(np.r_[first, len(ids)])
+
+
+def _dated(postings: tuple[Ints, Ints, Ints], docs: int) -> Ints:
+    """Return the flag `DATED` of each document that has a word of time, given all postings, sorted by term."""
+    ids, places, _ = postings
+    words = _time_ids()
+    flags = np.zeros(docs, dtype=np.int64)
+    for first, after in zip(ids.searchsorted(words), ids.searchsorted(words, "right"), strict=True):
+        flags[places[first:after]] = DATED
+    return flags
+
+
+@cache
+def _time_ids() -> Ints:
+    return np.array(sorted(term_ids(TIME_WORDS)), dtype=np.int64)
 
 
 def by_term(ids: Ints) -> tuple[Ints, Ints]:

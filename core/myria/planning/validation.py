@@ -173,6 +173,8 @@ def valid_parents(tree: Candidate) -> Iterator[Violation]:
             parents[rendering] = parents.get(rendering, 0) + 1
         if node.node_type == INTERNAL and len(node.children) < 2:
             yield _broken("valid_parents", "an internal node needs at least two children", node)
+        if not node.children:
+            continue
         children = tree.children(node)
         if any(child.level >= node.level for child in children):
             yield _broken("valid_parents", "a child stands as high as its parent", node)
