@@ -22,7 +22,7 @@ import uvloop
 
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
 from myria.settings import Settings
-from myria.store.database import checked_tenant
+from myria.tenants import checked_tenant
 from myria_cli import console
 from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE
 

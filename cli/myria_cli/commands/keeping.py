@@ -24,14 +24,12 @@ from myria.errors import (
     MyriaError,
     SchemaOutdated,
 )
-from myria.index import SEARCH_VERSION
-from myria.planning.settings import PLANNER_VERSION
-from myria.retrieval.ranking import RANKING_VERSION
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.verify import Report, verify
+from myria.versions import PLANNER_VERSION, RANKING_VERSION, SEARCH_VERSION
 from myria_cli import console
 from myria_cli.options import Options, command
 from myria_cli.place import Place, opened
