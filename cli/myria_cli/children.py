@@ -16,6 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Annotated
+
+import typer
 
 RESTART_DELAYS_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Waits before a child is started again; it starts over once a child has lived for a minute."""
@@ -35,6 +38,8 @@ LAST_GRACE_S = 15.0
 
 WITH_PARENT = "--with-parent"
 """The hidden option of a command that stops when its standard input closes."""
+
+WithParent = Annotated[bool, typer.Option(WITH_PARENT, hidden=True)]
 
 _log = logging.getLogger("myria.children")
 

@@ -21,7 +21,9 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     end = QuickEnd()
     with importing():
-        from myria_cli.app import app  # noqa: PLC0415 - half a second of imports, in which Ctrl-C may come
+        from myria_cli.app import application  # noqa: PLC0415 - up to seconds of imports, in which Ctrl-C may come
+
+        app = application(sys.argv[1:])
 
     # A command that has anything to clean up installs its own handler before it begins (`options.run`).
     try:

@@ -13,18 +13,19 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 import uvloop
 
 from myria.errors import ConfigurationError, InternalError, InvalidArgument, MyriaError
-from myria.settings import Settings
-from myria.store.database import checked_tenant
+from myria.tenants import checked_tenant
 from myria_cli import console
 from myria_cli.signals import STOPPED_BY_INTERRUPT, STOPPED_BY_TERMINATE
+
+if TYPE_CHECKING:
+    from myria.settings import Settings
 
 WHERE = "Where the memory is"
 
@@ -46,6 +47,8 @@ class Options:
         Raises:
             ConfigurationError: a setting is wrong, or --dsn and --data-dir were both given.
         """
+        from myria.settings import Settings  # noqa: PLC0415 - a third of a second, which help need not take
+
         if self.dsn is not None and self.data_dir is not None:
             raise ConfigurationError("--dsn and --data-dir name two different places; give one of them")
         values: dict[str, Any] = {key.replace("__", "."): value for key, value in overrides.items()}
@@ -223,6 +226,8 @@ def run(work: Callable[[], Awaitable[int | None]], options: Options) -> int:
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigurationError | None:
     """Return what to install for a module that one of the distribution's extras brings; None for any other."""
+    from importlib import metadata  # noqa: PLC0415 - a tenth of a second, which few commands need take
+
     module = (error.name or "").partition(".")[0].replace("_", "-").lower()
     for requirement in metadata.requires("myria") or ():
         match = re.match(r"""([A-Za-z0-9._-]+).*;.*extra == ['"]([a-z]+)['"]""", requirement)

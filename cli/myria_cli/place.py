@@ -9,14 +9,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from myria.errors import ConfigurationError
-from myria.settings import Settings
+from myria.program import importing
 from myria.store import schema
 from myria_cli import console
 from myria_cli.options import Options
 from myria_embedded import EmbeddedPostgres, default_data_dir, ensure_roles, grant_roles, role_dsns
 from myria_embedded.locks import FileLock
+
+if TYPE_CHECKING:
+    from myria.memory import Memory
+    from myria.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,14 @@ async def opened(
             owner=dsns.owner,
             embedded=server,
         )
+
+
+def memory_of(place: Place, settings: Settings) -> Memory:
+    """Return the memory of a place, to be opened for a block."""
+    with importing():
+        from myria.memory import Memory  # noqa: PLC0415 - half a second of imports, which help need not take
+
+    return Memory(place.serving, settings)
 
 
 def data_dir_of(options: Options) -> Path:

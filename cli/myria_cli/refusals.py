@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from myria.errors import UnknownField
-from myria.transfer import RefusedLine
 from myria_cli import console
+
+if TYPE_CHECKING:
+    from myria.transfer import RefusedLine
 
 SHOWN: Final = 10
 """Lines refused for the same reason that are named one by one; the others are counted."""

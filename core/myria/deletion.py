@@ -14,8 +14,9 @@ from collections.abc import Callable
 from myria.access.journal import Act, write_act
 from myria.errors import LogBusy, TenantNotFound
 from myria.registry import Registry
-from myria.store.database import Database, checked_tenant
+from myria.store.database import Database
 from myria.store.queries import sql
+from myria.tenants import checked_tenant
 
 ROWS_AT_ONCE = 5_000
 """Rows that one transaction removes."""

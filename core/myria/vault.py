@@ -30,7 +30,7 @@ import orjson
 
 from myria.errors import ConfigurationError, InvalidArgument, MyriaError, SecretNotFound
 from myria.settings import MASTER_KEY_VARIABLE, SecretsSettings
-from myria.store.database import checked_tenant
+from myria.tenants import checked_tenant
 
 Json = dict[str, Any]
 

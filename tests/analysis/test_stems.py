@@ -6,7 +6,8 @@ import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from myria.analysis import ANALYSIS_VERSION, terms
+from myria.analysis import terms
+from myria.versions import ANALYSIS_VERSION
 
 _PAIRS = """
 consign consign consigned consign consolation consol consolidating consolid constancy constanc knack knack

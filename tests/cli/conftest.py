@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from myria_cli.app import app
+from myria_cli.app import application
 from tests.support.postgres import Database
 
 
@@ -39,7 +39,7 @@ Call = Callable[..., Called]
 
 def call(*arguments: str | Path, stdin: bytes | None = None) -> Called:
     """Run a command in this process."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    result = CliRunner().invoke(application(), [str(argument) for argument in arguments], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Called(result.exit_code, result.stdout, result.stderr)

@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from myria.settings import Settings
-from myria_cli.app import app
+from myria_cli.app import application
 from tests.chart.rendering import render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_exist(name: str) -> None:
     """`myria ...` names a command, and options that it has."""
-    known = typer.main.get_group(app).commands
+    known = typer.main.get_group(application()).commands
     for words in commands(text_of(name)):
         assert words[0] in known, " ".join(words)
         named = known[words[0]]

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from myria.contract.queries import EventNodesQuery, ReferencesQuery
-from myria.index import SEARCH_VERSION, decode
+from myria.index import decode
 from myria.index.block import ASKS
 from myria.masks import Masks
 from myria.memory import Memory
 from myria.settings import Settings
+from myria.versions import SEARCH_VERSION
 from tests.reads.asking import Json, ask, events_of, walk
 from tests.support import builds
 from tests.support.events import TENANT, append, conversation, event

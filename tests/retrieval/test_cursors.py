@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from myria import errors
 from myria.retrieval import cursors
 from myria.retrieval.cursors import Cursor
-from myria.retrieval.ranking import RANKING_VERSION
+from myria.versions import RANKING_VERSION
 
 SECRET = b"s" * 32
 CURSOR = Cursor(snapshot_id="snap_1", visible="10:20:11,12", after=(5, 7), period_end=1000)

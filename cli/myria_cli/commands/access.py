@@ -19,17 +19,14 @@ from myria.access.durations import parse_duration
 from myria.access.principal import FACES, ROLES, TEXT_FORMATS
 from myria.access.secrets import MadeKey, parse_key
 from myria.access.store import DEFAULT_FACES, AccessStore, KeyDetails, NewKey
-from myria.deletion import TenantDeletion
 from myria.errors import InternalError, InvalidArgument
 from myria.redaction.kinds import KINDS, Kind
-from myria.registry import Registry
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
 from myria.store.waiting import until_current
 from myria_cli import console, logs
-from myria_cli.commands.events import write_export
 from myria_cli.options import Options, command
 from myria_cli.place import opened
 
@@ -350,6 +347,10 @@ myria key create ops --role admin --face admin
 
 async def _delete(options: Options, name: str, file: Path | None, *, withdrawn: bool) -> dict[str, Any]:
     """Stop a tenant, export it into a file unless that is None, remove it, and prove that nothing is left."""
+    from myria.deletion import TenantDeletion  # noqa: PLC0415 - these take long to import, and help need not
+    from myria.registry import Registry  # noqa: PLC0415
+    from myria_cli.exporting import write_export  # noqa: PLC0415
+
     settings = options.settings()
     async with (
         opened(options, settings) as place,

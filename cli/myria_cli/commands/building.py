@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from myria.building.model import Outcome
 from myria.errors import DatabaseUnavailable
-from myria.memory import Memory
-from myria.registry import Registry
-from myria.settings import Settings
 from myria.store.database import Database
 from myria.store.options import pool_options
-from myria.triggers import ControlLoop
-from myria_builder import build as work_on
 from myria_cli import console
 from myria_cli.commands.snapshots import PANEL, Reason, actor, administered
 from myria_cli.draw import count
 from myria_cli.options import Options, command
-from myria_cli.place import Place, is_attended, opened
+from myria_cli.place import Place, is_attended, memory_of, opened
+
+if TYPE_CHECKING:
+    from myria.registry import Registry
+    from myria.settings import Settings
 
 POLL_S = 0.3
 NOBODY_AFTER_S = 15.0
@@ -63,7 +62,7 @@ myria rebuild --full --hold --reason 'new planner settings' --wait
         settings = options.settings()
         async with AsyncExitStack() as stack:
             place = await stack.enter_async_context(opened(options, settings))
-            memory = await stack.enter_async_context(Memory(place.serving, settings))
+            memory = await stack.enter_async_context(memory_of(place, settings))
             work = memory.trigger_build(options.tenant, full=full, hold=hold, force=force, reason=reason, actor=actor())
             request = await administered(memory, options, "trigger_build", None, work)
             here = here or not is_attended(place)
@@ -101,6 +100,8 @@ class _BuildProcess:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _work(self) -> None:
+        from myria.triggers import ControlLoop  # noqa: PLC0415 - only where this process builds
+
         pool = pool_options(self._settings, size=2)
         async with Database(self._place.control, pool) as database:
             loop = ControlLoop(database, self._settings, launch=self._build)
@@ -112,6 +113,8 @@ class _BuildProcess:
                 await loop.close()
 
     async def _build(self, tenant: str, build_id: str) -> int:
+        from myria_builder import build as work_on  # noqa: PLC0415 - only where this process builds
+
         processes = self._settings.builder.processes
         outcome = await work_on(self._settings, self._place.building, tenant, build_id, processes=processes)
         return outcome.exit_status

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from io import BytesIO
@@ -18,18 +17,11 @@ import orjson
 import typer
 from rich.text import Text
 
-from myria import memento, memory_tools, memtrace, transfer
 from myria.contract.fields import parse_timestamp
-from myria.contract.limits import Limits, limits_of
+from myria.contract.limits import limits_of
 from myria.errors import InvalidArgument
-from myria.ingest import Ingest
-from myria.memories.commands import Keeping, Memories
-from myria.memories.sharing import shared_participant
-from myria.notes.commands import Notes
-from myria.redaction.kinds import Kind
-from myria.redaction.redactor import PayloadRedactor
+from myria.program import importing
 from myria.scopes import canonical_participants
-from myria.settings import Settings
 from myria.store import schema
 from myria.store.clock import to_datetime, to_microseconds, to_rfc3339
 from myria.store.database import Database
@@ -176,6 +168,10 @@ myria import events.jsonl --from memtrace --as me
         with its number, code and reason, the others go in; the exit status is then 2. An import that was cut off is
         resumed by running it again.
         """
+        with importing():
+            from myria import transfer  # noqa: PLC0415 - these take long to import, and help need not
+            from myria_cli.importing import import_events  # noqa: PLC0415
+
         settings = options.settings()
         if from_ not in (None, "memento", "memory-tools", "memtrace"):
             raise InvalidArgument(
@@ -196,20 +192,24 @@ myria import events.jsonl --from memtrace --as me
                 refused = Refusals(as_json=options.json)
                 own = canonical_participants(as_ or list(settings.auth.local_participants), field="as")
                 if from_ is None:
-                    count = await _import(
+                    count = await import_events(
                         options, settings, database, source, size=size, limits=limits, ignore=ignore, refused=refused
                     )
-                elif from_ == "memento":
-                    count = await _import_fragments(
-                        options, settings, database, source, size=size, own=own, refused=refused
-                    )
-                elif from_ == "memtrace":
-                    count = await _import_memories(
-                        options, settings, database, source, size=size, own=own, refused=refused
-                    )
                 else:
-                    files = memory_tools.files_of(file, source, project)
-                    count = await _import_sessions(options, settings, database, files, own=own, refused=refused)
+                    from myria_cli.adopting import adopt  # noqa: PLC0415 - a third of a second that few imports need
+
+                    count = await adopt(
+                        from_,
+                        options,
+                        settings,
+                        database,
+                        file=file,
+                        source=source,
+                        size=size,
+                        own=own,
+                        project=project,
+                        refused=refused,
+                    )
                 refused.finish(may_ignore=from_ is None)
                 if count.imported >= MANY:
                     await transfer.analyze(place.owner)
@@ -251,6 +251,8 @@ myria export memory.jsonl --tenant team_a
         All that was acknowledged before the export began is in it, but what was withdrawn. A file appears whole or not
         at all.
         """
+        from myria_cli.exporting import write_export  # noqa: PLC0415 - takes long to import, and help need not
+
         settings = options.settings()
         async with opened(options, settings) as place, Database(place.serving, pool_options(settings)) as database:
             await schema.check(database)
@@ -259,168 +261,6 @@ myria export memory.jsonl --tenant team_a
             console.write_json({"events": written, "file": file})
         else:
             console.say(f"{written:,} events exported")
-
-
-async def _import(
-    options: Options,
-    settings: Settings,
-    database: Database,
-    source: IO[bytes],
-    *,
-    size: int | None,
-    limits: Limits,
-    ignore: tuple[str, ...],
-    refused: Refusals,
-) -> transfer.ImportCount:
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-    with console.meter("importing bytes", size) as progress:
-        try:
-            return await transfer.import_lines(
-                ingest,
-                options.tenant,
-                transfer.read_lines(source.readline, transfer.longest_line(limits)),
-                limits,
-                ignore=ignore,
-                redactor=await _redactor(settings, database, options.tenant),
-                on_refused=refused,
-                on_progress=lambda count: progress.advance(
-                    count.bytes_read, what=f"{count.imported:,} events imported"
-                ),
-            )
-        finally:
-            await ingest.close()
-
-
-async def _import_fragments(
-    options: Options,
-    settings: Settings,
-    database: Database,
-    source: IO[bytes],
-    *,
-    size: int | None,
-    own: tuple[str, ...],
-    refused: Refusals,
-) -> transfer.ImportCount:
-    """Keep what Memento exported as notes, with what the agent's face takes out of them taken out."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-    longest = transfer.longest_line(limits_of(settings))
-    notes = Notes(
-        database,
-        ingest.append_events,
-        await _redactor(settings, database, options.tenant, beside=settings.agent.redaction_kinds),
-        content_characters=settings.notes.content_characters,
-        payload_bytes=settings.ingest.payload_bytes,
-        session_idle_s=settings.notes.session_idle_s,
-    )
-    with console.meter("importing bytes", size) as progress:
-        try:
-            return await memento.import_fragments(
-                notes,
-                database,
-                options.tenant,
-                transfer.read_lines(source.readline, longest),
-                own,
-                on_refused=refused,
-                on_progress=lambda count: progress.advance(count.bytes_read, what=f"{count.imported:,} notes imported"),
-            )
-        finally:
-            await ingest.close()
-
-
-async def _import_memories(
-    options: Options,
-    settings: Settings,
-    database: Database,
-    source: IO[bytes],
-    *,
-    size: int | None,
-    own: tuple[str, ...],
-    refused: Refusals,
-) -> transfer.ImportCount:
-    """Keep what Memtrace kept as memories, shared with the organisation as those of REST are."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-    redactor = await _redactor(settings, database, options.tenant)
-
-    async def redactor_of(_: str) -> PayloadRedactor:
-        return redactor
-
-    memories = Memories(
-        database, ingest.append_events, redactor_of, window_s=0, payload_bytes=settings.ingest.payload_bytes
-    )
-    with console.meter("importing bytes", size) as progress:
-        try:
-            return await memtrace.import_memories(
-                memories,
-                options.tenant,
-                transfer.read_lines(source.readline, memtrace.LONGEST_LINE),
-                Keeping(own=own, shared=shared_participant(settings.rest)),
-                on_refused=refused,
-                on_progress=lambda count: progress.advance(
-                    count.bytes_read, what=f"{count.imported:,} memories imported"
-                ),
-            )
-        finally:
-            await ingest.close()
-
-
-async def _import_sessions(
-    options: Options,
-    settings: Settings,
-    database: Database,
-    files: Iterable[memory_tools.SessionFile],
-    *,
-    own: tuple[str, ...],
-    refused: Refusals,
-) -> transfer.ImportCount:
-    """Store the turns that memory-tools kept, with what every turn is without taken out of them."""
-    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
-    with console.meter("importing turns", None) as progress:
-        try:
-            return await memory_tools.import_sessions(
-                database,
-                ingest.append_events,
-                options.tenant,
-                files,
-                own,
-                redactor=await _redactor(settings, database, options.tenant),
-                settings=settings.turns,
-                payload_bytes=settings.ingest.payload_bytes,
-                on_refused=refused,
-                on_progress=lambda count: progress.advance(count.imported, what=f"{count.imported:,} turns imported"),
-            )
-        finally:
-            await ingest.close()
-
-
-async def _redactor(
-    settings: Settings, database: Database, tenant: str, *, beside: Sequence[Kind] = ()
-) -> PayloadRedactor:
-    """Return what takes out of an import's lines what the tenant, or else the settings, do not want kept."""
-    async with database.read(tenant) as connection:
-        kinds = await connection.fetchval(sql("access.redaction"), tenant)
-    chosen = settings.redaction.kinds if kinds is None else kinds
-    return PayloadRedactor({*chosen, *beside}, settings.redaction.phone_regions)
-
-
-async def write_export(database: Database, tenant: str, file: str, *, withdrawn: bool = False) -> int:
-    """Write every event of a tenant as JSON lines to a file, or - for standard output; return how many.
-
-    Args:
-        withdrawn: also what was withdrawn, and the withdrawals.
-
-    Raises:
-        InvalidArgument: the file cannot be written.
-    """
-    bound = await transfer.export_bound(database, tenant)
-    total = await transfer.count_events(database, tenant, bound, withdrawn=withdrawn)
-    written = 0
-    with _output(file) as target, console.meter("exporting events", total, quiet=file == "-") as progress:
-        async for page in transfer.export_pages(database, tenant, bound, withdrawn=withdrawn):
-            await asyncio.to_thread(target.write, page.text)
-            written += page.events
-            progress.advance(written)
-        target.flush()
-    return written
 
 
 @contextmanager
@@ -438,37 +278,6 @@ def _input(file: str, *, folder: bool = False) -> Iterator[tuple[IO[bytes], int 
         raise InvalidArgument(f"{file} cannot be read: {error.strerror}", field="file") from error
     with source:
         yield source, os.fstat(source.fileno()).st_size or None
-
-
-@contextmanager
-def _output(file: str) -> Iterator[IO[bytes]]:
-    """Open an export's target for the block: standard output, a device, a pipe, or a file that is named when whole."""
-    if file == "-":
-        yield sys.stdout.buffer
-        return
-    target = Path(file).resolve()
-    if target.exists() and not target.is_file():
-        try:
-            with target.open("wb") as stream:
-                yield stream
-        except OSError as error:
-            raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
-        return
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
-    aside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(target)
-    except OSError as error:
-        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _moment(text: str | None, name: str) -> datetime | None:

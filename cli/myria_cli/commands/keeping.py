@@ -1,21 +1,17 @@
-"""`myria migrate`, `verify` and `version`: the database's schema and soundness."""
+"""`myria migrate` and `verify`: the database's schema and soundness."""
 
 from __future__ import annotations
 
 import asyncio
-import platform
 import time
 from collections.abc import Awaitable, Callable
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import orjson
 import typer
 from rich.text import Text
 
-from myria.erasure.commands import verify_receipt
-from myria.erasure.model import Receipt
 from myria.errors import (
     ConfigurationError,
     DatabaseUnavailable,
@@ -24,19 +20,19 @@ from myria.errors import (
     MyriaError,
     SchemaOutdated,
 )
-from myria.index import SEARCH_VERSION
-from myria.planning.settings import PLANNER_VERSION
-from myria.retrieval.ranking import RANKING_VERSION
-from myria.settings import Settings
+from myria.program import importing
 from myria.store import schema
 from myria.store.database import Database
 from myria.store.options import pool_options
-from myria.verify import Report, verify
 from myria_cli import console
 from myria_cli.options import Options, command
 from myria_cli.place import Place, opened
 from myria_embedded import grant_roles
 from myria_migrations import migrations, roles_sql
+
+if TYPE_CHECKING:
+    from myria.settings import Settings
+    from myria.verify import Report
 
 PANEL = "Keep it well"
 T = TypeVar("T")
@@ -135,6 +131,9 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
 
         One state of the database is examined, whatever goes on meanwhile. Exit 1 when a check fails.
         """
+        with importing():
+            from myria.verify import verify  # noqa: PLC0415 - takes long to import, and help need not
+
         settings = options.settings()
         if receipt is not None:
             return await _prove(options, settings, receipt)
@@ -155,30 +154,12 @@ myria verify --json | jq '.checks[] | select(.failed > 0)'
             _show(report)
         return CHECK_FAILED if report.failed else 0
 
-    @command(app, "version", panel=PANEL, examples="myria version --json")
-    async def version(options: Options) -> None:
-        """Say which versions this is: program, schema, planner, search blocks, ranking, Python."""
-        versions: dict[str, Any] = {
-            "myria": metadata.version("myria"),
-            "schema": migrations()[-1].version,
-            "planner": PLANNER_VERSION,
-            "search": SEARCH_VERSION,
-            "ranking": RANKING_VERSION,
-            "python": platform.python_version(),
-        }
-        if options.json:
-            console.write_json(versions)
-        else:
-            console.out().print(f"myria {versions['myria']}")
-            console.say(
-                f"schema {versions['schema']}, planner {versions['planner']}, search {versions['search']}, "
-                f"ranking {versions['ranking']}, Python {versions['python']}",
-                "dim",
-            )
-
 
 async def _prove(options: Options, settings: Settings, file: Path) -> int:
     """Prove a receipt, say what was found, and return the exit status."""
+    from myria.erasure.commands import verify_receipt  # noqa: PLC0415 - these take long to import, and help need not
+    from myria.erasure.model import Receipt  # noqa: PLC0415
+
     try:
         receipt = Receipt.of(orjson.loads(await asyncio.to_thread(file.read_bytes)))
     except (OSError, orjson.JSONDecodeError) as error:

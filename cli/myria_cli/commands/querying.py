@@ -9,11 +9,10 @@ import typer
 from myria.access.principal import local_principal
 from myria.contract.inputs import EventNodesInput, ReferencesInput, read
 from myria.errors import InvalidArgument
-from myria.memory import Memory
 from myria_cli import console
 from myria_cli.draw import answer_lines, draw
 from myria_cli.options import Options, command
-from myria_cli.place import opened
+from myria_cli.place import memory_of, opened
 
 PANEL = "Read and write"
 
@@ -133,7 +132,7 @@ myria query "soak test" --as jonas --json | jq .root
         )
         settings = options.settings()
         asking = local_principal(options.tenant, actor="cli")
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             if events:
                 question = read(EventNodesInput, {**arguments, "limit": limit}).query_value(asking)
                 answer = await memory.query_event_nodes(options.tenant, question)

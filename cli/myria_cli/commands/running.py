@@ -1,4 +1,4 @@
-"""`myria up`, `demo`, `serve` and `build`: the planes, all on one machine or one by one.
+"""`myria up`, `demo` and `serve`: all planes on one machine, or the serving plane alone.
 
 The MCP library takes longer to import than most commands take to run, so only the commands that serve import it.
 """
@@ -28,11 +28,9 @@ from myria.program import importing
 from myria.settings import Settings
 from myria.store import schema
 from myria.store.database import Database
-from myria.store.options import build_options
 from myria.store.waiting import until_current
-from myria_builder import build as work_on
 from myria_cli import console, logs
-from myria_cli.children import stop_with_parent
+from myria_cli.children import WithParent, stop_with_parent
 from myria_cli.letting_in import first_key, how_to_connect
 from myria_cli.local import Household, built_beside, household, url_of
 from myria_cli.options import Options, command
@@ -64,7 +62,6 @@ As = Annotated[
         help="As whom callers ask and keep who name nobody. Repeatable. Default: auth.local_participants.",
     ),
 ]
-WithParent = Annotated[bool, typer.Option("--with-parent", hidden=True)]
 
 
 def register(app: typer.Typer) -> None:
@@ -266,41 +263,6 @@ myria serve --stdio --face agent --as ana --as assistant
                 await asyncio.wait({awaiting})
             if not awaiting.cancelled() and (error := awaiting.exception()) is not None:
                 raise error
-
-    @command(
-        app,
-        "build",
-        panel=PANEL,
-        examples="myria build --tenant default --build bld_0193c1… --processes 2",
-    )
-    async def build(
-        options: Options,
-        *,
-        build: Annotated[str, typer.Option(metavar="ID", help="The build to work on.")],
-        processes: Annotated[
-            int | None, typer.Option("--processes", "--workers", min=1, max=64, help="Default: builder.processes.")
-        ] = None,
-        with_parent: WithParent = False,
-    ) -> int:
-        """Work on one queued or running build until it has ended: the program of the build plane.
-
-        Any number of these may work on one build, and any may be killed. Exit 0: published, held or
-        nothing to do; 4: superseded or aborted; 7: failed.
-        """
-        if with_parent:
-            stop_with_parent()
-        settings = options.settings()
-        logs.configure(settings.service, "builder", settings.log)
-        async with opened(options, settings) as place:
-            if settings.migrate.wait_s:
-                async with Database(place.building, build_options(settings, size=1)) as database:
-                    await until_current(database, settings.migrate.wait_s)
-            outcome = await work_on(
-                settings, place.building, options.tenant, build, processes=processes or settings.builder.processes
-            )
-        if options.json:
-            console.write_json({"build_id": build, "status": outcome.value})
-        return outcome.exit_status
 
 
 def _expect_server() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -13,7 +13,6 @@ from rich.text import Text
 from myria import browse
 from myria.access.journal import Act, Journal
 from myria.errors import MyriaError, UnavailableError
-from myria.memory import Memory
 from myria.store import schema
 from myria.store.clock import to_rfc3339
 from myria.store.database import Connection, Database
@@ -21,7 +20,10 @@ from myria.store.options import pool_options
 from myria_cli import console
 from myria_cli.draw import Branches, Line, count, draw, span, topic_lines
 from myria_cli.options import Options, command
-from myria_cli.place import opened
+from myria_cli.place import memory_of, opened
+
+if TYPE_CHECKING:
+    from myria.memory import Memory
 
 PANEL = "Builds and snapshots"
 
@@ -78,7 +80,7 @@ def _register_moves(app: typer.Typer) -> None:
     ) -> None:
         """Make a held snapshot the active one (compare-and-set: fails when its parent is no longer active)."""
         settings = options.settings()
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             work = memory.publish_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
             moved = await administered(memory, options, "publish_snapshot", snapshot, work)
         _say_move(options, moved, "published")
@@ -97,7 +99,7 @@ def _register_moves(app: typer.Typer) -> None:
     ) -> None:
         """Give up a held snapshot for good. Automatic builds no longer wait for it; new events start the next one."""
         settings = options.settings()
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             work = memory.discard_snapshot(options.tenant, snapshot, actor=actor(), reason=reason)
             answer = await administered(memory, options, "discard_snapshot", snapshot, work)
         if options.json:
@@ -129,7 +131,7 @@ myria rollback snap_0193c1…
         Automatic builds pause until `myria resume`, a manual rebuild or a publish: a rollback must not undo itself.
         """
         settings = options.settings()
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             work = memory.rollback(options.tenant, snapshot, actor=actor(), reason=reason)
             moved = await administered(memory, options, "rollback", snapshot, work)
         _say_move(options, moved, "rolled back to")
@@ -140,7 +142,7 @@ myria rollback snap_0193c1…
     async def resume(options: Options) -> None:
         """Let automatic builds run again after a rollback."""
         settings = options.settings()
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             work = memory.resume_builds(options.tenant)
             answer = await administered(memory, options, "resume_builds", None, work)
         if options.json:
@@ -159,7 +161,7 @@ def _register_views(app: typer.Typer) -> None:
     ) -> None:
         """List the snapshots that are kept, newest first."""
         settings = options.settings()
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             answer = await memory.list_snapshots(options.tenant, limit=limit, cursor=cursor)
         if options.json:
             console.write_json(answer)
@@ -182,7 +184,7 @@ def _register_views(app: typer.Typer) -> None:
     async def status(options: Options) -> None:
         """Say how fresh the memory is, and what builds are doing."""
         settings = options.settings()
-        async with opened(options, settings) as place, Memory(place.serving, settings) as memory:
+        async with opened(options, settings) as place, memory_of(place, settings) as memory:
             answer = await memory.get_snapshot_status(options.tenant)
         if options.json:
             console.write_json(answer)

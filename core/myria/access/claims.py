@@ -14,7 +14,7 @@ from myria.access.issuers import Granted, Issuer, Mapped, Name
 from myria.access.principal import MAX_PATTERNS, Face, Principal, Role, checked_pattern
 from myria.errors import CredentialInvalid, MyriaError
 from myria.scopes import canonical_participants
-from myria.store.database import checked_tenant
+from myria.tenants import checked_tenant
 
 Claims = Mapping[str, Any]
 

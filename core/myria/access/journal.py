@@ -16,18 +16,20 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from myria.access.limits import TokenBucket
 from myria.access.principal import Face, Principal
 from myria.errors import MyriaError
-from myria.settings import AuditSettings
 from myria.store.clock import to_microseconds, to_rfc3339
 from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+
+if TYPE_CHECKING:
+    from myria.settings import AuditSettings
 
 Json = dict[str, Any]
 

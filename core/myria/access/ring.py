@@ -25,8 +25,9 @@ import asyncpg
 from myria.access.principal import Principal, Proof
 from myria.access.secrets import MadeKey, parse_credential
 from myria.errors import CredentialInvalid, DatabaseUnavailable, MyriaError, Overloaded, TenantSuspended
-from myria.store.database import Database, checked_tenant
+from myria.store.database import Database
 from myria.store.queries import sql
+from myria.tenants import checked_tenant
 
 _log = logging.getLogger(__name__)
 

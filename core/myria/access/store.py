@@ -26,8 +26,9 @@ from myria.jsontext import check_storable
 from myria.redaction.kinds import KINDS, Kind
 from myria.scopes import canonical_participants
 from myria.store.clock import to_microseconds, to_rfc3339
-from myria.store.database import ALL_TENANTS, Connection, Database, checked_tenant
+from myria.store.database import ALL_TENANTS, Connection, Database
 from myria.store.queries import sql
+from myria.tenants import checked_tenant
 
 Json = dict[str, Any]
 

@@ -3,7 +3,6 @@
 """
 
 from myria.analysis.tokens import (
-    ANALYSIS_VERSION,
     MAX_TERM_CHARACTERS,
     TextWords,
     Token,
@@ -17,7 +16,6 @@ from myria.analysis.tokens import (
 )
 
 __all__ = [
-    "ANALYSIS_VERSION",
     "MAX_TERM_CHARACTERS",
     "TextWords",
     "Token",

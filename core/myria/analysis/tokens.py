@@ -25,9 +25,6 @@ from myria.analysis._stemmers import stemmer
 from myria.analysis._stopwords import ENGLISH
 from myria.values import short_value
 
-ANALYSIS_VERSION = 2
-"""Changes whenever the same text may give other terms; search blocks and plans made before are then stale."""
-
 MAX_TERM_CHARACTERS = 64
 
 _CACHED_WORDS = 65_536

@@ -14,11 +14,12 @@ import numpy as np
 from myria.analysis.changes import may_be_changed
 from myria.building.reading import ScopeEvents
 from myria.building.writing import TreeWriter
-from myria.index import MAX_DOCS, SEARCH_VERSION, BlockView, Doc, Piece, decode, splice
+from myria.index import MAX_DOCS, BlockView, Doc, Piece, decode, splice
 from myria.planning.model import PlanEvent
 from myria.searchable import covered, document_of
 from myria.store.database import Database
 from myria.store.queries import sql
+from myria.versions import SEARCH_VERSION
 
 BLOCK_EVENTS = MAX_DOCS // 2
 """Events of a block's node, unless it is a unit."""

@@ -22,10 +22,10 @@ from myria.building.model import BuildRow, Outcome, Parent, RunningBuild
 from myria.building.queue import automatic_builds_pause
 from myria.building.versions import Fingerprint, planner_number
 from myria.ids import new_id
-from myria.planning.settings import PLANNER_VERSION
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.versions import PLANNER_VERSION
 
 logger = logging.getLogger(__name__)
 

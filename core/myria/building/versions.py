@@ -11,11 +11,10 @@ import re
 from dataclasses import dataclass, replace
 
 from myria import errors
-from myria.analysis import ANALYSIS_VERSION
 from myria.analysis.kinds import kinds_digest
-from myria.index import BLOCK_VERSION
-from myria.planning.settings import PLANNER_VERSION, PlannerSettings, settings_digest
+from myria.planning.settings import PlannerSettings, settings_digest
 from myria.planning.subjects import SUBJECTS_VERSION
+from myria.versions import ANALYSIS_VERSION, BLOCK_VERSION, PLANNER_VERSION
 
 _FINGERPRINT = re.compile(r"(?P<time>.*?)(?: subjects-(?P<subjects>\S+)(?: since-(?P<since>\d+) to-(?P<to>\d+))?)?")
 

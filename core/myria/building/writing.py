@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from myria.building.model import RunningBuild
-from myria.index import SEARCH_VERSION
 from myria.planning.model import Node
 from myria.store.database import Connection, Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
+from myria.versions import SEARCH_VERSION
 
 BATCH_NODES = 500
 """Nodes written by one transaction."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from myria.settings import Settings
+if TYPE_CHECKING:
+    from myria.settings import Settings
+
 
 MAX_CHANNEL = MAX_CONTEXT_ID = MAX_TYPE = MAX_HINT = 200
 """Characters (code points)."""

@@ -28,9 +28,10 @@ from myria.events import dedupe_key
 from myria.ids import new_id
 from myria.registry import Registry
 from myria.store.clock import to_microseconds, to_rfc3339
-from myria.store.database import Connection, Database, TransactionBounds, checked_tenant
+from myria.store.database import Connection, Database, TransactionBounds
 from myria.store.locks import lock_key
 from myria.store.queries import sql
+from myria.tenants import checked_tenant
 from myria.withdrawal.commands import Append, Withdrawals
 
 PAGE_EVENTS = 100

@@ -20,10 +20,11 @@ from myria import errors
 from myria.erasure.model import ERASED_LABEL, ERASED_SUMMARY
 from myria.erasure.pace import Pace
 from myria.erasure.words import PhraseDigests, phrases, strings, telling
-from myria.index import SEARCH_VERSION, BlockNode, Piece, decode, splice
+from myria.index import BlockNode, Piece, decode, splice
 from myria.store.database import Connection, Database
 from myria.store.locks import lock_key, session_lock_key, turns_lock_key
 from myria.store.queries import sql
+from myria.versions import SEARCH_VERSION
 
 ROWS_AT_ONCE = 500
 """Rows that one transaction empties."""

@@ -1,27 +1,12 @@
 """Search blocks: immutable, content-addressed, decoded without copying; and the loose lane beside them."""
 
-from myria.index.block import (
-    BLOCK_VERSION,
-    MAX_DOCS,
-    SEARCH_VERSION,
-    BlockNode,
-    BlockView,
-    Doc,
-    Piece,
-    View,
-    build,
-    decode,
-    encode,
-    splice,
-)
+from myria.index.block import MAX_DOCS, BlockNode, BlockView, Doc, Piece, View, build, decode, encode, splice
 from myria.index.corpus import Corpus, ScopeTable, Timeline
 from myria.index.loose import LooseBlock
 from myria.index.pack import Pack, pack, repack
 
 __all__ = [
-    "BLOCK_VERSION",
     "MAX_DOCS",
-    "SEARCH_VERSION",
     "BlockNode",
     "BlockView",
     "Corpus",

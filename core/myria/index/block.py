@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from myria.analysis import ANALYSIS_VERSION, TextWords, term_id, term_ids, terms, words_in
+from myria.analysis import TextWords, term_id, term_ids, terms, words_in
 from myria.analysis.asking import asks, says_nothing
 from myria.analysis.changes import changed
 from myria.analysis.dates import TIME_WORDS
@@ -32,15 +32,10 @@ from myria.analysis.numbers import number_ids
 from myria.errors import InternalError
 from myria.events import searchable_text, speaker_of
 from myria.values import value
+from myria.versions import BLOCK_VERSION
 
 MAX_DOCS: Final = 4096
 """Documents in one block; positions are stored in 16 bits."""
-
-BLOCK_VERSION: Final = 5
-"""Changes with the layout, and with what is said in it; a reader refuses what it does not know."""
-
-SEARCH_VERSION: Final = ANALYSIS_VERSION + BLOCK_VERSION - 1
-"""Stored with each block. Both only ever grow, so no two pairs of them that existed have the same sum."""
 
 UNIT_LEVEL: Final = 8
 """Level of a node that stands for one planned unit; parts of it are 1..7, leaves 0 (see `myria.planning`)."""

@@ -15,16 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from myria.errors import InternalError
-from myria.index.block import (
-    BLOCK_VERSION,
-    COLUMNS,
-    HEADER_SIZE,
-    MAGIC,
-    NAMES,
-    Ints,
-    View,
-    by_term,
-)
+from myria.index.block import COLUMNS, HEADER_SIZE, MAGIC, NAMES, Ints, View, by_term
+from myria.versions import BLOCK_VERSION
 
 Mask = npt.NDArray[np.bool_]
 

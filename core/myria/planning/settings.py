@@ -6,9 +6,7 @@ from dataclasses import asdict, dataclass
 
 from myria.canonical import digest
 from myria.errors import ConfigurationError
-
-PLANNER_VERSION = "deterministic-5"
-"""Changes whenever the same events could give another tree: every scope is then dirty."""
+from myria.versions import PLANNER_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import orjson
 
 from myria import errors
 from myria.canonical import canonical_json
-from myria.retrieval.ranking import RANKING_VERSION
+from myria.versions import RANKING_VERSION
 
 _SIGNATURE_BYTES = 16
 _MAX_CHARACTERS = 16_384

@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from myria.errors import InternalError
-from myria.index.block import SEARCH_VERSION, BlockView, Doc, Ints, decode, splice
+from myria.index.block import BlockView, Doc, Ints, decode, splice
 from myria.index.corpus import Mask, ScopeTable
 from myria.index.pack import Pack, pack, repack
 from myria.retrieval.cache import ByteCache
@@ -28,6 +28,7 @@ from myria.retrieval.scopes import VisibleScope, VisibleScopes, are_kept
 from myria.searchable import covered, document
 from myria.store.database import Connection
 from myria.store.queries import sql
+from myria.versions import SEARCH_VERSION
 
 logger = logging.getLogger(__name__)
 

@@ -42,9 +42,6 @@ from myria.values import value
 
 Order = Literal["relevance", "newest", "oldest"]
 
-RANKING_VERSION: Final = 15
-"""Of how scores are made: pages that one version began are not gone on with by another."""
-
 MAX_CONCEPTS: Final = 48
 """Words of a question that are scored: the rarest of those that occur."""
 

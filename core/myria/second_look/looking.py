@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from myria.errors import ConfigurationError, ModelFailed
-from myria.second_look.endpoint import RerankEndpoint
 from myria.second_look.fusing import quantised
 from myria.second_look.source import RelevanceSource, ShownTo
 from myria.settings import SecondLookSettings, Settings
@@ -60,6 +59,8 @@ class SecondLook:
                     "second_look.model llm needs llm.template: a JSON file that names the model.", field="llm.template"
                 )
             return cls(chat, settings.second_look)
+        from myria.second_look.endpoint import RerankEndpoint  # noqa: PLC0415 - only where an endpoint is asked
+
         secrets = opened_secrets(settings.secrets, environ) if secrets is None else secrets
         environ = os.environ if environ is None else environ
         return cls(RerankEndpoint.configured(settings.second_look, environ, secrets), settings.second_look)

@@ -36,22 +36,6 @@ else:
 ALL_TENANTS = "*"
 """The tenant name of the control plane: row-level security shows it every tenant."""
 
-_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-
-
-def checked_tenant(name: str) -> str:
-    """Return a tenant's name.
-
-    Raises:
-        InvalidArgument: not 1..63 letters, digits, dots, underscores and dashes, a letter or digit first.
-    """
-    if not isinstance(name, str) or not _TENANT.fullmatch(name):
-        raise errors.InvalidArgument(
-            "tenant must be 1..63 letters, digits, '.', '_' or '-', starting with a letter or digit",
-            field="tenant",
-        )
-    return name
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBounds:

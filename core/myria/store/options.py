@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from myria.settings import Settings
 from myria.store.database import PoolOptions, TransactionBounds
+
+if TYPE_CHECKING:
+    from myria.settings import Settings
 
 _BUILD_STATEMENT_S = 600.0
 _BUILD_TRANSACTION_S = 3600.0

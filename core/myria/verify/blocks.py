@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from myria import errors
-from myria.index import SEARCH_VERSION, BlockNode, BlockView, build, decode
+from myria.index import BlockNode, BlockView, build, decode
 from myria.searchable import document
 from myria.store.queries import sql
 from myria.verify.examination import STREAM_ROWS, Examination, ExaminedScope, Seqs, TreeShape, erased_seqs, set_problems
 from myria.verify.report import Check
+from myria.versions import SEARCH_VERSION
 
 
 async def search_blocks(

@@ -1,0 +1,147 @@
+"""What `myria import --from` does with the memories of other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO
+
+from myria import memento, memory_tools, memtrace, transfer
+from myria.contract.limits import limits_of
+from myria.ingest import Ingest
+from myria.memories.commands import Keeping, Memories
+from myria.memories.sharing import shared_participant
+from myria.notes.commands import Notes
+from myria.redaction.redactor import PayloadRedactor
+from myria.settings import Settings
+from myria.store.database import Database
+from myria_cli import console
+from myria_cli.importing import redactor_of
+from myria_cli.options import Options
+from myria_cli.refusals import Refusals
+
+
+async def adopt(
+    from_: str,
+    options: Options,
+    settings: Settings,
+    database: Database,
+    *,
+    file: str,
+    source: IO[bytes],
+    size: int | None,
+    own: tuple[str, ...],
+    project: str | None,
+    refused: Refusals,
+) -> transfer.ImportCount:
+    """Take over what `myria import --from` names.
+
+    Args:
+        file: what to read, a folder or a file of memory-tools; `source` is the opened file.
+    """
+    if from_ == "memento":
+        return await _import_fragments(options, settings, database, source, size=size, own=own, refused=refused)
+    if from_ == "memtrace":
+        return await _import_memories(options, settings, database, source, size=size, own=own, refused=refused)
+    files = memory_tools.files_of(file, source, project)
+    return await _import_sessions(options, settings, database, files, own=own, refused=refused)
+
+
+async def _import_fragments(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    source: IO[bytes],
+    *,
+    size: int | None,
+    own: tuple[str, ...],
+    refused: Refusals,
+) -> transfer.ImportCount:
+    """Keep what Memento exported as notes, with what the agent's face takes out of them taken out."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    longest = transfer.longest_line(limits_of(settings))
+    notes = Notes(
+        database,
+        ingest.append_events,
+        await redactor_of(settings, database, options.tenant, beside=settings.agent.redaction_kinds),
+        content_characters=settings.notes.content_characters,
+        payload_bytes=settings.ingest.payload_bytes,
+        session_idle_s=settings.notes.session_idle_s,
+    )
+    with console.meter("importing bytes", size) as progress:
+        try:
+            return await memento.import_fragments(
+                notes,
+                database,
+                options.tenant,
+                transfer.read_lines(source.readline, longest),
+                own,
+                on_refused=refused,
+                on_progress=lambda count: progress.advance(count.bytes_read, what=f"{count.imported:,} notes imported"),
+            )
+        finally:
+            await ingest.close()
+
+
+async def _import_memories(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    source: IO[bytes],
+    *,
+    size: int | None,
+    own: tuple[str, ...],
+    refused: Refusals,
+) -> transfer.ImportCount:
+    """Keep what Memtrace kept as memories, shared with the organisation as those of REST are."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    redactor = await redactor_of(settings, database, options.tenant)
+
+    async def redactor_of_tenant(_: str) -> PayloadRedactor:
+        return redactor
+
+    memories = Memories(
+        database, ingest.append_events, redactor_of_tenant, window_s=0, payload_bytes=settings.ingest.payload_bytes
+    )
+    with console.meter("importing bytes", size) as progress:
+        try:
+            return await memtrace.import_memories(
+                memories,
+                options.tenant,
+                transfer.read_lines(source.readline, memtrace.LONGEST_LINE),
+                Keeping(own=own, shared=shared_participant(settings.rest)),
+                on_refused=refused,
+                on_progress=lambda count: progress.advance(
+                    count.bytes_read, what=f"{count.imported:,} memories imported"
+                ),
+            )
+        finally:
+            await ingest.close()
+
+
+async def _import_sessions(
+    options: Options,
+    settings: Settings,
+    database: Database,
+    files: Iterable[memory_tools.SessionFile],
+    *,
+    own: tuple[str, ...],
+    refused: Refusals,
+) -> transfer.ImportCount:
+    """Store the turns that memory-tools kept, with what every turn is without taken out of them."""
+    ingest = Ingest(database, deadline=settings.mcp.append_deadline_s)
+    with console.meter("importing turns", None) as progress:
+        try:
+            return await memory_tools.import_sessions(
+                database,
+                ingest.append_events,
+                options.tenant,
+                files,
+                own,
+                redactor=await redactor_of(settings, database, options.tenant),
+                settings=settings.turns,
+                payload_bytes=settings.ingest.payload_bytes,
+                on_refused=refused,
+                on_progress=lambda count: progress.advance(count.imported, what=f"{count.imported:,} turns imported"),
+            )
+        finally:
+            await ingest.close()

@@ -1,0 +1,69 @@
+"""What `myria export` writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from myria import transfer
+from myria.errors import InvalidArgument
+from myria.store.database import Database
+from myria_cli import console
+
+
+async def write_export(database: Database, tenant: str, file: str, *, withdrawn: bool = False) -> int:
+    """Write every event of a tenant as JSON lines to a file, or - for standard output; return how many.
+
+    Args:
+        withdrawn: also what was withdrawn, and the withdrawals.
+
+    Raises:
+        InvalidArgument: the file cannot be written.
+    """
+    bound = await transfer.export_bound(database, tenant)
+    total = await transfer.count_events(database, tenant, bound, withdrawn=withdrawn)
+    written = 0
+    with _output(file) as target, console.meter("exporting events", total, quiet=file == "-") as progress:
+        async for page in transfer.export_pages(database, tenant, bound, withdrawn=withdrawn):
+            await asyncio.to_thread(target.write, page.text)
+            written += page.events
+            progress.advance(written)
+        target.flush()
+    return written
+
+
+@contextmanager
+def _output(file: str) -> Iterator[IO[bytes]]:
+    """Open an export's target for the block: standard output, a device, a pipe, or a file that is named when whole."""
+    if file == "-":
+        yield sys.stdout.buffer
+        return
+    target = Path(file).resolve()
+    if target.exists() and not target.is_file():
+        try:
+            with target.open("wb") as stream:
+                yield stream
+        except OSError as error:
+            raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+    aside = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(target)
+    except OSError as error:
+        raise InvalidArgument(f"{file} cannot be written: {error.strerror}", field="file") from error
+    finally:
+        aside.unlink(missing_ok=True)
