@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from myria.errors import InternalError
 from myria.planning.model import LEAF, SUBJECT, Node, Outline, PlanEvent, Unit, UnitKey
 from myria.planning.scope import changed_units, plan_unit, split_units
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import KEPT_MOST, Holders, IncompleteHolders, stored_key
 from myria.planning.subjects.keys import SUBJECTS_MOST, candidates
-from myria.planning.subjects.trie import keys_of
+from myria.planning.subjects.stream import FewPieces
+from myria.planning.subjects.trie import SubjectPiece, keys_of
 from myria.planning.subjects.update import (
     NoSubjects,
     PlacedLeaf,
@@ -428,3 +430,15 @@ async def test_a_hint_is_named_as_people_write() -> None:
     said = [("Ana", "The crowdfunding of the boxes begins."), ("Bo", "Our own webshop takes the orders.")]
     update = await full(units_of(talk_of(said, (("launch_plan", 900),)), SETTINGS))
     assert [node.metadata["names"] for node in update.nodes if node.is_unit] == [["launch plan"]]
+
+
+def test_a_small_subject_refuses_a_leaf_that_comes_twice() -> None:
+    """As a large one does by the paths: a leaf is filed once under a key."""
+    event = PlanEvent(event_seq=1, event_id="evt_1", key=b"k" * 32, timestamp=MINUTE, text="The violin is in Porto.")
+    leaf = SubjectPiece("", plan_unit(SCOPE, [event], PlannerSettings())[0], ())
+    pieces = FewPieces()
+    pieces.add(leaf)
+    assert pieces.end().size == 1
+    pieces.add(leaf)
+    with pytest.raises(InternalError, match="twice"):
+        pieces.end()

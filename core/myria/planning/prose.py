@@ -53,7 +53,8 @@ _SUSPECT = re.compile(
     rf"[{_MARKS}.:A-Zw]"
     rf"(?:(?<=[{_MARKS}])|(?<=\w[.:])(?=\w)|(?<=[a-z][A-Z])|(?<=\b(?:{_SHOUTED}))|(?<=\bw)(?=ww))"
 )
-"""What every span above has some of: most remarks have nothing, and need no closer look.
+"""What every span above has some of, but for a header of mail alone on one line, which is left as it is: most remarks
+have nothing, and need no closer look.
 
 A mark, a stop or colon inside a word, a capital after a small letter, the beginning of a word that stands in logs, or
 "www". It begins with a set of characters, which `re` looks for many times faster than for one of several beginnings.

@@ -291,7 +291,7 @@ class Votes:
     @staticmethod
     def counts(term: str) -> bool:
         """Tell whether a term is a stop word, or a function word of a language; others are only counted."""
-        return term in _voting()
+        return term in _telling()
 
     def add(self, term: str, times: int) -> None:
         """Add a term that stands so many times in the text."""
@@ -481,16 +481,12 @@ def _known() -> tuple[Language, ...]:
 
 
 @cache
-def _voting() -> frozenset[str]:
-    """Return the terms that tell of a language."""
-    return stop_terms().union(_speaking())
-
-
-@cache
 def _telling() -> dict[str, tuple[int, ...]]:
     """Return what each term that tells of a language is counted for: its languages, and stop words if it is one."""
-    speaking = _speaking()
-    return {term: speaking.get(term, ()) + (_OF_STOP_WORDS,) * (term in stop_terms()) for term in _voting()}
+    telling = dict(_speaking())
+    for term in stop_terms():
+        telling[term] = (*telling.get(term, ()), _OF_STOP_WORDS)
+    return telling
 
 
 @cache
