@@ -122,13 +122,17 @@ class HttpServer:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
+        swept = loop.time()
         while True:
             await asyncio.sleep(_SWEEP_S)
             if self._certificate is not None:
                 self._certificate.refresh()
             now = loop.time()
+            stood_s, swept = max(0.0, now - swept - 2 * _SWEEP_S), now
             for connection in list(self._server.server_state.connections):
                 if isinstance(connection, _GuardedProtocol):
+                    if stood_s:
+                        connection.forgive(stood_s, now)
                     connection.close_if_slow(now)
 
 
@@ -286,6 +290,13 @@ class _GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._body_since = None
         super().on_message_complete()
+
+    def forgive(self, stood_s: float, now: float) -> None:
+        """Leave out time in which this process stood still: what a client sent meanwhile may not be here yet."""
+        if self._waiting_since is not None:
+            self._waiting_since = min(now, self._waiting_since + stood_s)
+        if self._body_since is not None:
+            self._body_since = min(now, self._body_since + stood_s)
 
     def close_if_slow(self, now: float) -> None:
         """Close the connection if it sends its headers, or the first piece of a body, too slowly."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.kubernetes.api import Api, Json
 from tests.kubernetes.certificates import IN_CLUSTER
@@ -77,6 +78,7 @@ class Network:
         self._served: set[Address] = set()
         self._ready: dict[Address, list[Address]] = {}
         self._loop = LoopThread()
+        self._forwarding: set[asyncio.Task[Any]] = set()
         self._stopping = threading.Event()
         self._looking = threading.Lock()
         self._known: dict[str, dict[str, Json]] = {"Service": {}, "Endpoints": {}}
@@ -208,6 +210,9 @@ class Network:
         found: Address = listening.getsockname()
 
         async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if task := asyncio.current_task():  # nothing else holds it once its client has said all
+                self._forwarding.add(task)
+                task.add_done_callback(self._forwarding.discard)
             with contextlib.suppress(asyncio.CancelledError):  # asyncio's streams complain of it, at the very end
                 await _forward(reader, writer, choose, target)
 

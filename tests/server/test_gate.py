@@ -18,7 +18,7 @@ from myria_server import gate as gate_module
 from myria_server import http as http_module
 from myria_server.gate import HostList
 from tests.server.wire import LEGACY, META, MODERN, Served, call, event, headers, listed, serving
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 from tests.support.postgres import Database
 
 ASKED = {"participants": ["user_42"]}
@@ -236,6 +236,33 @@ async def test_slow_headers_are_given_up(served: Served, monkeypatch: pytest.Mon
     monkeypatch.setattr(http_module, "HEADER_TIMEOUT_S", 0.1)
     assert (await served.raw(b"POST /mcp HT")).startswith(b"HTTP/1.1 408")
     assert (await served.raw(b"")).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("sent", [b"", request(BODY)[:20]])
+async def test_nobody_is_slow_while_the_server_stands_still(
+    served: Served, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Time in which its whole machine did nothing is not counted against a client that was about to send."""
+    swept: list[http_module._GuardedProtocol] = []
+    close_if_slow = http_module._GuardedProtocol.close_if_slow
+
+    def sweep(connection: http_module._GuardedProtocol, now: float) -> None:
+        close_if_slow(connection, now)
+        swept.append(connection)
+
+    monkeypatch.setattr(http_module._GuardedProtocol, "close_if_slow", sweep)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(sent)
+    await until(lambda: swept, "a look at the connection")
+    swept.clear()
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + 20)
+    await until(lambda: swept, "a look after that time")
+    writer.write(request(BODY)[len(sent) :])
+    answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200"), answer
 
 
 async def test_a_body_that_never_comes_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
