@@ -54,8 +54,10 @@ _LINKED_TENTHS = {2: 9, 3: 7, 4: 6, 5: 5}
 _LONGEST_TIGHT_RUN = 4
 _LONGEST_LINKED_RUN = 3
 _OFTEN = 3
-_ONCE = 5
-"""How many times its base a word scores that stands once: as `_Word.score`, which most words need not be asked for."""
+_ONCE, _OFTENEST = 5, 14
+"""How many times its base a word scores that stands once, and one that stands in all events; see `_Word.score`, which
+most words need not be asked for."""
+_MOST_WEAK = _WEAK_BASE * _OFTENEST
 
 _TIGHT = frozenset((" ", "-"))
 """What stands between the words of a phrase."""
@@ -111,11 +113,8 @@ _Scored = tuple[int, tuple[str, ...]]
 """(score, terms) of a phrase."""
 
 
-_Item = tuple[str, int, int, bool, bool, bool]
-"""(term, start, end, opens a sentence, stands where a noun does, stands where a verb does) of a word."""
-
-_Run = list[_Item]
-"""Neighbouring words."""
+_Run = range
+"""The places of neighbouring words among those of their text."""
 
 
 @value
@@ -127,7 +126,7 @@ class Quote:
     text: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Spelling:
     """What a word tells by its letters alone in one language.
 
@@ -171,6 +170,10 @@ class _Spelling:
             plain in language.subjects,
             plain.endswith("'s"),
         )
+
+
+_SILENCE = _Spelling(0, "", True, False, False, False, False, False, False, False, False)
+"""Of a word that says nothing where it stands."""
 
 
 class _Lexicon:
@@ -269,6 +272,12 @@ class TextReading:
         ]
         self.language = Votes.sum(votes).language()
         self._last: tuple[tuple[_Run, ...], ...] = ()
+        self._text, self._here = "", TextWords.of(())
+        self._openings: set[int] = set()
+        self._opened: set[int] = set()
+        self._acting: set[int] = set()
+        """Of the text that is read: where sentences open, and the places of words that stand where a noun, or a verb,
+        does."""
         self._phrases: dict[tuple[str, ...], _Phrase] = {}
         self._once: set[tuple[str, ...]] = set()
         self._terms: list[set[str]] = []
@@ -289,14 +298,13 @@ class TextReading:
             self._read_words.append(words)
             self._read(event.text, words, spans, is_suspect=is_suspect)
         self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
+        self._ranked = sorted(self.scores.values())
         self._all_events = events
         self._size = sum(map(len, self._read_words))
 
     def _read(self, text: str, words: TextWords, code: Sequence[tuple[int, int]], *, is_suspect: bool) -> None:
         """Count the words and phrases of the next event; `code` are the spans that are no prose."""
         event_terms: set[str] = set()
-        run: _Run = []
-        end = run_end = -1
         self._last = ()
         polite = courtesies(text, words)
         silent = {at for at, start in enumerate(words.starts) if start in polite} if polite else set()
@@ -309,20 +317,24 @@ class TextReading:
         openings = {opening.end() for opening in _OPENING.finditer(text)}
         self._may_end.append(bool(openings))
         openings.add(len(text) - len(text.lstrip(" ")))
+        self._text, self._here, self._openings = text, words, openings
         has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
         language, names, held = self._now, self._names, self.words
         lexicon = _lexicon(language.name)
         parts_words = language.adjective is not None
         spellings: list[_Spelling | None] = list(map(lexicon.get, surfaces))
         if not all(spellings):
-            for at in [at for at, known in enumerate(spellings) if known is None]:
+            at = -1
+            for _ in range(spellings.count(None)):
+                at = spellings.index(None, at + 1)
                 spellings[at] = lexicon.learn(surfaces[at], words.terms[at], language)
         known_all = cast("Sequence[_Spelling]", spellings)
         if not self._tells_nouns:
-            self._read_plainly(
-                text, words, surfaces, known_all, openings=openings, silent=silent, has_figures=has_figures
-            )
+            for at in silent:
+                spellings[at] = _SILENCE
+            self._read_plainly(surfaces, known_all, has_figures=has_figures)
             return
+        self._opened, self._acting = opened_places, acting = set(), set()
         saying = [at for at, known in enumerate(known_all) if known.base]
         if silent:
             saying = [at for at in saying if at not in silent]
@@ -331,6 +343,8 @@ class TextReading:
         head_surface, head_opened, head_acts = "", False, False
         opened = acts = False
         terms_of_text, starts, ends = words.terms, words.starts, words.ends
+        # The run goes from `first` (-1: there is none) to the word before, which ends at `run_end`.
+        end = first = run_end = -1
         reached = 0
         for at in saying:
             if at > reached:
@@ -338,8 +352,9 @@ class TextReading:
                 if head is not None:
                     head.end(known_all[reached], head_surface, opened=head_opened, acts=head_acts)
                     head = None
-                if run:
-                    self._close(run, text)
+                if first >= 0:
+                    self._close(first, reached)
+                    first = -1
                 before, end = known_all[at - 1], ends[at - 1]
                 opened, acts = before.opens, before.acts
             reached = at + 1
@@ -353,8 +368,9 @@ class TextReading:
                 opened, acts = known.opens, known.acts
                 if is_name:
                     opened, acts = known.owns or opened, not known.owns or acts
-                if run:
-                    self._close(run, text)
+                if first >= 0:
+                    self._close(first, at)
+                    first = -1
                 end = token_end
                 continue
             opens = start in openings
@@ -377,7 +393,7 @@ class TextReading:
             else:
                 if end >= 0:
                     between = text[end] if start == end + 1 else text[end:start]
-                if run:
+                if first >= 0:
                     joint_of_run = between if run_end == end else text[run_end:start]
                 end = token_end
             if (between and between not in _JOINTS) or (head is not None and parts_words):
@@ -391,113 +407,111 @@ class TextReading:
                 elif not may_describe(head_surface):
                     head.settle(head_surface, is_noun=head_opened, acts=head_acts)
                     opened = acts = False
-            item = (term, start, token_end, opens, opened, acts)
+            if opened:
+                opened_places.add(at)
+            if acts:
+                acting.add(at)
             head = None
             if base > _WEAK_BASE:
                 head, head_surface, head_opened, head_acts = word, surface, opened, acts
             acts = False
             if base == _WEAK_BASE and joint_of_run != "-" and (opens or not known.is_capital):
-                heads = known.heads and joint_of_run == " " and self._heads(run, text, surfaces[at + 1 : at + 2])
+                heads = known.heads and joint_of_run == " " and self._heads(run_end, surfaces[at + 1 : at + 2])
                 if not heads:
-                    if run:
-                        self._close(run, text)
+                    if first >= 0:
+                        self._close(first, at)
+                        first = -1
                     continue
-            if run and joint_of_run not in _TIGHT:
-                self._close(run, text)
-            run.append(item)
+            if joint_of_run not in _TIGHT:
+                if first >= 0:
+                    self._close(first, at)
+                first = at
             run_end = token_end
         if head is not None:
             if reached < len(known_all):
                 head.end(known_all[reached], head_surface, opened=head_opened, acts=head_acts)
             else:
                 head.settle(head_surface, is_noun=head_opened, acts=head_acts)
-        if run:
-            self._close(run, text)
+        if first >= 0:
+            self._close(first, reached)
         self._terms.append(event_terms)
 
-    def _read_plainly(
-        self,
-        text: str,
-        words: TextWords,
-        surfaces: Sequence[str],
-        spellings: Sequence[_Spelling],
-        *,
-        openings: AbstractSet[int],
-        silent: AbstractSet[int],
-        has_figures: bool,
-    ) -> None:
+    def _read_plainly(self, surfaces: Sequence[str], spellings: Sequence[_Spelling], *, has_figures: bool) -> None:
         """Do what `_read` does with the words of a text in which nothing tells what stands beside them.
 
-        `spellings` are of the words by `surfaces`, `openings` where sentences open, `silent` the places of words that
-        say nothing there, and `has_figures` tells whether there may be numbers.
+        `spellings` are of the words by `surfaces`, those that say nothing there among them; `has_figures` tells whether
+        there may be numbers.
         """
         event_terms: set[str] = set()
-        names, held = self._names, self.words
-        run: _Run = []
-        end = run_end = -1
-        for at, (known, surface, term, start, token_end) in enumerate(
-            zip(spellings, surfaces, words.terms, words.starts, words.ends, strict=True)
+        text, words, openings = self._text, self._here, self._openings
+        names, held, language = self._names, self.words, self._now
+        may_be_left_out = has_figures or not names.isdisjoint(words.terms)
+        # The run goes from `first` (-1: there is none) to the word before; what would follow it starts at `following`.
+        first = following = -1
+        for at, (known, term, start, end) in enumerate(
+            zip(spellings, words.terms, words.starts, words.ends, strict=True)
         ):
-            if not known.base or at in silent:
-                end = token_end
-                if run:
-                    self._close(run, text)
-                continue
-            if (
-                term in names
-                or (known.is_capital and self._is_name(surface))
-                or (has_figures and _belongs_to_a_number(text, surface, start))
+            base = known.base
+            if (may_be_left_out or not known.is_small or not base) and (
+                not base
+                or term in names
+                or (known.is_capital and self._is_name(surfaces[at]))
+                or (has_figures and _belongs_to_a_number(text, surfaces[at], start))
             ):
-                end = token_end
-                if run:
-                    self._close(run, text)
+                if first >= 0:
+                    self._close(first, at)
+                    first = following = -1
                 continue
-            opens = start in openings
             word = held.get(term)
             if known.is_small and word is None:
-                word = held[term] = _Word(surface, known.base, self._now, not opens)
+                word = held[term] = _Word(surfaces[at], base, language, start not in openings)
                 event_terms.add(term)
-            elif known.is_small and word is not None and (opens or word.settled):
+            elif known.is_small and word is not None and (word.settled or start in openings):
                 word.times += 1
                 if term not in event_terms:
                     word.events += 1
                     event_terms.add(term)
-                word.base = max(word.base, known.base)
+                if base > word.base:  # noqa: PLR1730 - a call for each word costs more
+                    word.base = base
             else:
-                word = self._count(term, surface, known, opens, term in event_terms)
+                word = self._count(term, surfaces[at], known, start in openings, term in event_terms)
                 event_terms.add(term)
-            joint = ""
-            if start >= end:
-                if run:
-                    joint = text[run_end] if start == run_end + 1 else text[run_end:start]
-                end = token_end
-            elif end < token_end:
-                end = token_end
-            if word.base == _WEAK_BASE and joint != "-" and (opens or not known.is_capital):
-                if run:
-                    self._close(run, text)
+            joint = text[start - 1] if start == following else ""
+            if (
+                base <= _WEAK_BASE
+                and word.base == _WEAK_BASE
+                and joint != "-"
+                and (not known.is_capital or start in openings)
+            ):
+                if first >= 0:
+                    self._close(first, at)
+                    first = following = -1
                 continue
-            if run and joint not in _TIGHT:
-                self._close(run, text)
-            run.append((term, start, token_end, opens, False, False))
-            run_end = token_end
-        if run:
-            self._close(run, text)
+            if joint not in _TIGHT:
+                if first >= 0:
+                    self._close(first, at)
+                first = at
+            following = end + 1
+        if first >= 0:
+            self._close(first, len(words))
         self._terms.append(event_terms)
 
-    def _heads(self, run: _Run, text: str, following: Sequence[str]) -> bool:
+    def _heads(self, run_end: int, following: Sequence[str]) -> bool:
         """Tell whether a common word ends an English compound, as in "roof repair", and is no verb with an object."""
-        if text[run[-1][2] - 1] == "s":
+        if self._text[run_end - 1] == "s":
             return False
         after = following[0].lower() if following else ""
         return after in LINKS or not (after in self._now.openers or after in OBJECTS)
 
     def keywords(self, most: int) -> list[tuple[str, int]]:
         """Return the words that say most, as they were said, with their scores: so many, and those that score alike."""
-        scored = list(zip(self.words.values(), self.scores.values(), strict=True))
-        scores = [score for word, score in scored if word.base > _WEAK_BASE]
-        least = sorted(scores)[-most] if len(scores) > most else 0
-        return [(word.surface, score) for word, score in scored if score >= least and word.base > _WEAK_BASE]
+        words, scores = self.words, self.scores
+        ranked = self._ranked
+        if len(ranked) <= most or ranked[-most] <= _MOST_WEAK:
+            ranked = sorted([score for term, score in scores.items() if words[term].base > _WEAK_BASE])
+        least = ranked[-most] if len(ranked) > most else 0
+        best = [term for term, score in scores.items() if score >= least]
+        return [(words[term].surface, scores[term]) for term in best if words[term].base > _WEAK_BASE]
 
     def surface(self, terms_of_phrase: tuple[str, ...]) -> str | None:
         """Return a word or phrase as it was said here, if it was."""
@@ -515,7 +529,7 @@ class TextReading:
         """
         if len(self.scores) > 2 * _SCORED_FIRST:
             # Nearly always they are among the words that score most.
-            phrases = self._phrases_from(sorted(self.scores.values())[-_SCORED_FIRST])
+            phrases = self._phrases_from(self._ranked[-_SCORED_FIRST])
             if len(phrases) == PHRASES:
                 return phrases
         return self._phrases_from(0)
@@ -680,41 +694,40 @@ class TextReading:
                 word.named = True
         return word
 
-    def _close(self, run: _Run, text: str) -> None:
-        """Count the phrases of two and three words in an unbroken run of words."""
-        if len(run) > 1 and self._now.is_english:
-            for part in _apart(run, text):
-                self._close_run(part, text)
+    def _close(self, first: int, stop: int) -> None:
+        """Count the phrases of two and three words in an unbroken run of words, from one place to before another."""
+        if stop - first > 1 and self._now.is_english:
+            for part in _apart(range(first, stop), self._text, self._here):
+                self._close_run(part)
         else:
-            self._close_run(run, text)
-        run.clear()
+            self._close_run(range(first, stop))
 
-    def _close_run(self, run: _Run, text: str) -> None:
-        size = len(run)
+    def _close_run(self, run: _Run) -> None:
+        size, first, words = len(run), run.start, self._here
         if size > _LONGEST_TIGHT_RUN:
             # Where many words stand in a row (lists, languages without our stop words) most neighbours are no
             # phrase: only pairs that come again are.
-            pairs = list(pairwise([item[0] for item in run]))
-            for at in self._again(pairs):
-                self._count_phrase(run[at : at + 2], text)
+            for at in self._again(list(pairwise(words.terms[first : run.stop]))):
+                self._count_phrase(run[at : at + 2])
         elif size > 1:
             for length in (2, 3):
-                for first in range(size - length + 1):
-                    self._count_phrase(run[first : first + length], text)
-        if not size:
-            return
+                for at in range(size - length + 1):
+                    self._count_phrase(run[at : at + length])
         chain: tuple[_Run, ...] = ()
         before = self._last
-        self._last = ((run[:],),) if size <= _LONGEST_LINKED_RUN else ()
-        if not before or not _is_link(text[before[0][-1][-1][2] : run[0][1]]):
+        self._last = ((run,),) if size <= _LONGEST_LINKED_RUN else ()
+        if not before or not _is_link(self._text[words.ends[before[0][-1][-1]] : words.starts[first]]):
             return
         ends = [run] if self._now.is_english or size == 1 else [run[:1], run]
         for parts in before:
             for end in ends:
                 linked = (*parts, end)
-                words = [item for part in linked for item in part]
-                if len(words) <= max(_LINKED_TENTHS) and end[-1][2] - words[0][1] <= NAME_CHARACTERS:
-                    self._count_phrase(words, text, sizes=tuple(map(len, linked)))
+                places = [at for part in linked for at in part]
+                if (
+                    len(places) <= max(_LINKED_TENTHS)
+                    and words.ends[places[-1]] - words.starts[places[0]] <= NAME_CHARACTERS
+                ):
+                    self._count_phrase(places, sizes=tuple(map(len, linked)))
                     chain = chain or linked
         if self._last and len(chain) == 2 and self._now.adjective is not None:
             self._last = (*self._last, chain)
@@ -734,22 +747,25 @@ class TextReading:
                 once.add(key)
         return again
 
-    def _count_phrase(self, run: _Run, text: str, *, sizes: tuple[int, ...] = ()) -> None:
-        key = tuple([item[0] for item in run])
+    def _count_phrase(self, places: Sequence[int], *, sizes: tuple[int, ...] = ()) -> None:
+        """Count the phrase of the words at some places, where it was not held: `sizes` are those between links."""
+        words, first = self._here, places[0]
+        key = tuple([words.terms[at] for at in places])
         known = self._phrases.get(key)
         if known is not None:
             known.times += 1
-            known.opened = known.opened or run[0][4]
-            known.acts = known.acts and run[0][5]
+            known.opened = known.opened or first in self._opened
+            known.acts = known.acts and first in self._acting
         elif len(set(key)) == len(key):
+            start = words.starts[first]
             self._phrases[key] = _Phrase(
-                said=text[run[0][1] : run[-1][2]],
-                next=run[1][1] - run[0][1],
-                opens=run[0][3],
+                said=self._text[start : words.ends[places[-1]]],
+                next=words.starts[places[1]] - start,
+                opens=start in self._openings,
                 times=2 if key in self._once else 1,
-                sizes=sizes or (len(run),),
-                opened=run[0][4],
-                acts=run[0][5],
+                sizes=sizes or (len(places),),
+                opened=first in self._opened,
+                acts=first in self._acting,
                 language=self._now,
             )
 
@@ -935,20 +951,19 @@ def _common_bases() -> dict[str, int]:
     return bases
 
 
-def _apart(run: _Run, text: str) -> list[_Run]:
+def _apart(run: _Run, text: str, words: TextWords) -> list[_Run]:
     """Return the parts of an English run, which a word in the form of a plural ends: "gateway refuses connections"."""
-    parts: list[_Run] = [[]]
-    for item in run[:-1]:
-        surface = text[item[1] : item[2]]
+    parts: list[_Run] = []
+    first = run.start
+    for at in run[:-1]:
+        end = words.ends[at]
+        surface = text[words.starts[at] : end]
         plural = surface.endswith("s") and not surface.endswith(("ss", "us", "is", "as", "os", "'s", "’s"))
-        if plural and surface == surface.lower() and surface not in PLURALS_BEFORE and text[item[2]] == " ":
-            if not parts[-1]:
-                parts[-1].append(item)
-            parts.append([])
-        else:
-            parts[-1].append(item)
-    parts[-1].append(run[-1])
-    return [part for part in parts if part]
+        if plural and surface == surface.lower() and surface not in PLURALS_BEFORE and text[end] == " ":
+            parts.append(range(first, max(at, first + 1)))
+            first = at + 1
+    parts.append(range(first, run.stop))
+    return parts
 
 
 def _outside(starts: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
