@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 
@@ -39,8 +40,10 @@ _LEAVES_KEPT = 8_192
 _LEAVES_UNPACKED = 2_048
 """Leaves of a scope up to which they are kept as they were read; those of a longer one are packed."""
 
+_holder = partial(tuple.__new__, Holder)
+"""Makes a holder of a tuple of its fields: a scope has some for every event."""
+
 _RENDERING_BYTES = 32
-_UNIT_BYTES = 16
 _KEY_BYTES = 16
 _NONE = 0xFFFFFFFF
 
@@ -185,9 +188,10 @@ class _Ledger:
         self.keys: list[str] = []
         self._numbers = _Numbers()
         self._units: dict[bytes, int] = {}
-        self._unit_names, self._renderings, self._digests = bytearray(), bytearray(), bytearray()
-        self._taken = (b"", b"", b"")
-        """The unit names, renderings and digests, once all are in: parts of bytes are cut out in one step."""
+        self._unit_names: list[bytes] = []
+        self._renderings, self._digests = bytearray(), bytearray()
+        self._taken = (b"", b"")
+        """The renderings and digests, once all are in: parts of bytes are cut out in one step."""
         self._times = array("q")
         self._unit_of = array("I")
         self._claims_from = array("I", [0])
@@ -206,8 +210,6 @@ class _Ledger:
         """Take in a leaf and return its number."""
         leaf = placed.leaf
         unit = self._units.setdefault(placed.unit, len(self._units))
-        if unit * _UNIT_BYTES == len(self._unit_names):
-            self._unit_names += placed.unit
         self._renderings += leaf.rendering_id
         self._digests += leaf.key_digest
         self._times.append(leaf.key_timestamp)
@@ -221,8 +223,9 @@ class _Ledger:
 
     def file(self) -> None:
         """Choose what each leaf is filed under, once all are in."""
-        self._taken = (bytes(self._unit_names), bytes(self._renderings), bytes(self._digests))
-        del self._unit_names, self._renderings, self._digests
+        self._taken = (bytes(self._renderings), bytes(self._digests))
+        self._unit_names = list(self._units)
+        del self._renderings, self._digests
         self.keys = list(self._numbers)
         claimed = np.array(self._claimed, np.uint32)
         bounds = np.array(self._claims_from, np.int64)
@@ -264,13 +267,14 @@ class _Ledger:
 
     def holders(self, number: int) -> list[Holder]:
         """Return the leaves that hold a key, ordered."""
-        unit_names, renderings, _ = self._taken
-        units = self._unit_of
+        unit_names, renderings, units = self._unit_names, self._taken[0], self._unit_of
         held = [
-            Holder(
-                unit_names[units[leaf] * _UNIT_BYTES : (units[leaf] + 1) * _UNIT_BYTES],
-                renderings[leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES],
-                is_filed == 1,
+            _holder(
+                (
+                    unit_names[units[leaf]],
+                    renderings[leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES],
+                    is_filed == 1,
+                )
             )
             for leaf, is_filed in self._claims_of(number)
         ]
@@ -298,7 +302,7 @@ class _Ledger:
             for leaf in leaves:
                 others = self._others(leaf, number)
                 at = leaf * _RENDERING_BYTES
-                digest = self._taken[2][at : at + _RENDERING_BYTES]
+                digest = self._taken[1][at : at + _RENDERING_BYTES]
                 path = path_of(self.keys[number], others, self._times[leaf], digest)
                 found.append(_Filing(number, path, leaf, others))
             found.sort(key=attrgetter("path"))
@@ -311,7 +315,7 @@ class _Ledger:
 
     def rendering_id(self, leaf: int) -> bytes:
         """Return the rendering of a leaf."""
-        return self._taken[1][leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES]
+        return self._taken[0][leaf * _RENDERING_BYTES : (leaf + 1) * _RENDERING_BYTES]
 
     def _claims_of(self, number: int) -> Iterator[tuple[int, int]]:
         """Return the leaves that hold a key, each with whether it is filed under it."""
