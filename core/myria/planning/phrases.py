@@ -97,7 +97,7 @@ _CONTRACTIONS = ("'ve", "'d", "'ll", "'re", "n't", "’ve", "’d", "’ll", "�
 _INFLECTED = ("e", "a")
 """How adjectives end before a noun in Dutch and Swedish."""
 
-_SCORED_FIRST = 24
+_SCORED_FIRST = 16
 """Words that are looked at first for the phrases of a leaf with many."""
 
 _SHORT = 16
@@ -527,7 +527,7 @@ class TextReading:
         A single word counts where it says something and is used as a noun; if nothing does, the one word that says
         most may stand.
         """
-        if len(self.scores) > 2 * _SCORED_FIRST:
+        if len(self.scores) > 3 * _SCORED_FIRST:
             # Nearly always they are among the words that score most.
             phrases = self._phrases_from(self._ranked[-_SCORED_FIRST])
             if len(phrases) == PHRASES:
