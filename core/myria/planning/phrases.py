@@ -729,16 +729,20 @@ class TextReading:
                 ):
                     self._count_phrase(places, sizes=tuple(map(len, linked)))
                     chain = chain or linked
-        if self._last and len(chain) == 2 and self._now.adjective is not None:
+        # A single word goes on by itself: "embajada de Portugal", without the "papeles para la" before it.
+        if len(chain) == 2 and 1 < size <= _LONGEST_LINKED_RUN and self._now.adjective is not None:
             self._last = (*self._last, chain)
 
     def _again(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[int]:
         """Note pairs of words that stand in a row, and return the places of those that the leaf has had."""
         once, phrases = self._once, self._phrases
         new = set(pairs)
-        if len(new) == len(pairs) and once.isdisjoint(new) and (not phrases or phrases.keys().isdisjoint(new)):
-            once.update(new)
-            return ()
+        if len(new) == len(pairs):
+            had = new & once
+            if phrases:
+                had |= phrases.keys() & new
+            once |= new
+            return [at for at, key in enumerate(pairs) if key in had] if had else ()
         again = []
         for at, key in enumerate(pairs):
             if key in once or key in phrases:
