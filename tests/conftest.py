@@ -38,6 +38,9 @@ if find_spec("sniffio") is None:
 
 be_patient()
 
+TOGETHER = ("tests/reads/test_plans.py", "tests/image/test_image.py", "tests/benchmarks/test_parts.py")
+"""Files whose tests share something that takes ten seconds to a minute of CPU to make."""
+
 # No time limits for single examples: the machine is shared. The same examples each time, but for soak runs: a test
 # that fails must fail again. In CI the parent is Hypothesis' own profile for it.
 settings.register_profile(
@@ -64,7 +67,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Properties belong to a soak run: only there are all of their examples tried, and others each time. Who names a test
     gets all of its cases, in `make check` as well.
+
+    Workers steal from the end of what another has left. So what tests share is made by one of them, not by each, where
+    these tests come first.
     """
+    items.sort(key=lambda item: not item.nodeid.startswith(TOGETHER))
     if CHECK and not any("::" in argument for argument in config.args):
         others = left_out(items)
         config.hook.pytest_deselected(items=others)

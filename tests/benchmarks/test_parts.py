@@ -18,8 +18,12 @@ from benchmarks.synthetic import events
 from tests.support.counts import SOAK
 from tests.support.place import throw_away_folder
 from tests.support.processes import Guardian
+from tests.support.skips import MACHINE
 
 ROOT = Path(__file__).resolve().parents[2]
+
+in_soak_runs = pytest.mark.skipif(not SOAK, reason=f"{MACHINE}these measurements are tried by make soak alone")
+"""Each of these starts servers of its own, up to twenty seconds of CPU; the others run the same machinery."""
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +73,12 @@ def test_subject_builds(work_dir: Path) -> None:
 
 
 @pytest.mark.soak
+@in_soak_runs
 def test_against(work_dir: Path) -> None:
     """An older commit makes and builds its own memory by its own code, in turn with this one."""
     if subprocess.run(["git", "cat-file", "-e", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode:
         pytest.skip("no history")
-    logs = ("one scope", "many scopes") if SOAK else ("many scopes",)
+    logs = ("one scope", "many scopes")
     chosen = [word for log in logs for word in ("--log", log)]
     report = run_part("against", work_dir, "HEAD", "--sizes", "200", "--rounds", "1", *chosen)
     for log in logs:
@@ -91,6 +96,8 @@ def test_sharing(work_dir: Path) -> None:
         assert checks[f"{log} at 400: different results"]["value"] == 1
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_many_scopes(work_dir: Path) -> None:
     """An agent of many scopes is asked beside one scope of as many events, and appends go on beside its readers."""
     small = ("--scopes", "30", "--each", "3", "--rounds", "1", "--requests", "4", "--seconds", "0.5")
@@ -99,6 +106,8 @@ def test_many_scopes(work_dir: Path) -> None:
     assert report["append_event beside 16 readers"]["p95_ratio"] > 0  # type: ignore[index]
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_auth(work_dir: Path) -> None:
     """The server takes the same appends and questions without and with keys."""
     report = run_part("auth", work_dir, "--blocks", "2")
@@ -109,6 +118,8 @@ def test_auth(work_dir: Path) -> None:
             assert report[f"{kind}, {side}"]["cpu"]["blocks"] == 2  # type: ignore[index]
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_noisy(work_dir: Path) -> None:
     """The quiet key is answered beside each noise; what a key sends beyond its limit is refused."""
     report = run_part("noisy", work_dir, "--rounds", "1", "--seconds", "0.5", "--no-warm-up")
@@ -120,6 +131,8 @@ def test_noisy(work_dir: Path) -> None:
         assert report[f"append, {noise}"]["per_s"] > 0  # type: ignore[index]
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_remembering(work_dir: Path) -> None:
     """Notes are kept beside events, one event is withdrawn from a built log, and recalled from what is left."""
     report = run_part("remembering", work_dir, "--sizes", "400", "--rounds", "1", "--calls", "40", "--questions", "10")
@@ -144,6 +157,8 @@ def test_turns(work_dir: Path) -> None:
         assert report[f"memory_after_turn of 2, {clients} clients"]["cpu_ratio"] > 0  # type: ignore[index]
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_erasing(work_dir: Path) -> None:
     """Events of a built log are erased beside a client that appends and asks, and the receipt is proved."""
     report = run_part("erasing", work_dir, "--sizes", "400", "--events", "20", "--blocks", "1")
@@ -172,6 +187,8 @@ def test_locomo(work_dir: Path) -> None:
     assert report["query_event_nodes"]["all"]["R@5"] == 1.0  # type: ignore[index]
 
 
+@pytest.mark.soak
+@in_soak_runs
 def test_peers(work_dir: Path) -> None:
     """Other ways to remember and Myria keep the same events, and all find what repeats the question's words."""
     data = work_dir / "peers-data"

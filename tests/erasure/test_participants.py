@@ -14,7 +14,7 @@ from tests.support.counts import share
 from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database
 
-SCOPES = share(1_000, least=20)
+SCOPES = share(500, least=20)
 EACH = 2
 """Events of each scope."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from tests.isolation.world import (
     WORDS,
     Asking,
     Credential,
+    Operation,
     Told,
     World,
     absent_like,
@@ -30,22 +32,6 @@ _SESSIONS = ("s1", "s2")
 
 MOST_OF_PEOPLE = 40
 """Most that an erasure by people or context takes of the world: others want something to see, too."""
-
-REACHED = (
-    "turns kept",
-    "words before turns",
-    "turns refused",
-    "memories kept",
-    "words of memories",
-    "words another key kept",
-    "memories refused",
-    "faces refused",
-    "erasures refused",
-    "erasures previewed",
-    "erasures begun",
-    "erasures carried out",
-)
-"""What these operations must reach."""
 
 
 async def _posted(world: World, credential: Credential, path: str, body: Json) -> httpx.Response:
@@ -320,3 +306,20 @@ async def look_at_erasures(world: World, credential: Credential, form: str) -> N
         world.done["erasures carried out"] += any(erasure["state"] == "done" for erasure in states)
     else:
         assert response.status_code == 403 or "error" in content(response), response.text
+
+
+REACHING: Mapping[str, Operation] = {
+    "turns kept": take_a_turn,
+    "words before turns": take_a_turn,
+    "turns refused": take_a_turn,
+    "memories kept": use_rest,
+    "words of memories": use_rest,
+    "words another key kept": use_rest,
+    "memories refused": use_rest,
+    "faces refused": use_rest,
+    "erasures refused": erase_something,
+    "erasures previewed": erase_something,
+    "erasures begun": erase_something,
+    "erasures carried out": look_at_erasures,
+}
+"""What these operations must reach, and which of them may."""

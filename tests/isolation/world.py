@@ -375,6 +375,7 @@ async def make_credentials(database: Database) -> list[Credential]:
 
 
 Operation = Callable[[World, Credential, str], Awaitable[None]]
+Acting = tuple[frozenset[str], Asking] | None
 
 
 async def operate(world: World, further: Mapping[Operation, int]) -> None:
@@ -384,14 +385,17 @@ async def operate(world: World, further: Mapping[Operation, int]) -> None:
         further: operations beside those here, each with its weight.
     """
     rng = world.rng
-    credential, form = rng.choice(world.credentials), rng.choice(FORMS)
     kinds: dict[Operation, int] = {
         _append: 15, _ask: 25, _look_up: 20, _withdraw: 5, _foreign_cursor: 10, _steer: 10, _look_around: 10,
         _beside: 5, _act_as_agent: 25, **further,
     }  # fmt: skip
-    kind = rng.choices(list(kinds), list(kinds.values()))[0]
+    await perform(world, rng.choices(list(kinds), list(kinds.values()))[0])
+
+
+async def perform(world: World, kind: Operation) -> None:
+    """Do one thing of this kind by a random credential in a random form."""
     world.done[kind.__name__.strip("_")] += 1
-    await kind(world, credential, form)
+    await kind(world, world.rng.choice(world.credentials), world.rng.choice(FORMS))
 
 
 async def _append(world: World, credential: Credential, form: str) -> None:
@@ -547,11 +551,7 @@ async def _withdraw(world: World, credential: Credential, form: str) -> None:
 
 async def _act_as_agent(world: World, credential: Credential, form: str) -> None:
     """Keep, recall and change notes at the agent's face, as an agent that one may be, or not."""
-    rng = world.rng
-    agent = rng.choice((None, "default", "user:1", "user:2", "carl", rng.choice(sorted(credential.own))))
-    arguments: Json = {} if agent is None else {"agentId": agent}
-    acting = credential.acting(agent)
-    what = rng.choice(
+    what = world.rng.choice(
         (
             *(
                 _remember,
@@ -566,10 +566,20 @@ async def _act_as_agent(world: World, credential: Credential, form: str) -> None
             *(_remember_several, _give_feedback, _read_resource),
         )
     )
-    await what(world, credential, form, arguments, acting)
+    await as_agent(what)(world, credential, form)
 
 
-Acting = tuple[frozenset[str], Asking] | None
+def as_agent(what: Callable[[World, Credential, str, Json, Acting], Awaitable[None]]) -> Operation:
+    """Return the operation that does this as a random agent."""
+
+    async def act(world: World, credential: Credential, form: str) -> None:
+        agent = world.rng.choice(
+            (None, "default", "user:1", "user:2", "carl", world.rng.choice(sorted(credential.own)))
+        )
+        arguments: Json = {} if agent is None else {"agentId": agent}
+        await what(world, credential, form, arguments, credential.acting(agent))
+
+    return act
 
 
 async def _remember(world: World, credential: Credential, form: str, arguments: Json, acting: Acting) -> None:
@@ -889,3 +899,29 @@ async def alike(world: World, credential: Credential, form: str, forbidden: Call
     assert seen[1] == seen[2], (tool, forbidden, seen)
     assert seen[0][:2] == seen[1][:2], (tool, forbidden, seen)
     world.done["compared"] += 1
+
+
+REACHING: Mapping[str, Operation] = {
+    "found": _look_up,
+    "forbidden": _look_up,
+    "compared": _look_up,
+    "foreign snapshots": _steer,
+    "withdrawals refused": _withdraw,
+    "words seen": _ask,
+    "words seen under several masks": _ask,
+    "cursor as it is": _foreign_cursor,
+    "notes": as_agent(_remember),
+    "notes together": as_agent(_remember_several),
+    "words recalled": as_agent(_recall),
+    "notes refused": as_agent(_change_note),
+    "notes changed": as_agent(_change_note),
+    "notes linked": as_agent(_look_at_notes),
+    "notes looked at": as_agent(_look_at_notes),
+    "looks refused": as_agent(_look_at_notes),
+    "words of context": as_agent(_begin_a_session),
+    "reflections": as_agent(_end_a_session),
+    "consolidations": as_agent(_consolidate),
+    "feedback": as_agent(_give_feedback),
+    "words of resources": as_agent(_read_resource),
+}
+"""Which operation may reach what: see `World.done`."""

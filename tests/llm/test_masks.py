@@ -27,7 +27,7 @@ from tests.support.events import TENANT, append, event
 from tests.support.postgres import Database
 
 NAMES = ("ann", "bob", "carol", "dan", "eve")
-ROUNDS = share(200)
+ROUNDS = share(100)
 _MARKER = re.compile(r"zq([0-9]+)qz")
 
 

@@ -16,7 +16,7 @@ from myria.planning.scope import changed_units, plan_scope, plan_unit, split_uni
 from myria.planning.settings import PlannerSettings
 from myria.planning.trie import assemble
 from tests.planning.generators import DENSE, GAPS, MINUTE, SCOPE, SETTINGS, key_of, scopes
-from tests.support.counts import CHECK, examples
+from tests.support.counts import SOAK, examples
 from tests.support.trees import MemoryEvents, MemoryTree
 
 
@@ -159,7 +159,7 @@ def long_scope(count: int) -> list[PlanEvent]:
     ]
 
 
-@pytest.mark.parametrize("count", [600, 4_000 if CHECK else 12_000])
+@pytest.mark.parametrize("count", [600, 12_000 if SOAK else 4_000])
 async def test_one_changed_unit_opens_one_path(count: int) -> None:
     """A late event costs the nodes on its path and their children, however long the scope."""
     events = long_scope(count)
@@ -203,7 +203,7 @@ async def test_a_great_import_streams() -> None:
     assert sum(len(unit) for step in steps for unit in step.added) >= 2_990
 
 
-@pytest.mark.parametrize("count", [600, 4_000 if CHECK else 12_000])
+@pytest.mark.parametrize("count", [600, 12_000 if SOAK else 4_000])
 async def test_one_withdrawn_event_opens_one_path(count: int) -> None:
     """An event that goes costs the nodes on its path and their children, however long the scope."""
     events = long_scope(count)

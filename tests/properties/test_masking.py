@@ -24,7 +24,7 @@ from myria.memory import Memory
 from myria.retrieval import gathering, lanes
 from myria.settings import Settings
 from tests.support.building import build_now
-from tests.support.counts import share
+from tests.support.counts import SOAK, share
 from tests.support.postgres import Database
 
 Json = dict[str, Any]
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 NAMES = ("ann", "bob", "carol", "dan", "eve", "agent")
 WORDS = ("tea", "boat", "garden", "invoice", "piano", "winter", "doctor", "train", "recipe", "letter")
 LOGS = share(200)
-QUERIES_PER_LOG = 100
+QUERIES_PER_LOG = 100 if SOAK else 40
 MOST_PAGES = 5
 """About how many pages one answer is read in: forty pages of one event each show nothing that five do not."""
 

@@ -17,13 +17,13 @@ from myria.store.database import Database as Pool
 from tests.reads.asking import append, ask, events_of, walk
 from tests.soak.ledger import PLACED
 from tests.support.building import build_now
-from tests.support.counts import CHECK
+from tests.support.counts import CHECK, SOAK
 from tests.support.events import TENANT, conversation, event
 from tests.support.looping import CountedLoop
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-MOVES = 12 if CHECK else 50
+MOVES = 50 if SOAK else 12 if CHECK else 24
 """Publishes and rollbacks in all; every sixth one publishes."""
 
 READERS = 3

@@ -27,7 +27,7 @@ from tests.support.counts import CHECK, SOAK
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres import Database
 
-BODIES, INPUTS, LINES = (60_000, 30_000, 10_000) if SOAK else (1_000, 700, 200) if CHECK else (2_800, 1_800, 400)
+BODIES, INPUTS, LINES = (60_000, 30_000, 10_000) if SOAK else (600, 450, 150) if CHECK else (1_600, 1_100, 300)
 """Malformed bodies and headers, arguments that break a tool's schema, and bytes that are no HTTP."""
 
 ODD: tuple[Any, ...] = (

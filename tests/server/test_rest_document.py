@@ -30,7 +30,7 @@ from tests.server.wire import Served
 from tests.support.counts import SOAK, share
 from tests.support.patience import PATIENCE_S
 
-CASES = 50_000 if SOAK else share(20_000)
+CASES = 50_000 if SOAK else share(10_000)
 SHARES = 2
 CHECKED = [
     checks.not_a_server_error,

@@ -33,12 +33,12 @@ def some(items: Iterable[Item], number: int = 0) -> list[Item]:
 
 
 def left_out(tests: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that `make check` leaves out: of the cases of a test on a database all but the first, the fourth
-    and so on. They take half of its time, and differ in less than they have in common."""
+    """Return the tests that `make check` leaves out: of the cases of a test all but the first, the fourth and so on.
+    They take half of its time, and differ in less than they have in common."""
     cases: Counter[str] = Counter()
     others: list[pytest.Item] = []
     for test in tests:
-        if isinstance(test, pytest.Function) and hasattr(test, "callspec") and "databases" in test.fixturenames:
+        if isinstance(test, pytest.Function) and hasattr(test, "callspec"):
             function = test.nodeid.partition("[")[0]
             if cases[function] % 3:
                 others.append(test)

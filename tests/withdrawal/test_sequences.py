@@ -50,8 +50,8 @@ __all__ = ["configured", "provide"]
 
 Json = dict[str, Any]
 
-SEQUENCES = 2_000 if SOAK else 6 if CHECK else 30
-BATCH = 50 if SOAK else 2 if CHECK else 5
+SEQUENCES = 2_000 if SOAK else 6 if CHECK else 18
+BATCH = 50 if SOAK else 2 if CHECK else 3
 """Sequences over one database."""
 
 STEPS = 10
