@@ -145,6 +145,8 @@ class _Spelling:
     opens: bool
     acts: bool
     owns: bool
+    word: _Word | None = None
+    """The word as it stands in a leaf that has it once, within a sentence, where nothing beside it tells anything."""
 
     @classmethod
     def of(cls, surface: str, term: str, language: Language) -> _Spelling:
@@ -170,6 +172,11 @@ class _Spelling:
             plain in language.subjects,
             plain.endswith("'s"),
         )
+
+    def said_once(self, language: Language) -> _Word:
+        """Return `word` of one in small letters, in the language that this was made for: the same for many leaves."""
+        self.word = word = _Word(self.small, self.base, language, settled=True, is_shared=True)
+        return word
 
 
 _SILENCE = _Spelling(0, "", True, False, False, False, False, False, False, False, False)
@@ -217,6 +224,8 @@ class _Word:
     nominal: int = 0
     verbal: int = 0
     modifies: int = 0
+    is_shared: bool = False
+    """Whether other leaves may hold it too, so that `own` comes before any change."""
 
     @property
     def title(self) -> str:
@@ -228,6 +237,10 @@ class _Word:
     def score(self) -> int:
         """How much the term says about the leaf: its kind, how often and in how many events it stands."""
         return self.base * (2 + min(self.times, 4) + 2 * min(self.events, 4))
+
+    def own(self) -> _Word:
+        """Return one that is equal to this one, which is shared, and that no other leaf has."""
+        return _Word(self.surface, self.base, self.language, settled=True)
 
     def settle(self, surface: str, *, is_noun: bool, acts: bool) -> None:
         """Count that it stands as a noun, or not, as it is written there.
@@ -464,9 +477,15 @@ class TextReading:
                 continue
             word = held.get(term)
             if known.is_small and word is None:
-                word = held[term] = _Word(surfaces[at], base, language, start not in openings)
+                if start in openings:
+                    word = _Word(surfaces[at], base, language, settled=False)
+                else:
+                    word = known.word or known.said_once(language)
+                held[term] = word
                 event_terms.add(term)
             elif known.is_small and word is not None and (word.settled or start in openings):
+                if word.is_shared:
+                    word = held[term] = word.own()
                 word.times += 1
                 if term not in event_terms:
                     word.events += 1
@@ -680,6 +699,8 @@ class TextReading:
         if word is None:
             word = self.words[term] = _Word(surface, base, self._now, not opens)
         else:
+            if word.is_shared:
+                word = self.words[term] = word.own()
             word.times += 1
             if not is_again:
                 word.events += 1
