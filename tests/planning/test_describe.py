@@ -184,6 +184,15 @@ def test_other_languages_are_labelled(lines: tuple[str, ...], label: str) -> Non
     assert plan_unit(SCOPE, talk(*((None, line) for line in lines)), SETTINGS)[-1].label == label
 
 
+def test_what_a_leaf_says_is_untouched_by_other_leaves() -> None:
+    """Leaves may share what is known of a word: one that has it often, or in capitals, changes nothing for others."""
+    once = talk((None, "kabe vobe rilo"), (None, "tesu gana mifu jelo"))
+    first = plan_unit(SCOPE, once, SETTINGS)[-1]
+    for line in ("tebe rilo gana rilo mifu", "tebe vobe Vobe jelo Jelo", "tebe GANA rilo Mifu kabe"):
+        plan_unit(SCOPE, talk((None, line), (None, line)), SETTINGS)
+        assert plan_unit(SCOPE, once, SETTINGS)[-1] == first
+
+
 @pytest.mark.parametrize(
     "lines",
     [

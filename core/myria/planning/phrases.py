@@ -773,7 +773,7 @@ class TextReading:
         return again
 
     def _count_phrase(self, places: Sequence[int], *, sizes: tuple[int, ...] = ()) -> None:
-        """Count the phrase of the words at some places, where it was not held: `sizes` are those between links."""
+        """Count the phrase of the words at some places; `sizes` are those of its parts, where links part it."""
         words, first = self._here, places[0]
         key = tuple([words.terms[at] for at in places])
         known = self._phrases.get(key)
