@@ -31,6 +31,7 @@ from myria.planning.lines import (
 from myria.planning.model import UNIT_LEVEL, Outline, Participants, PlanEvent, level_name
 from myria.planning.phrases import (
     NAME_CHARACTERS,
+    PHRASES,
     SENTENCE_CHARACTERS,
     Quote,
     TextReading,
@@ -285,7 +286,11 @@ def _merge_phrases(children: Sequence[Outline], words: Mapping[str, int]) -> lis
 
 
 def ranked_phrases(
-    sums: Mapping[tuple[str, ...], int], surfaces: Mapping[tuple[str, ...], tuple[int, str]], words: Mapping[str, int]
+    sums: Mapping[tuple[str, ...], int],
+    surfaces: Mapping[tuple[str, ...], tuple[int, str]],
+    words: Mapping[str, int],
+    *,
+    most: int = PHRASES,
 ) -> list[tuple[str, int]]:
     """Return the phrases of several nodes that say most, no two of which share a word.
 
@@ -293,12 +298,18 @@ def ranked_phrases(
         sums: by the terms of each phrase, what it weighs in all of them.
         surfaces: what it weighs most in one of them, and as it is written there.
         words: what words weigh in all of them.
+        most: how many are wanted, at most.
     """
-    scored = [
-        (-weight - sum([words.get(term, 0) for term in key]) // len(key), key, weight) for key, weight in sums.items()
-    ]
+    scored = []
+    known = words.get
+    for key, weight in sums.items():
+        if len(key) == 2:
+            beside = (known(key[0], 0) + known(key[1], 0)) // 2
+        else:
+            beside = sum([known(term, 0) for term in key]) // len(key)
+        scored.append((-weight - beside, key, weight))
     scored.sort()
-    return without_overlap([(weight, key) for _, key, weight in scored], lambda key: surfaces[key][1])
+    return without_overlap(((weight, key) for _, key, weight in scored), lambda key: surfaces[key][1], most=most)
 
 
 def main_language(spoken: Sequence[tuple[str, int]]) -> str:

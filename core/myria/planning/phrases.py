@@ -860,7 +860,9 @@ def _best_first(scored: list[_Scored]) -> Iterator[_Scored]:
         yield -score, key
 
 
-def without_overlap(scored: Iterable[_Scored], surface_of: Callable[[tuple[str, ...]], str]) -> list[tuple[str, int]]:
+def without_overlap(
+    scored: Iterable[_Scored], surface_of: Callable[[tuple[str, ...]], str], *, most: int = PHRASES
+) -> list[tuple[str, int]]:
     """Return the first phrases of which no two share a word, and none is a part of another.
 
     `surface_of` gives a phrase as it is shown.
@@ -877,7 +879,7 @@ def without_overlap(scored: Iterable[_Scored], surface_of: Callable[[tuple[str, 
         else:
             taken.update(key)
             chosen.append((clip(clean(surface), NAME_CHARACTERS), weight))
-            if len(chosen) == PHRASES:
+            if len(chosen) == most:
                 break
     return chosen
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any
 
 from myria.analysis.kinds import kind_name, members_of
@@ -31,12 +32,14 @@ _POSSESSIVES = ("'s", "’s")
 _KEPT = 3
 """Phrases and speakers that the metadata keep: what is shown, and what nodes above are described from."""
 
-_REMEMBERED = 1_024
+_REMEMBERED = 2_048
 """Leaves that are remembered: each is described in up to three subjects and their divisions."""
 
 _Terms = tuple[str, ...]
 _Weighed = tuple[_Terms, str, int]
 """(terms, wording, weight) of a phrase or a keyword."""
+
+_TERMS = itemgetter(0)
 
 
 @short_value
@@ -53,7 +56,7 @@ class _Said:
         metadata = node.metadata.plain() if isinstance(node.metadata, PackedMetadata) else node.metadata
         phrases = [(key_of(phrase), phrase, weight) for phrase, weight in metadata["phrases"]]
         keywords = [(key_of(keyword), keyword, weight) for keyword, weight in metadata["keywords"]]
-        terms = tuple(set().union(*[of for of, _, _ in phrases], *[of for of, _, _ in keywords]))
+        terms = tuple(set(chain.from_iterable(map(_TERMS, chain(phrases, keywords)))))
         return cls(metadata, phrases, keywords, terms)
 
     def naming(self, key: str) -> list[_Weighed]:
@@ -119,10 +122,12 @@ class Sayings:
     def phrases(self) -> list[tuple[str, int]]:
         """The phrases that say most, with their weights."""
         words: dict[str, int] = {}
+        known = words.get
         for said in self._said:
             for of, _, weight in said.keywords:
-                words[of[0]] = words.get(of[0], 0) + weight
-        return ranked_phrases(self._totals, self._best, words)[:_KEPT]
+                term = of[0]
+                words[term] = known(term, 0) + weight
+        return ranked_phrases(self._totals, self._best, words, most=_KEPT)
 
     def about(self, names: Sequence[str], keys: Sequence[str]) -> list[str]:
         """Return the phrases that say most beside the names: children share their words, or they name one of a kind."""
@@ -130,18 +135,22 @@ class Sayings:
         ones = frozenset[str]().union(*map(members_of, keys)).difference(keys)
         totals, firsts = self._naming(ones) if ones else (self._totals, self._firsts)
         taken = set().union(*map(key_of, names), *map(key_of, keys))
-        ranked = [
-            (-weight * min(max([shared[term] for term in of]), _SHARED_MOST), of)
-            for of, weight in totals.items()
-            if taken.isdisjoint(of)
-        ]
+        ranked = []
+        for of, weight in totals.items():
+            if taken.isdisjoint(of):
+                children = shared[of[0]] if len(of) == 1 else max(map(shared.__getitem__, of))
+                times = children if children < _SHARED_MOST else _SHARED_MOST
+                ranked.append((-weight * times, of))
         if ones:
             ranked = [(weight if ones.isdisjoint(of) else _OF_KIND * weight, of) for weight, of in ranked]
         chosen: list[str] = []
-        while ranked and len(chosen) < _PHRASES:
+        while ranked:
             _, best = min(ranked)
             chosen.append(_without_possessive(firsts[best]))
-            ranked = [pair for pair in ranked if frozenset(best).isdisjoint(pair[1])]
+            if len(chosen) == _PHRASES:
+                break
+            is_beside = frozenset(best).isdisjoint
+            ranked = [pair for pair in ranked if is_beside(pair[1])]
         return chosen
 
     def _naming(self, ones: AbstractSet[str]) -> tuple[dict[_Terms, int], dict[_Terms, str]]:
