@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from myria.planning.model import Node
-from myria.planning.subjects.packing import packed, unpacked
+from myria.planning.subjects.packing import packed
 
 _LEFT_OUT = {"refs": (), "children": (), "child_leaves": ()}
 
@@ -16,7 +16,7 @@ def test_a_packed_node_keeps_all_but_its_events_and_children() -> None:
     given: dict[str, Any] = {field.name: object() for field in fields(Node)} | {
         "metadata": {"names": ["a"], "filed": 1}
     }
-    node = unpacked(packed(Node(**given)))
+    node = packed(Node(**given))
     assert {field.name: getattr(node, field.name) for field in fields(Node)} == {
         **given,
         **_LEFT_OUT,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import Any
 
 from myria.analysis.kinds import kind_name, members_of
 from myria.planning.describe import hint_title, main_language, most_named, ranked_phrases
@@ -32,7 +31,7 @@ _POSSESSIVES = ("'s", "’s")
 _KEPT = 3
 """Phrases and speakers that the metadata keep: what is shown, and what nodes above are described from."""
 
-_REMEMBERED = 2_048
+_REMEMBERED = 8_192
 """Leaves that are remembered: each is described in up to three subjects and their divisions."""
 
 _Terms = tuple[str, ...]
@@ -46,7 +45,10 @@ _TERMS = itemgetter(0)
 class _Said:
     """What a node says: its phrases and keywords with their weights, and all of their terms once."""
 
-    metadata: Mapping[str, Any]
+    language: str
+    speakers: Sequence[tuple[str, int]]
+    hints: Sequence[tuple[str, int]]
+    names: Sequence[str]
     phrases: list[_Weighed]
     keywords: list[_Weighed]
     terms: tuple[str, ...]
@@ -57,7 +59,15 @@ class _Said:
         phrases = [(key_of(phrase), phrase, weight) for phrase, weight in metadata["phrases"]]
         keywords = [(key_of(keyword), keyword, weight) for keyword, weight in metadata["keywords"]]
         terms = tuple(set(chain.from_iterable(map(_TERMS, chain(phrases, keywords)))))
-        return cls(metadata, phrases, keywords, terms)
+        return cls(
+            metadata.get("language", ""),
+            metadata["speakers"],
+            metadata["hints"],
+            metadata.get("names", ()),
+            phrases,
+            keywords,
+            terms,
+        )
 
     def naming(self, key: str) -> list[_Weighed]:
         """Return the phrases and keywords that hold a key of one term, or are a longer one."""
@@ -91,12 +101,9 @@ class Sayings:
         self.first_at = min([child.first_at for child in children])
         self.last_at = max([child.last_at for child in children])
         self.language = main_language(
-            [
-                (said.metadata.get("language", ""), child.events)
-                for said, child in zip(self._said, children, strict=True)
-            ]
+            [(said.language, child.events) for said, child in zip(self._said, children, strict=True)]
         )
-        self.speakers = most_named(chain.from_iterable([said.metadata["speakers"] for said in self._said]), _KEPT)
+        self.speakers = most_named(chain.from_iterable([said.speakers for said in self._said]), _KEPT)
         self._totals: dict[_Terms, int] = {}
         """What each phrase weighs in all children."""
         self._firsts: dict[_Terms, str] = {}
@@ -139,7 +146,7 @@ class Sayings:
         for of, weight in totals.items():
             if taken.isdisjoint(of):
                 children = shared[of[0]] if len(of) == 1 else max(map(shared.__getitem__, of))
-                times = children if children < _SHARED_MOST else _SHARED_MOST
+                times = min(_SHARED_MOST, children)
                 ranked.append((-weight * times, of))
         if ones:
             ranked = [(weight if ones.isdisjoint(of) else _OF_KIND * weight, of) for weight, of in ranked]
@@ -181,11 +188,11 @@ class Sayings:
         is_long = " " in key
         for said, child in zip(self._said, self._children, strict=True):
             if child.node_type != LEAF:
-                names = said.metadata["names"]
+                names = said.names
                 if place < len(names):
                     weights[names[place]] = weights.get(names[place], 0) + child.leaves
                 continue
-            for hint, permille in said.metadata["hints"]:
+            for hint, permille in said.hints:
                 if " ".join(key_of(hint)) == key and (name := hint_title(hint)):
                     hinted[name] = hinted.get(name, 0) + permille
             for of, name, weight in said.naming(key):

@@ -22,7 +22,7 @@ from myria.planning.model import LEAF, Node, Outline, Participants
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holder, Holders, stored_key
 from myria.planning.subjects.keys import LEAST_UNITS, SATURATED, SUBJECTS_MOST, Claims, candidates, chosen
-from myria.planning.subjects.packing import packed, unpacked
+from myria.planning.subjects.packing import packed
 from myria.planning.subjects.stream import FewPieces, SubjectStream
 from myria.planning.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
 from myria.planning.subjects.update import PlacedLeaf, leaves_beneath
@@ -355,7 +355,7 @@ class _Leaves:
         found: dict[int, Node] = {}
         for number in numbers & self._kept.keys():
             self._kept.move_to_end(number)
-            found[number] = unpacked(self._kept[number])
+            found[number] = self._kept[number]
         missing = sorted(numbers - found.keys())
         if missing:
             nodes = await self._reader.nodes(list(map(self._ledger.rendering_id, missing)))
