@@ -464,26 +464,28 @@ class TextReading:
         for at, (known, term, start, end) in enumerate(
             zip(spellings, words.terms, words.starts, words.ends, strict=True)
         ):
-            base = known.base
-            if (may_be_left_out or not known.is_small or not base) and (
-                not base
-                or term in names
-                or (known.is_capital and self._is_name(surfaces[at]))
-                or (has_figures and _belongs_to_a_number(text, surfaces[at], start))
+            base, is_small = known.base, known.is_small
+            if not base or (
+                (may_be_left_out or not is_small)
+                and (
+                    term in names
+                    or (known.is_capital and self._is_name(surfaces[at]))
+                    or (has_figures and _belongs_to_a_number(text, surfaces[at], start))
+                )
             ):
                 if first >= 0:
                     self._close(first, at)
                     first = following = -1
                 continue
             word = held.get(term)
-            if known.is_small and word is None:
+            if is_small and word is None:
                 if start in openings:
                     word = _Word(surfaces[at], base, language, settled=False)
                 else:
                     word = known.word or known.said_once(language)
                 held[term] = word
                 event_terms.add(term)
-            elif known.is_small and word is not None and (word.settled or start in openings):
+            elif is_small and word is not None and (word.settled or start in openings):
                 if word.is_shared:
                     word = held[term] = word.own()
                 word.times += 1
