@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import fields
 from typing import Any
 
 from myria.planning.model import Node
-from myria.planning.subjects.packing import packed
+from myria.planning.subjects.packing import PackedMetadata, packed
 
 _LEFT_OUT = {"refs": (), "children": (), "child_leaves": ()}
 
@@ -22,3 +23,17 @@ def test_a_packed_node_keeps_all_but_its_events_and_children() -> None:
         **_LEFT_OUT,
         "metadata": {"names": ["a"]},
     }
+
+
+def test_packed_metadata_take_little_more_memory_than_their_text() -> None:
+    """Thousands are held: no one keeps the room that its text was written in."""
+    metadata = {"keywords": [[f"word {number}", number] for number in range(12)]}
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        held = [PackedMetadata(metadata) for _ in range(500)]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert dict(held[-1]) == metadata
+    assert (after - before) / len(held) < 1_000

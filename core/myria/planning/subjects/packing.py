@@ -16,7 +16,8 @@ class PackedMetadata(Mapping[str, Any]):
     __slots__ = ("_text",)
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
-        self._text = orjson.dumps(dict(metadata))
+        # The bytes that orjson gives lie in a block of four KiB, as long as they are held.
+        self._text = orjson.dumps(dict(metadata)).decode()
 
     def __getitem__(self, name: str) -> Any:
         """Return one of them."""

@@ -22,7 +22,7 @@ from myria.values import short_value
 
 STATE_CHARACTERS = 200
 
-_REMEMBERED = 4096
+_REMEMBERED = 8_192
 """Summaries of leaves that are remembered: a leaf is described in up to three subjects and their divisions."""
 
 _NAMED = 2
@@ -136,7 +136,7 @@ def _content(key: str, words: str) -> tuple[bool, int]:
     return (least == _LEAST_CONTENT, content) if content >= least else _NO_CONTENT
 
 
-@lru_cache(maxsize=2 * _REMEMBERED)
+@lru_cache(maxsize=_REMEMBERED)
 def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return the words that a statement says something with, each with its weight; and how much it must say."""
     said = words_in(_unclipped(words))
@@ -155,7 +155,7 @@ def _unclipped(words: str) -> str:
     return words.removesuffix("…")
 
 
-@lru_cache(maxsize=4 * _REMEMBERED)
+@lru_cache(maxsize=2 * _REMEMBERED)
 def _weight(term: str) -> int:
     if len(term) < 2 and not term.isdigit():
         return 0

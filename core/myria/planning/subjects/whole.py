@@ -34,7 +34,7 @@ NodeSink = Callable[[Sequence[Node]], Awaitable[None]]
 _LEAVES_AT_ONCE = 500
 """Filings whose leaves are read by one statement."""
 
-_LEAVES_KEPT = 8_192
+_LEAVES_KEPT = 16_384
 """Leaves that are kept: a scope of so many is read once."""
 
 _LEAVES_UNPACKED = 2_048
