@@ -17,6 +17,7 @@ from myria.building.writing import BATCH_NODES, byte_strings
 from myria.planning.model import LEAF, SUBJECT, Node, Outline
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, stored_key
+from myria.planning.subjects.packing import KeptNodes
 from myria.planning.subjects.trie import NodeReader
 from myria.planning.subjects.update import (
     IncompleteHolders,
@@ -31,7 +32,7 @@ from myria.store.database import Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
 
-_LEAVES_HELD = 2_048
+_LEAVES_HELD = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +46,18 @@ class CompiledSubjects:
 class PlannedLeaves:
     """The leaves that a build has planned and stored for one scope, for its subjects: they need not be read back.
 
-    Of a scope with more than 2,048 none is held.
+    Of a scope with more than 16,384 the first ones are held.
     """
 
     def __init__(self, most: int = _LEAVES_HELD) -> None:
         self._most = most
-        self._held: dict[bytes, Node] = {}
+        self._held = KeptNodes[bytes]()
 
     def keep(self, nodes: Iterable[Node]) -> None:
-        """Take the leaves among the nodes of a planned unit, as long as there are few."""
-        if self._most:
-            self._held.update((node.rendering_id, node) for node in nodes if node.node_type == LEAF)
-        if len(self._held) > self._most:
-            self._most = 0
-            self._held.clear()
+        """Take the leaves among the nodes of a planned unit, as long as there is room."""
+        for node in nodes:
+            if node.node_type == LEAF and len(self._held) < self._most:
+                self._held.keep(node.rendering_id, node)
 
     def over(self, tree: ScopeTree) -> NodeReader:
         """Return a reader of all nodes of a tree: of those that are held, each for the last time, and the others."""
@@ -68,7 +67,7 @@ class PlannedLeaves:
 class _PlannedReader:
     """Reads nodes that are held, and the others of a tree."""
 
-    def __init__(self, held: dict[bytes, Node], tree: ScopeTree) -> None:
+    def __init__(self, held: KeptNodes[bytes], tree: ScopeTree) -> None:
         self._held = held
         self._tree = tree
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import orjson
 
 from myria.planning.model import Node
+
+_NODES_UNPACKED = 2_048
+"""Nodes up to which they are kept as they came."""
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 class PackedMetadata(Mapping[str, Any]):
@@ -37,8 +43,26 @@ class PackedMetadata(Mapping[str, Any]):
         return len(orjson.loads(self._text))
 
 
+class KeptNodes(OrderedDict[Name, Node]):
+    """Nodes by name, in the order in which they came: as they are while they are few, packed once there are many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._packs = False
+
+    def keep(self, name: Name, node: Node) -> None:
+        """Keep one more."""
+        self[name] = packed(node) if self._packs else node
+        if not self._packs and len(self) > _NODES_UNPACKED:
+            self._packs = True
+            for kept, unpacked in self.items():
+                self[kept] = packed(unpacked)
+
+
 def packed(node: Node) -> Node:
     """Return what a plan of subjects needs of a node: not which events and children it has."""
+    if isinstance(node.metadata, PackedMetadata):
+        return node
     kept = {name: value for name, value in node.metadata.items() if name != "filed"}
     # `dataclasses.replace` takes three times as long.
     return Node(

@@ -8,11 +8,11 @@ The outcome is what `update` gives from no leaves at all.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from myria.planning.model import LEAF, Node, Outline, Participants
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holder, Holders, stored_key
 from myria.planning.subjects.keys import LEAST_UNITS, SATURATED, SUBJECTS_MOST, Claims, candidates, chosen
-from myria.planning.subjects.packing import packed
+from myria.planning.subjects.packing import KeptNodes, PackedMetadata, packed
 from myria.planning.subjects.stream import FewPieces, SubjectStream
 from myria.planning.subjects.trie import NodeReader, SubjectPiece, made_of, path_of, subject_prefix
 from myria.planning.subjects.update import PlacedLeaf, leaves_beneath
@@ -36,9 +36,6 @@ _LEAVES_AT_ONCE = 500
 
 _LEAVES_KEPT = 16_384
 """Leaves that are kept: a scope of so many is read once."""
-
-_LEAVES_UNPACKED = 2_048
-"""Leaves of a scope up to which they are kept as they were read; those of a longer one are packed."""
 
 _holder = partial(tuple.__new__, Holder)
 """Makes a holder of a tuple of its fields: a scope has some for every event."""
@@ -181,6 +178,13 @@ class _Filing:
     others: tuple[str, ...]
 
 
+@short_value
+class _Said:
+    """What the rendering of a leaf says, no longer packed."""
+
+    metadata: Mapping[str, Any]
+
+
 class _Ledger:
     """All leaves of a scope by number, with the keys that they may be filed under, by number too."""
 
@@ -214,7 +218,8 @@ class _Ledger:
         self._digests += leaf.key_digest
         self._times.append(leaf.key_timestamp)
         self._unit_of.append(unit)
-        claims = Claims.of(leaf, candidates(leaf))
+        said = _Said(leaf.metadata.plain()) if isinstance(leaf.metadata, PackedMetadata) else leaf
+        claims = Claims.of(said, candidates(said))
         self._claimed.extend(map(self._numbers.__getitem__, claims.keys))
         self._weights.extend(claims.weights)
         self._rivals.extend(claims.rivals)
@@ -337,16 +342,11 @@ class _Leaves:
     def __init__(self, ledger: _Ledger, reader: NodeReader) -> None:
         self._ledger = ledger
         self._reader = reader
-        self._kept: OrderedDict[int, Node] = OrderedDict()
-        self._packs = False
+        self._kept = KeptNodes[int]()
 
     def keep(self, number: int, leaf: Node) -> None:
         """Keep a leaf that was read."""
-        self._kept[number] = packed(leaf) if self._packs else leaf
-        if not self._packs and len(self._kept) > _LEAVES_UNPACKED:
-            self._packs = True
-            for kept in list(self._kept):
-                self._kept[kept] = packed(self._kept[kept])
+        self._kept.keep(number, leaf)
         if len(self._kept) > _LEAVES_KEPT:
             self._kept.popitem(last=False)
 
