@@ -38,8 +38,9 @@ Call = Callable[..., Called]
 
 
 def call(*arguments: str | Path, stdin: bytes | None = None) -> Called:
-    """Run a command in this process."""
-    result = CliRunner().invoke(application(), [str(argument) for argument in arguments], input=stdin)
+    """Run a command in this process, with what `myria` itself imports for it."""
+    words = [str(argument) for argument in arguments]
+    result = CliRunner().invoke(application(words), words, input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Called(result.exit_code, result.stdout, result.stderr)

@@ -31,7 +31,7 @@ def test_every_command_of_the_contract_is_there() -> None:
 def test_help_teaches_with_an_example(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """--help says what the command is for, shows an example, and offers the options of every command."""
     monkeypatch.setenv("COLUMNS", "160")
-    text = CliRunner().invoke(application(), [command, "--help"]).stdout
+    text = CliRunner().invoke(application([command]), [command, "--help"]).stdout
     assert f"myria {command}" in text.split("Examples:", 1)[1]
     for option in ("--dsn", "--data-dir", "--tenant", "--config", "--json"):
         assert option in text
@@ -61,7 +61,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
 )
 def test_arguments_that_no_command_takes_are_coded_too(arguments: tuple[str, ...], told: str) -> None:
     """With --json the refusal is one object on standard error, and standard output stays empty."""
-    result = CliRunner().invoke(application(), [*arguments, "--json"])
+    result = CliRunner().invoke(application(arguments), [*arguments, "--json"])
     assert (result.exit_code, result.stdout) == (2, "")
     error = json.loads(result.stderr)["error"]
     assert error["code"] == "invalid_argument"

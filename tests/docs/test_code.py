@@ -156,7 +156,7 @@ def test_the_page_on_access_is_true_command_by_command(
         wanted = made["web-host" if "rotate" in words else "ada"] if "KEY_ID" in words else ""
         named = [wanted if word == "KEY_ID" else word for word in words]
         is_made = words[:2] == ["key", "create"]
-        result = CliRunner().invoke(application(), [*named, "--json"] if is_made else named)
+        result = CliRunner().invoke(application(named), [*named, "--json"] if is_made else named)
         assert result.exit_code == 0, f"{line}\n{result.output}"
         if is_made:
             made[words[2]] = json.loads(result.stdout)["key_id"]
