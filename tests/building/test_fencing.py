@@ -106,6 +106,7 @@ async def test_nothing_commits_after_the_build_ended(database: Database) -> None
     assert await builds.value(database, "SELECT max(number) FROM myria.snapshots") == 1
 
 
+@pytest.mark.processes
 async def test_a_frozen_builder_holds_nothing_up(database: Database) -> None:
     """A builder that stands still in the middle of a transaction loses it, and its locks, as soon as its leases."""
     await append(database.server_dsn, conversation(40))
@@ -160,6 +161,7 @@ async def test_two_processes_share_the_tasks(database: Database, monkeypatch: py
     assert workers == 2
 
 
+@pytest.mark.processes
 async def test_several_processes_of_one_machine_build_what_one_builds(database: Database) -> None:
     """With `builder.processes` a builder starts others; a full build by three finds nothing that one did otherwise."""
     for number in range(6):

@@ -21,6 +21,8 @@ from tests.support.postgres import Database
 from tests.support.processes import free_port
 from tests.turns.hosts import rows
 
+pytestmark = pytest.mark.processes
+
 PROGRAM = [sys.executable, "-m", "myria_cli.main", "hook"]
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import orjson
+import pytest
 
 from myria.contract.queries import EventNodesQuery
 from myria.erasure.model import Receipt, Selection
@@ -69,6 +70,7 @@ def restored(databases: Databases, dump: Path) -> Database:
     return database
 
 
+@pytest.mark.processes
 async def test_what_was_erased_is_nowhere_and_what_stays_is_sound(
     database: Database, databases: Databases, tmp_path: Path
 ) -> None:

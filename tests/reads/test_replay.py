@@ -128,6 +128,7 @@ async def test_any_order_any_builds_any_machine(databases: Databases, spawn: Spa
     assert found[2] == found[0]
 
 
+@pytest.mark.processes
 async def test_an_export_rebuilt_elsewhere_gives_the_same_nodes(
     databases: Databases, spawn: Spawner, tmp_path: Path
 ) -> None:
