@@ -31,7 +31,7 @@ _POSSESSIVES = ("'s", "’s")
 _KEPT = 3
 """Phrases and speakers that the metadata keep: what is shown, and what nodes above are described from."""
 
-_REMEMBERED = 16_384
+_REMEMBERED = 8_192
 """Leaves that are remembered: each is described in up to three subjects and their divisions."""
 
 _Terms = tuple[str, ...]

@@ -179,7 +179,7 @@ class _Filing:
 
 
 @short_value
-class _Said:
+class _Worded:
     """What the rendering of a leaf says, no longer packed."""
 
     metadata: Mapping[str, Any]
@@ -218,7 +218,7 @@ class _Ledger:
         self._digests += leaf.key_digest
         self._times.append(leaf.key_timestamp)
         self._unit_of.append(unit)
-        said = _Said(leaf.metadata.plain()) if isinstance(leaf.metadata, PackedMetadata) else leaf
+        said = _Worded(leaf.metadata.plain()) if isinstance(leaf.metadata, PackedMetadata) else leaf
         claims = Claims.of(said, candidates(said))
         self._claimed.extend(map(self._numbers.__getitem__, claims.keys))
         self._weights.extend(claims.weights)
