@@ -22,6 +22,7 @@ from myria.settings import AuthSettings, RestSettings, Settings
 from myria.store.database import Database as Pool
 from myria.store.queries import sql
 from myria.tokens import token_counter
+from myria.withdrawal.commands import Withdrawals
 from tests.server.wire import Served, call, event, headers, listed, serving
 from tests.support.building import build_now
 from tests.support.keys import access_store, make_key
@@ -234,6 +235,25 @@ async def test_a_change_with_an_idempotency_key_is_made_once(served: Served) -> 
     for _ in range(2):
         await ask(served, "DELETE", f"/agents/{agent['id']}", status=204, idempotency_key="k1")
     await ask(served, "DELETE", f"/agents/{agent['id']}", status=404)
+
+
+async def test_a_deletion_that_is_repeated_meanwhile_is_no_error(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that waits no longer sends it again: the first call, overtaken, answers as the second does."""
+    kept = await ask(served, "POST", "/memories", SAID, status=201)
+    path, was_made = f"/memories/{kept['id']}", Withdrawals.was_made
+
+    async def overtaken(self: Withdrawals, tenant: str, key: str) -> bool:
+        made = await was_made(self, tenant, key)
+        monkeypatch.setattr(Withdrawals, "was_made", was_made)
+        await ask(served, "DELETE", path, status=204, idempotency_key="k1")
+        return made
+
+    monkeypatch.setattr(Withdrawals, "was_made", overtaken)
+    await ask(served, "DELETE", path, status=204, idempotency_key="k1")
+    monkeypatch.setattr(Withdrawals, "was_made", was_made)
+    await ask(served, "DELETE", path, status=404)
 
 
 async def test_a_memory_is_part_of_what_it_goes_on_from(memory: Memory, database: Database) -> None:

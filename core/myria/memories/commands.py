@@ -348,11 +348,16 @@ class Memories:
         Raises:
             NoteNotFound: absent, of others, or withdrawn by another call.
         """
-        source = None if key is None else f"withdraw:{digest([memory_id, key]).hex()}"
-        if source is not None and await self._withdrawals.was_made(tenant, source):
+        source = named = None if key is None else f"withdraw:{digest([memory_id, key]).hex()}"
+        if named is not None and await self._withdrawals.was_made(tenant, named):
             return
         for _ in range(_ATTEMPTS):
-            await self._row(tenant, memory_id, may_see)
+            try:
+                await self._row(tenant, memory_id, may_see)
+            except NoteNotFound:
+                if named is not None and await self._withdrawals.was_made(tenant, named):
+                    return  # by a repeat at the same time
+                raise
             async with self._database.read(tenant) as connection:
                 rows = await connection.fetch(sql("notes.versions"), tenant, memory_id)
             ids = [row["event_id"] for row in rows]
