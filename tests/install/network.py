@@ -34,7 +34,7 @@ from tests.support.postgres import LoopThread
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _TURNS_TO_BEGIN = 5
-"""Turns of the loop in which a connection that was accepted has its task: two, in CPython 3.11."""
+"""Turns of the loop without a task, after which no connection that was accepted begins one."""
 GATEWAY = "10.44.0.1"
 """The node's own address, as pods see it."""
 _BRIDGE = "link add br0 address 02:00:00:00:00:01 type bridge"
