@@ -54,6 +54,12 @@ def test_leaves_are_named_by_their_subjects() -> None:
     assert visa.label == "Portuguese embassy and visa interview"
 
 
+def test_a_word_is_shown_as_it_was_written_first() -> None:
+    """Of two words with one stem, the one that came first is the one that is shown."""
+    (leaf,) = leaves(plan_unit(SCOPE, talk(("Bo", "gabo dogs leafids gabo dog gabo leafids")), SETTINGS))
+    assert [keyword for keyword, _ in leaf.metadata["keywords"]] == ["gabo", "leafids", "dogs"]
+
+
 def test_a_leaf_summary_gives_time_speakers_and_central_sentences() -> None:
     """Who talked when about what, and the sentences that say most, with who said them."""
     kiln, visa = leaves(plan_unit(SCOPE, talk(*TALK), SETTINGS))

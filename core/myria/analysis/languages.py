@@ -147,17 +147,16 @@ def _stemmed(surface: str, language: str) -> tuple[str, ...]:
     word = surface.lower()
     if not word.isascii():
         word = ucd_3_2_0.normalize("NFC", word.translate(_APOSTROPHES))
-    word = _bare(word, language)
-    if not word or len(word) > MAX_TERM_CHARACTERS or not any(map(str.isalpha, word)):
+    if "'" in word:
+        word = _bare(word, language)
+    if len(word) > MAX_TERM_CHARACTERS or not (word.isalpha() or any(map(str.isalpha, word))):
         return ()
     return (f"{language}:{folded(stemmer(language).stemWord(word))}",)
 
 
 def _bare(word: str, language: str) -> str:
     """Return a word without what is elided before it (French, Italian) or joined to it (Turkish) by an apostrophe."""
-    head, mark, tail = word.partition("'")
-    if not mark:
-        return word
+    head, _, tail = word.partition("'")
     return tail if language in _ELIDED_BEFORE and tail else head
 
 

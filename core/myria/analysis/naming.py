@@ -16,6 +16,9 @@ _CAPITAL: Final = re.compile(
 )
 """A word with a capital inside a sentence; what is before it is looked at last, as few characters are capitals."""
 
+_FIRST_INSIDE: Final = 2
+"""No capital before this place is inside a sentence."""
+
 _SEPARATORS: Final = ",;:)"
 _ENDS: Final = ("", ".", ",", "!", "?", ";")
 _LONGEST_WORD: Final = 64
@@ -29,6 +32,8 @@ _READ_CHARACTERS: Final = 8 * 1024
 def names_something(text: str) -> bool:
     """Tell whether a text names something or somebody other than those who are spoken to; any string, linear time."""
     text = text[:_READ_CHARACTERS]
+    if text[_FIRST_INSIDE:].islower():
+        return False
     for found in _CAPITAL.finditer(text):
         start, end = found.span()
         start = text.rindex(" ", 0, start)

@@ -16,7 +16,8 @@ from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
 from operator import add, sub
 from string import ascii_letters, digits
-from typing import NamedTuple
+from struct import Struct
+from typing import NamedTuple, cast
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
@@ -28,6 +29,9 @@ from myria.values import short_value
 MAX_TERM_CHARACTERS = 64
 
 _CACHED_WORDS = 65_536
+_SIGNED = Struct(">q").unpack
+"""Reads eight bytes as a number."""
+
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 _ASCII_WORDS_APART = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")
 """Splits a text into what is between words and the words, in turn."""
@@ -104,6 +108,8 @@ class _Terms(dict[str, str]):
 
     def __missing__(self, word: str) -> str:
         term = _term(word.lower(), _stemmed)
+        if term == word:
+            term = word  # one string: tables need not compare its letters
         if len(word) <= MAX_TERM_CHARACTERS:
             if len(self) >= _CACHED_WORDS:
                 self.clear()
@@ -189,11 +195,11 @@ class _TermIds(dict[str, int]):
     """The identities of terms; emptied when it is full."""
 
     def __missing__(self, term: str) -> int:
-        raw = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        (identity,) = _SIGNED(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest())
         if len(self) >= _CACHED_WORDS:
             self.clear()
-        self[term] = identity = int.from_bytes(raw, "big", signed=True)
-        return identity
+        self[term] = identity
+        return cast("int", identity)
 
 
 _TERM_IDS = _TermIds()
@@ -260,7 +266,7 @@ def _as_ascii(text: str) -> str | None:
 
 
 def _stemmed(word: str) -> str:
-    if not (word.isascii() and word.isalpha()) and _ENGLISH_LETTERS.match(word) is None:
+    if not (word.isalpha() and word.isascii()) and _ENGLISH_LETTERS.match(word) is None:
         return word
     stem: str = stemmer("english").stemWord(BASES.get(word, word))
     return stem

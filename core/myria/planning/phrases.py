@@ -126,43 +126,58 @@ class Quote:
     text: str
 
 
-@dataclass(slots=True, eq=False)
-class _Spelling:
-    """What a word tells by its letters alone in one language.
+@dataclass(frozen=True, slots=True)
+class _Traits:
+    """What a word tells by its letters beside what it says: nearly all words have the same few.
 
-    `base` is how much it says, 0 for nothing; `small` is the word in small letters; `describes` tells that the word
-    before it describes it, `closes`, `opens` and `acts` that a noun stands before it, a noun after it, a verb after it.
+    `describes` tells that the word before it describes it, `closes`, `opens` and `acts` that a noun stands before it, a
+    noun after it, a verb after it.
     """
 
-    base: int
-    small: str
-    is_small: bool
-    is_capital: bool
-    is_shouted: bool
-    heads: bool
-    describes: bool
-    closes: bool
-    opens: bool
-    acts: bool
-    owns: bool
-    word: _Word | None = None
-    """The word as it stands in a leaf that has it once, within a sentence, where nothing beside it tells anything."""
+    is_capital: bool = False
+    is_shouted: bool = False
+    heads: bool = False
+    describes: bool = False
+    closes: bool = False
+    opens: bool = False
+    acts: bool = False
+    owns: bool = False
+
+    @staticmethod
+    @cache
+    def of(*traits: bool) -> _Traits:
+        """Return the one of these traits, in the order of the fields."""
+        return _Traits(*traits)
+
+
+class _Spelling:
+    """What a word tells by its letters alone in one language. Builds meet some ten thousands, so they are small.
+
+    `base` is how much it says, 0 for nothing; `small` is the word in small letters, `is_small` whether it is written in
+    them; `word` is the word as it stands in a leaf that has it once, within a sentence, where nothing beside it tells
+    anything.
+    """
+
+    __slots__ = ("base", "is_small", "small", "traits", "word")
+
+    def __init__(self, base: int, small: str, is_small: bool, traits: _Traits) -> None:
+        self.base = base
+        self.small = small
+        self.is_small = is_small
+        self.traits = traits
+        self.word: _Word | None = None
 
     @classmethod
     def of(cls, surface: str, term: str, language: Language) -> _Spelling:
         """Return what a word tells, given its term."""
         small = surface.lower() if surface.isascii() else lowered(surface)
+        base = _weighed(term, surface, small, language)
         is_small = small == surface
         if is_small and not language.tells_of_neighbours:
-            base = _weighed(term, surface, language)
-            owns = small.endswith(_POSSESSIVE)
-            return cls(base, small, True, False, False, False, False, False, False, False, owns)
+            return cls(base, surface, True, _OWNS if surface.endswith(_POSSESSIVE) else _PLAIN)
         plain = small if small.isascii() else small.replace("’", "'")
         is_english = language.is_english
-        return cls(
-            _weighed(term, surface, language),
-            small,
-            is_small,
+        traits = _Traits.of(
             "A" <= surface[0] <= "Z",
             not is_small and len(surface) > 1 and all(letter != lowered(letter) for letter in surface),
             is_english and surface in COMMON_HEADS,
@@ -172,14 +187,17 @@ class _Spelling:
             plain in language.subjects,
             plain.endswith("'s"),
         )
+        return cls(base, small, is_small, traits)
 
     def said_once(self, language: Language) -> _Word:
         """Return `word` of one in small letters, in the language that this was made for: the same for many leaves."""
-        self.word = word = _Word(self.small, self.base, language, settled=True, is_shared=True)
+        self.word = word = _Word(self.small, self.base, language, True, True)
         return word
 
 
-_SILENCE = _Spelling(0, "", True, False, False, False, False, False, False, False, False)
+_PLAIN = _Traits()
+_OWNS = _Traits(owns=True)
+_SILENCE = _Spelling(0, "", True, _PLAIN)
 """Of a word that says nothing where it stands."""
 
 
@@ -217,6 +235,8 @@ class _Word:
     base: int
     language: Language
     settled: bool
+    is_shared: bool = False
+    """Whether other leaves may hold it too, so that `own` comes before any change."""
     times: int = 1
     events: int = 1
     named: bool = False
@@ -224,8 +244,6 @@ class _Word:
     nominal: int = 0
     verbal: int = 0
     modifies: int = 0
-    is_shared: bool = False
-    """Whether other leaves may hold it too, so that `own` comes before any change."""
 
     @property
     def title(self) -> str:
@@ -240,7 +258,7 @@ class _Word:
 
     def own(self) -> _Word:
         """Return one that is equal to this one, which is shared, and that no other leaf has."""
-        return _Word(self.surface, self.base, self.language, settled=True)
+        return _Word(self.surface, self.base, self.language, True)
 
     def settle(self, surface: str, *, is_noun: bool, acts: bool) -> None:
         """Count that it stands as a noun, or not, as it is written there.
@@ -257,11 +275,11 @@ class _Word:
 
         `opened` and `acts` tell that it stands after a word that a noun, or a verb, follows.
         """
-        if following.describes:
+        if following.traits.describes:
             self.verbal += acts
             self.modifies += 1
         else:
-            self.settle(surface, is_noun=following.closes or opened, acts=acts)
+            self.settle(surface, is_noun=following.traits.closes or opened, acts=acts)
 
 
 class TextReading:
@@ -324,7 +342,7 @@ class TextReading:
         if code:
             silent.update(set(range(len(words))).difference(_outside(words.starts, code)))
         surfaces = words.surfaces
-        if _is_shouted(text):
+        if text.isupper() and _is_shouted(text):
             text = text.lower()
             surfaces = [surface.lower() for surface in surfaces]
         openings = {opening.end() for opening in _OPENING.finditer(text)}
@@ -369,18 +387,18 @@ class TextReading:
                     self._close(first, reached)
                     first = -1
                 before, end = known_all[at - 1], ends[at - 1]
-                opened, acts = before.opens, before.acts
+                opened, acts = before.traits.opens, before.traits.acts
             reached = at + 1
             known, surface, term = known_all[at], surfaces[at], terms_of_text[at]
             start, token_end = starts[at], ends[at]
-            is_name = term in names or (known.is_capital and self._is_name(surface))
+            is_name = term in names or (known.traits.is_capital and self._is_name(surface))
             if is_name or (has_figures and _belongs_to_a_number(text, surface, start)):
                 if head is not None:
                     head.end(known, head_surface, opened=head_opened, acts=head_acts)
                     head = None
-                opened, acts = known.opens, known.acts
+                opened, acts = known.traits.opens, known.traits.acts
                 if is_name:
-                    opened, acts = known.owns or opened, not known.owns or acts
+                    opened, acts = known.traits.owns or opened, not known.traits.owns or acts
                 if first >= 0:
                     self._close(first, at)
                     first = -1
@@ -428,8 +446,8 @@ class TextReading:
             if base > _WEAK_BASE:
                 head, head_surface, head_opened, head_acts = word, surface, opened, acts
             acts = False
-            if base == _WEAK_BASE and joint_of_run != "-" and (opens or not known.is_capital):
-                heads = known.heads and joint_of_run == " " and self._heads(run_end, surfaces[at + 1 : at + 2])
+            if base == _WEAK_BASE and joint_of_run != "-" and (opens or not known.traits.is_capital):
+                heads = known.traits.heads and joint_of_run == " " and self._heads(run_end, surfaces[at + 1 : at + 2])
                 if not heads:
                     if first >= 0:
                         self._close(first, at)
@@ -469,7 +487,7 @@ class TextReading:
                 (may_be_left_out or not is_small)
                 and (
                     term in names
-                    or (known.is_capital and self._is_name(surfaces[at]))
+                    or (known.traits.is_capital and self._is_name(surfaces[at]))
                     or (has_figures and _belongs_to_a_number(text, surfaces[at], start))
                 )
             ):
@@ -502,7 +520,7 @@ class TextReading:
                 base <= _WEAK_BASE
                 and word.base == _WEAK_BASE
                 and joint != "-"
-                and (not known.is_capital or start in openings)
+                and (not known.traits.is_capital or start in openings)
             ):
                 if first >= 0:
                     self._close(first, at)
@@ -692,11 +710,11 @@ class TextReading:
         base = known.base
         is_small, is_first = known.is_small, False
         if not is_small and base > _PLAIN_BASE:
-            if known.is_shouted:
+            if known.traits.is_shouted:
                 base += 3
             elif not opens:
                 base += 4
-            elif known.is_capital:
+            elif known.traits.is_capital:
                 is_first, surface = True, known.small
         if word is None:
             word = self.words[term] = _Word(surface, base, self._now, not opens)
@@ -943,18 +961,23 @@ def _terms_of_names(names: tuple[str, ...]) -> tuple[frozenset[str], frozenset[s
     return frozenset(words), frozenset(word[:size] for word in words for size in range(1, len(word) + 1))
 
 
-def _weighed(term: str, surface: str, language: Language) -> int:
-    """Return how much a word of its kind says in a language, 0 for nothing."""
+def _weighed(term: str, surface: str, small: str, language: Language) -> int:
+    """Return how much a word of its kind says in a language, 0 for nothing; `small` is the word in small letters."""
     base = _base(term)
-    if not base or term in language.function_terms or surface.endswith(_CONTRACTIONS):
+    if (
+        not base
+        or term in language.function_terms
+        or (("'" in surface or "’" in surface) and surface.endswith(_CONTRACTIONS))
+    ):
         return 0
-    is_verb = language.is_verb(surface) or (language.is_english and surface.lower() in VERB_FORMS)
-    if is_verb or (language.capitalises_nouns and surface == lowered(surface)):
-        return min(_WEAK_BASE, base)
+    if base <= _WEAK_BASE:
+        return base
+    is_verb = (language.is_english and small in VERB_FORMS) or (language.verb is not None and language.is_verb(surface))
+    if is_verb or (language.capitalises_nouns and surface == small):
+        return _WEAK_BASE
     return base
 
 
-@lru_cache(maxsize=65_536)
 def _base(term: str) -> int:
     """Return the weight of a term by its kind: 0 for none, more for rarer kinds."""
     size = len(term)
@@ -963,7 +986,7 @@ def _base(term: str) -> int:
     known = _common_bases().get(term)
     if known is not None:
         return known
-    if term.isascii() and not term.isalpha():
+    if not term.isalpha() and term.isascii():
         if term.isdigit():
             return _WEAK_BASE
         if "'" not in term:
@@ -1014,8 +1037,8 @@ def _is_latin(surface: str) -> bool:
 
 
 def _is_shouted(text: str) -> bool:
-    """Tell whether a text is all capitals: there, capitals tell no names."""
-    return len(text) >= _LEAST_SHOUTED and text.isascii() and text.isupper()
+    """Tell whether a text of capitals is one where these tell no names."""
+    return len(text) >= _LEAST_SHOUTED and text.isascii()
 
 
 def _bare(surface: str) -> str:

@@ -291,7 +291,7 @@ class Votes:
     @staticmethod
     def counts(term: str) -> bool:
         """Tell whether a term is a stop word, or a function word of a language; others are only counted."""
-        return term in _telling()
+        return term in _telling_terms()
 
     def add(self, term: str, times: int) -> None:
         """Add a term that stands so many times in the text."""
@@ -307,9 +307,9 @@ class Votes:
         read: Sequence[str] = words.terms
         if has_numbers and any(map(str.isdigit, words.surfaces)):
             read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
-        telling = list(filter(None, map(_telling().get, read)))
-        if not telling:
+        if _telling_terms().isdisjoint(read):
             return cls(len(read))
+        telling = filter(None, map(_telling().get, read))
         of_languages = Counter(chain.from_iterable(telling))
         return cls(len(read), of_languages.pop(_OF_STOP_WORDS, 0), of_languages)
 
@@ -487,6 +487,11 @@ def _telling() -> dict[str, tuple[int, ...]]:
     for term in stop_terms():
         telling[term] = (*telling.get(term, ()), _OF_STOP_WORDS)
     return telling
+
+
+@cache
+def _telling_terms() -> frozenset[str]:
+    return frozenset(_telling())
 
 
 @cache

@@ -45,8 +45,12 @@ nous notre nos yo mi mis nosotros nuestro nuestra eu meu minha nós nosso nossa 
 mig min mitt vi vår
 """
 
-_STATEMENT = re.compile("(?:(?<=[.!?…”] )[^“”.!?:]{1,40}: )?“[^“”]+”")
-_QUESTIONS = ("?”", "？”", "؟”")
+_QUOTE = re.compile("“([^“”]+)”")
+_SPEAKER = re.compile("[.!?…”] ([^“”.!?:]{1,40}): \\Z")
+"""Who says what is quoted next, and what ends the sentence before."""
+_SPEAKER_CHARACTERS = 44
+
+_QUESTION_MARKS = ("?", "？", "؟")
 _EXCLAMATIONS = ("!", "！", "!…")
 
 
@@ -75,11 +79,12 @@ def told_by(summary: str) -> Told:
     """Return what the summary of a leaf quotes; questions are no statements."""
     statements: list[tuple[str, str]] = []
     said: dict[str, int] = {}
-    for quote in _STATEMENT.findall(summary):
-        who, _, words = quote.partition("“")
-        if words.endswith(_QUESTIONS):
+    for quote in _QUOTE.finditer(summary):
+        words = quote[1]
+        if words.endswith(_QUESTION_MARKS):
             continue
-        words = words.rstrip("”")
+        start = quote.start()
+        named = _SPEAKER.search(summary, max(0, start - _SPEAKER_CHARACTERS), start)
         read = terms(_unclipped(words))
         if not statements:
             said = dict.fromkeys(read, 1)
@@ -87,7 +92,7 @@ def told_by(summary: str) -> Told:
             bit = 1 << len(statements)
             for term in read:
                 said[term] = said.get(term, 0) | bit
-        statements.append((who.rstrip(": "), words))
+        statements.append((named[1].rstrip(": ") if named is not None else "", words))
     return Told(tuple(statements), said)
 
 
