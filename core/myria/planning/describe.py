@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from myria.planning.calendar import common_year, date_text, group_text, period_text, short_text, span_text
@@ -56,6 +57,8 @@ _TITLE_PHRASES = 2
 _SENTENCE_PHRASES = 3
 """Phrases in a sentence, and in the label of a group."""
 
+_NAME, _WEIGHT = itemgetter(0), itemgetter(1)
+
 _TITLE_CHARACTERS = 80
 _TITLE_WORDS = 4
 """Words after which a title of several phrases says enough."""
@@ -88,13 +91,39 @@ class LeafDescription:
     weights: tuple[int, ...]
 
 
-def describe_leaf(
-    events: Sequence[PlanEvent], *, participants: Participants, settings: PlannerSettings, is_unit: bool
-) -> LeafDescription:
-    """Describe a leaf from its own events alone."""
-    reading = TextReading(events, [*participants, *(event.speaker or "" for event in events)])
-    phrases = reading.phrases()
-    quotes = reading.quotes()
+def describe_leaves(
+    leaves: Sequence[Sequence[PlanEvent]], *, participants: Participants, settings: PlannerSettings, is_unit: bool
+) -> list[LeafDescription]:
+    """Describe leaves, each from its own events alone.
+
+    Step by step for all of them: the code of one step stays in the processor's cache, that of all does not.
+    """
+    readings = [TextReading(events, [*participants, *(event.speaker or "" for event in events)]) for events in leaves]
+    phrases = [reading.phrases() for reading in readings]
+    quotes = [reading.quotes() for reading in readings]
+    keywords = [_top(reading.keywords(KEYWORDS), KEYWORDS) for reading in readings]
+    weights = [reading.weights() for reading in readings]
+    descriptions = [
+        _leaf_description(*leaf, settings=settings, is_unit=is_unit)
+        for leaf in zip(leaves, readings, phrases, quotes, keywords, strict=True)
+    ]
+    return [
+        LeafDescription(description=description, quote=said[0] if said else None, weights=central)
+        for description, said, central in zip(descriptions, quotes, weights, strict=True)
+    ]
+
+
+def _leaf_description(
+    events: Sequence[PlanEvent],
+    reading: TextReading,
+    phrases: list[tuple[str, int]],
+    quotes: Sequence[Quote],
+    keywords: list[tuple[str, int]],
+    *,
+    settings: PlannerSettings,
+    is_unit: bool,
+) -> Description:
+    """Return the label, summary and metadata of a leaf, of which all that its words say is known."""
     hints = _top(_sums((clean(hint), permille) for event in events for hint, permille in event.hints), HINTS)
     speakers = _top(_sums((_name(event.speaker), 1) for event in events if event.speaker), SPEAKERS)
     first, last = events[0].timestamp, events[-1].timestamp
@@ -119,25 +148,21 @@ def describe_leaf(
             if topic
         ],
     )
-    return LeafDescription(
-        description=Description(
-            label=clip(capitalised(label), LABEL_CHARACTERS),
-            summary=_summary(head, sentences, LEAF_SUMMARY_CHARACTERS),
-            metadata=_metadata(
-                keywords=_top(reading.keywords(KEYWORDS), KEYWORDS),
-                phrases=phrases,
-                speakers=speakers,
-                hints=hints,
-                first_at=first,
-                last_at=last,
-                events=len(events),
-                leaves=1,
-                units=int(is_unit),
-                language=reading.language.name,
-            ),
+    return Description(
+        label=clip(capitalised(label), LABEL_CHARACTERS),
+        summary=_summary(head, sentences, LEAF_SUMMARY_CHARACTERS),
+        metadata=_metadata(
+            keywords=keywords,
+            phrases=phrases,
+            speakers=speakers,
+            hints=hints,
+            first_at=first,
+            last_at=last,
+            events=len(events),
+            leaves=1,
+            units=int(is_unit),
+            language=reading.language.name,
         ),
-        quote=quotes[0] if quotes else None,
-        weights=reading.weights(),
     )
 
 
@@ -440,7 +465,8 @@ def _top(pairs: Iterable[tuple[str, int]], limit: int) -> list[tuple[str, int]]:
         least = sorted([weight for _, weight in pairs])[-limit]
         pairs = [pair for pair in pairs if pair[1] >= least]
     if len(pairs) > 1:
-        pairs.sort(key=lambda pair: (-pair[1], pair[0]))
+        pairs.sort(key=_NAME)
+        pairs.sort(key=_WEIGHT, reverse=True)
     return pairs[:limit]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from myria.errors import InternalError
-from myria.planning.describe import describe_inner, describe_leaf, marker_text, quoted
+from myria.planning.describe import LeafDescription, describe_inner, describe_leaves, marker_text, quoted
 from myria.planning.identity import internal_node, leaf_node
 from myria.planning.leaves import leaf_spans
 from myria.planning.model import (
@@ -44,6 +44,9 @@ __all__ = [
     "units_between",
 ]
 
+_LEAVES_AT_ONCE = 8
+"""Leaves that are described together."""
+
 _FIRST_PAGE = 64
 _MOST_PAGE = 2048
 
@@ -60,9 +63,8 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
     only = len(spans) == 1
     nodes: list[Node] = []
     best_score, best_quote = 0, None
-    for start, end in spans:
-        inside = events[start:end]
-        leaf = describe_leaf(inside, participants=scope, settings=settings, is_unit=only)
+    leaves = [events[start:end] for start, end in spans]
+    for inside, leaf in _described(leaves, participants=scope, settings=settings, is_unit=only):
         if leaf.quote is not None and leaf.quote.score > best_score:
             best_score = leaf.quote.score
             best_quote = quoted(inside[leaf.quote.position].speaker, leaf.quote.text)
@@ -113,6 +115,17 @@ def plan_unit(scope: Participants, events: Sequence[PlanEvent], settings: Planne
             above.append((Outline.of(node), leaf_ids))
         row = above
     return nodes
+
+
+def _described(
+    leaves: Sequence[Sequence[PlanEvent]], *, participants: Participants, settings: PlannerSettings, is_unit: bool
+) -> Iterator[tuple[Sequence[PlanEvent], LeafDescription]]:
+    """Yield leaves with their descriptions, which are made of some leaves at a time."""
+    for at in range(0, len(leaves), _LEAVES_AT_ONCE):
+        some = leaves[at : at + _LEAVES_AT_ONCE]
+        yield from zip(
+            some, describe_leaves(some, participants=participants, settings=settings, is_unit=is_unit), strict=True
+        )
 
 
 async def plan_scope(

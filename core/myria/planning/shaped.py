@@ -17,7 +17,7 @@ from myria.planning.describe import (
     LABEL_CHARACTERS,
     LEAF_SUMMARY_CHARACTERS,
     describe_inner,
-    describe_leaf,
+    describe_leaves,
     legible,
 )
 from myria.planning.identity import internal_node, leaf_node
@@ -175,7 +175,7 @@ class _Child:
 def _leaf(
     scope: Participants, inside: Sequence[PlanEvent], shape: LeafShape, settings: PlannerSettings, is_unit: bool
 ) -> Node:
-    described = describe_leaf(inside, participants=scope, settings=settings, is_unit=is_unit)
+    (described,) = describe_leaves([inside], participants=scope, settings=settings, is_unit=is_unit)
     metadata: dict[str, Any] = {**described.description.metadata, **_origin(shape.words)}
     if shape.continues is not None:
         metadata["continues"] = shape.continues
