@@ -16,8 +16,7 @@ from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
 from operator import add, sub
 from string import ascii_letters, digits
-from struct import Struct
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
@@ -29,9 +28,6 @@ from myria.values import short_value
 MAX_TERM_CHARACTERS = 64
 
 _CACHED_WORDS = 65_536
-_SIGNED = Struct(">q").unpack
-"""Reads eight bytes as a number."""
-
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 _ASCII_WORDS_APART = re.compile(r"([A-Za-z0-9]+(?:'[A-Za-z0-9]+)*)")
 """Splits a text into what is between words and the words, in turn."""
@@ -195,11 +191,11 @@ class _TermIds(dict[str, int]):
     """The identities of terms; emptied when it is full."""
 
     def __missing__(self, term: str) -> int:
-        (identity,) = _SIGNED(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+        raw = blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         if len(self) >= _CACHED_WORDS:
             self.clear()
-        self[term] = identity
-        return cast("int", identity)
+        self[term] = identity = int.from_bytes(raw, "big", signed=True)
+        return identity
 
 
 _TERM_IDS = _TermIds()
@@ -266,7 +262,7 @@ def _as_ascii(text: str) -> str | None:
 
 
 def _stemmed(word: str) -> str:
-    if not (word.isalpha() and word.isascii()) and _ENGLISH_LETTERS.match(word) is None:
+    if not (word.isascii() and word.isalpha()) and _ENGLISH_LETTERS.match(word) is None:
         return word
     stem: str = stemmer("english").stemWord(BASES.get(word, word))
     return stem

@@ -130,8 +130,9 @@ class Quote:
 class _Traits:
     """What a word tells by its letters beside what it says: nearly all words have the same few.
 
-    `describes` tells that the word before it describes it, `closes`, `opens` and `acts` that a noun stands before it, a
-    noun after it, a verb after it.
+    `heads` tells that it may end an English compound though it says little, `owns` that it has "'s", `describes` that
+    the word before it describes it, `closes`, `opens` and `acts` that a noun stands before it, a noun after it, a verb
+    after it.
     """
 
     is_capital: bool = False
@@ -191,7 +192,7 @@ class _Spelling:
 
     def said_once(self, language: Language) -> _Word:
         """Return `word` of one in small letters, in the language that this was made for: the same for many leaves."""
-        self.word = word = _Word(self.small, self.base, language, True, True)
+        self.word = word = _Word(self.small, self.base, language, settled=True, is_shared=True)
         return word
 
 
@@ -258,7 +259,7 @@ class _Word:
 
     def own(self) -> _Word:
         """Return one that is equal to this one, which is shared, and that no other leaf has."""
-        return _Word(self.surface, self.base, self.language, True)
+        return _Word(self.surface, self.base, self.language, settled=True)
 
     def settle(self, surface: str, *, is_noun: bool, acts: bool) -> None:
         """Count that it stands as a noun, or not, as it is written there.
@@ -342,7 +343,7 @@ class TextReading:
         if code:
             silent.update(set(range(len(words))).difference(_outside(words.starts, code)))
         surfaces = words.surfaces
-        if text.isupper() and _is_shouted(text):
+        if _is_shouted(text):
             text = text.lower()
             surfaces = [surface.lower() for surface in surfaces]
         openings = {opening.end() for opening in _OPENING.finditer(text)}
@@ -972,7 +973,7 @@ def _weighed(term: str, surface: str, small: str, language: Language) -> int:
         return 0
     if base <= _WEAK_BASE:
         return base
-    is_verb = (language.is_english and small in VERB_FORMS) or (language.verb is not None and language.is_verb(surface))
+    is_verb = (language.is_english and small in VERB_FORMS) or language.is_verb(surface)
     if is_verb or (language.capitalises_nouns and surface == small):
         return _WEAK_BASE
     return base
@@ -1037,8 +1038,8 @@ def _is_latin(surface: str) -> bool:
 
 
 def _is_shouted(text: str) -> bool:
-    """Tell whether a text of capitals is one where these tell no names."""
-    return len(text) >= _LEAST_SHOUTED and text.isascii()
+    """Tell whether a text is all capitals: there, capitals tell no names."""
+    return text.isupper() and len(text) >= _LEAST_SHOUTED and text.isascii()
 
 
 def _bare(surface: str) -> str:

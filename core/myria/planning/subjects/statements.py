@@ -49,6 +49,7 @@ _QUOTE = re.compile("“([^“”]+)”")
 _SPEAKER = re.compile("[.!?…”] ([^“”.!?:]{1,40}): \\Z")
 """Who says what is quoted next, and what ends the sentence before."""
 _SPEAKER_CHARACTERS = 44
+"""Characters before a quote that these take at most."""
 
 _QUESTION_MARKS = ("?", "？", "؟")
 _EXCLAMATIONS = ("!", "！", "!…")
