@@ -13,7 +13,7 @@ import orjson
 
 from myria.building.model import RunningBuild, Task
 from myria.building.reading import ScopeTree
-from myria.building.writing import BATCH_NODES, byte_strings
+from myria.building.writing import BATCH_NODES
 from myria.planning.model import LEAF, SUBJECT, Node, Outline
 from myria.planning.settings import PlannerSettings
 from myria.planning.subjects.holders import Holders, stored_key
@@ -27,7 +27,8 @@ from myria.planning.subjects.update import (
     update_subjects,
 )
 from myria.planning.subjects.whole import WholePlan, begin_plan
-from myria.store.clock import to_datetime, to_microseconds
+from myria.store.arrays import byte_strings, plain, texts
+from myria.store.clock import to_microseconds
 from myria.store.database import Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
@@ -251,9 +252,9 @@ class ScopeSubjects:
                     tenant,
                     self._scope_id,
                     self._build.number,
-                    [key for key, _ in part],
-                    [record.to_bytes() for _, record in part],
-                    [record.subject for _, record in part],
+                    byte_strings([key for key, _ in part]),
+                    byte_strings([record.to_bytes() for _, record in part]),
+                    byte_strings([record.subject for _, record in part]),
                 )
             self.rows += len(part)
 
@@ -278,25 +279,25 @@ class ScopeSubjects:
                 sql("subjects.write_nodes"),
                 tenant,
                 self._scope_id,
-                [node.rendering_id for node in nodes],
-                [node.node_id for node in nodes],
-                [node.level for node in nodes],
-                [node.topic_id for node in nodes],
-                [node.anchor_seq for node in nodes],
-                [node.anchor_event_id for node in nodes],
-                [node.label for node in nodes],
-                [node.summary for node in nodes],
-                [orjson.dumps(node.metadata).decode() for node in nodes],
-                [byte_strings(node.children) for node in nodes],
-                [node.is_unit for node in nodes],
-                [node.events for node in nodes],
-                [node.leaves for node in nodes],
-                [node.units for node in nodes],
-                [to_datetime(node.key_timestamp) for node in nodes],
-                [node.key_digest for node in nodes],
-                [node.key_event_id for node in nodes],
-                [to_datetime(node.first_at) for node in nodes],
-                [to_datetime(node.last_at) for node in nodes],
+                byte_strings([node.rendering_id for node in nodes]),
+                byte_strings([node.node_id for node in nodes]),
+                plain([node.level for node in nodes]),
+                texts([node.topic_id for node in nodes]),
+                plain([node.anchor_seq for node in nodes]),
+                texts([node.anchor_event_id for node in nodes]),
+                texts([node.label for node in nodes]),
+                texts([node.summary for node in nodes]),
+                orjson.dumps([node.metadata for node in nodes]).decode(),
+                texts([byte_strings(node.children) for node in nodes]),
+                plain([node.is_unit for node in nodes]),
+                plain([node.events for node in nodes]),
+                plain([node.leaves for node in nodes]),
+                plain([node.units for node in nodes]),
+                plain([node.key_timestamp for node in nodes]),
+                byte_strings([node.key_digest for node in nodes]),
+                texts([node.key_event_id for node in nodes]),
+                plain([node.first_at for node in nodes]),
+                plain([node.last_at for node in nodes]),
             )
         self.rows += int(status.rpartition(" ")[2])
 

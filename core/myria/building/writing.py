@@ -10,6 +10,7 @@ import orjson
 
 from myria.building.model import RunningBuild
 from myria.planning.model import Node
+from myria.store.arrays import byte_strings, plain, texts
 from myria.store.database import Connection, Database
 from myria.store.fence import hold_build
 from myria.store.queries import sql
@@ -68,58 +69,49 @@ class TreeWriter:
                 "nodes",
                 "trees.write_nodes",
                 self._scope_id,
-                [node.node_id for node in nodes],
-                [node.node_type for node in nodes],
-                [_integers(ref.event_seq for ref in node.refs) for node in nodes],
-                [_integers(ref.weight for ref in node.refs) for node in nodes],
+                byte_strings([node.node_id for node in nodes]),
+                texts([node.node_type for node in nodes]),
+                texts([plain([ref.event_seq for ref in node.refs]) for node in nodes]),
+                texts([plain([ref.weight for ref in node.refs]) for node in nodes]),
             )
             await self._insert(
                 connection,
                 "renderings",
                 "trees.write_renderings",
                 self._scope_id,
-                [node.rendering_id for node in renderings],
-                [node.node_id for node in renderings],
-                [node.node_type for node in renderings],
-                [node.level for node in renderings],
-                [node.topic_id for node in renderings],
-                [node.anchor_seq for node in renderings],
-                [node.anchor_event_id for node in renderings],
-                [node.label for node in renderings],
-                [node.summary for node in renderings],
-                [orjson.dumps(node.metadata).decode() for node in renderings],
-                [byte_strings(node.children) for node in renderings],
-                [byte_strings(node.child_leaves) for node in renderings],
-                [node.is_unit for node in renderings],
-                [node.events for node in renderings],
-                [node.leaves for node in renderings],
-                [node.units for node in renderings],
-                [node.key_timestamp for node in renderings],
-                [node.key_event_id for node in renderings],
-                [node.first_at for node in renderings],
-                [node.last_at for node in renderings],
+                byte_strings([node.rendering_id for node in renderings]),
+                byte_strings([node.node_id for node in renderings]),
+                texts([node.node_type for node in renderings]),
+                plain([node.level for node in renderings]),
+                texts([node.topic_id for node in renderings]),
+                plain([node.anchor_seq for node in renderings]),
+                texts([node.anchor_event_id for node in renderings]),
+                texts([node.label for node in renderings]),
+                texts([node.summary for node in renderings]),
+                orjson.dumps([node.metadata for node in renderings]).decode(),
+                texts([byte_strings(node.children) for node in renderings]),
+                texts([byte_strings(node.child_leaves) for node in renderings]),
+                plain([node.is_unit for node in renderings]),
+                plain([node.events for node in renderings]),
+                plain([node.leaves for node in renderings]),
+                plain([node.units for node in renderings]),
+                plain([node.key_timestamp for node in renderings]),
+                texts([node.key_event_id for node in renderings]),
+                plain([node.first_at for node in renderings]),
+                plain([node.last_at for node in renderings]),
             )
             await self._insert(
                 connection,
                 "topics",
                 "trees.write_topics",
                 self._scope_id,
-                [node.topic_id for node in topics],
-                [node.node_type for node in topics],
-                [node.level for node in topics],
-                [node.anchor_seq for node in topics],
-                [node.anchor_event_id for node in topics],
+                texts([node.topic_id for node in topics]),
+                texts([node.node_type for node in topics]),
+                plain([node.level for node in topics]),
+                plain([node.anchor_seq for node in topics]),
+                texts([node.anchor_event_id for node in topics]),
             )
 
     async def _insert(self, connection: Connection, table: str, statement: str, *arguments: Any) -> None:
         status: str = await connection.execute(sql(statement), self._tenant, *arguments)
         self.rows[table] += int(status.rpartition(" ")[2])
-
-
-def _integers(values: Any) -> str:
-    return "{" + ",".join(map(str, values)) + "}"
-
-
-def byte_strings(values: Sequence[bytes]) -> str:
-    """Return byte strings as PostgreSQL reads an array of them from text."""
-    return "{" + ",".join(f'"\\\\x{value.hex()}"' for value in values) + "}"

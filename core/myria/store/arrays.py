@@ -23,6 +23,11 @@ def plain(values: Iterable[int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def byte_strings(values: Iterable[bytes | None]) -> str:
+    """Return an array of byte strings; None is NULL."""
+    return "{" + ",".join(["NULL" if value is None else f"\\\\x{value.hex()}" for value in values]) + "}"
+
+
 def _quoted(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

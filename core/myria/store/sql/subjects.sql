@@ -31,13 +31,18 @@ INSERT INTO myria.subject_nodes (tenant_id, scope_id, rendering_id, node_id, lev
     label, summary, metadata, children, is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at,
     last_at)
 SELECT $1, $2, x.rendering_id, x.node_id, x.level, x.topic_id, x.anchor_seq, x.anchor_event_id, x.label, x.summary,
-       x.metadata::jsonb, x.children::bytea[], x.is_subject, x.events, x.leaves, x.subjects, x.key_at, x.key_digest,
-       x.key_event_id, x.first_at, x.last_at
-FROM unnest($3::bytea[], $4::bytea[], $5::smallint[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::text[],
-            $11::text[], $12::text[], $13::boolean[], $14::integer[], $15::integer[], $16::integer[], $17::timestamptz[],
-            $18::bytea[], $19::text[], $20::timestamptz[], $21::timestamptz[])
-     AS x (rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id, label, summary, metadata, children,
-           is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at, last_at)
+       x.metadata, x.children::bytea[], x.is_subject, x.events, x.leaves, x.subjects,
+       to_timestamp(x.key_us / 1000000) + x.key_us % 1000000 * interval '1 microsecond', x.key_digest, x.key_event_id,
+       to_timestamp(x.first_us / 1000000) + x.first_us % 1000000 * interval '1 microsecond',
+       to_timestamp(x.last_us / 1000000) + x.last_us % 1000000 * interval '1 microsecond'
+FROM ROWS FROM (
+         unnest($3::text::bytea[], $4::text::bytea[], $5::text::smallint[], $6::text::text[], $7::text::bigint[],
+                $8::text::text[], $9::text::text[], $10::text::text[], $12::text::text[], $13::text::boolean[],
+                $14::text::integer[], $15::text::integer[], $16::text::integer[], $17::text::bigint[],
+                $18::text::bytea[], $19::text::text[], $20::text::bigint[], $21::text::bigint[]),
+         jsonb_array_elements($11::text::jsonb))
+     AS x (rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id, label, summary, children, is_subject,
+           events, leaves, subjects, key_us, key_digest, key_event_id, first_us, last_us, metadata)
 ON CONFLICT DO NOTHING;
 
 -- name: drop_records
@@ -46,7 +51,8 @@ DELETE FROM myria.subject_holders WHERE tenant_id = $1 AND scope_id = $2 AND num
 
 -- name: write_holders
 INSERT INTO myria.subject_holders (tenant_id, scope_id, number, key, holders, subject)
-SELECT $1, $2, $3, x.key, x.holders, x.subject FROM unnest($4::bytea[], $5::bytea[], $6::bytea[]) AS x (key, holders, subject)
+SELECT $1, $2, $3, x.key, x.holders, x.subject
+FROM unnest($4::text::bytea[], $5::text::bytea[], $6::text::bytea[]) AS x (key, holders, subject)
 ON CONFLICT (tenant_id, scope_id, key, number) DO UPDATE SET holders = excluded.holders, subject = excluded.subject;
 
 -- name: write_root

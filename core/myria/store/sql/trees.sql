@@ -188,30 +188,36 @@ JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = wanted;
 -- Content-addressed: what is there already is the same. Rows come sorted, so that two writers never wait crosswise.
 INSERT INTO myria.nodes (tenant_id, node_id, scope_id, node_type, event_seqs, weights)
 SELECT $1, i.node_id, $2, i.node_type, i.event_seqs::bigint[], i.weights::smallint[]
-FROM unnest($3::bytea[], $4::text[], $5::text[], $6::text[]) WITH ORDINALITY
+FROM unnest($3::text::bytea[], $4::text::text[], $5::text::text[], $6::text::text[]) WITH ORDINALITY
      AS i (node_id, node_type, event_seqs, weights, position)
 ORDER BY i.position
 ON CONFLICT DO NOTHING;
 
 -- name: write_renderings
+-- Times are microseconds since 1970.
 INSERT INTO myria.renderings (tenant_id, rendering_id, scope_id, node_id, node_type, level, topic_id, anchor_seq,
                               anchor_event_id, label, summary, metadata, children, child_leaves, is_unit, events, leaves,
                               units, key_at, key_event_id, first_at, last_at)
 SELECT $1, i.rendering_id, $2, i.node_id, i.node_type, i.level, i.topic_id, i.anchor_seq, i.anchor_event_id, i.label,
-       i.summary, i.metadata, i.children::bytea[], i.child_leaves::bytea[], i.is_unit, i.events, i.leaves, i.units, i.key_at,
-       i.key_event_id, i.first_at, i.last_at
-FROM unnest($3::bytea[], $4::bytea[], $5::text[], $6::smallint[], $7::text[], $8::bigint[], $9::text[], $10::text[],
-            $11::text[], $12::jsonb[], $13::text[], $14::text[], $15::boolean[], $16::integer[], $17::integer[],
-            $18::integer[], $19::timestamptz[], $20::text[], $21::timestamptz[], $22::timestamptz[]) WITH ORDINALITY
-     AS i (rendering_id, node_id, node_type, level, topic_id, anchor_seq, anchor_event_id, label, summary, metadata,
-           children, child_leaves, is_unit, events, leaves, units, key_at, key_event_id, first_at, last_at, position)
+       i.summary, i.metadata, i.children::bytea[], i.child_leaves::bytea[], i.is_unit, i.events, i.leaves, i.units,
+       to_timestamp(i.key_us / 1000000) + i.key_us % 1000000 * interval '1 microsecond', i.key_event_id,
+       to_timestamp(i.first_us / 1000000) + i.first_us % 1000000 * interval '1 microsecond',
+       to_timestamp(i.last_us / 1000000) + i.last_us % 1000000 * interval '1 microsecond'
+FROM ROWS FROM (
+         unnest($3::text::bytea[], $4::text::bytea[], $5::text::text[], $6::text::smallint[], $7::text::text[],
+                $8::text::bigint[], $9::text::text[], $10::text::text[], $11::text::text[], $13::text::text[],
+                $14::text::text[], $15::text::boolean[], $16::text::integer[], $17::text::integer[],
+                $18::text::integer[], $19::text::bigint[], $20::text::text[], $21::text::bigint[], $22::text::bigint[]),
+         jsonb_array_elements($12::text::jsonb)) WITH ORDINALITY
+     AS i (rendering_id, node_id, node_type, level, topic_id, anchor_seq, anchor_event_id, label, summary, children,
+           child_leaves, is_unit, events, leaves, units, key_us, key_event_id, first_us, last_us, metadata, position)
 ORDER BY i.position
 ON CONFLICT DO NOTHING;
 
 -- name: write_topics
 INSERT INTO myria.topics (tenant_id, topic_id, scope_id, node_type, level, anchor_seq, anchor_event_id, anchor_at)
 SELECT $1, i.topic_id, $2, i.node_type, i.level, i.anchor_seq, i.anchor_event_id, e.occurred_at
-FROM unnest($3::text[], $4::text[], $5::smallint[], $6::bigint[], $7::text[]) WITH ORDINALITY
+FROM unnest($3::text::text[], $4::text::text[], $5::text::smallint[], $6::text::bigint[], $7::text::text[]) WITH ORDINALITY
      AS i (topic_id, node_type, level, anchor_seq, anchor_event_id, position)
 JOIN myria.events e ON e.tenant_id = $1 AND e.event_seq = i.anchor_seq
 ORDER BY i.position
