@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from myria.analysis.tokens import is_stopword, terms
+from myria.analysis.tokens import is_bare, is_stopword, terms
 
 _MARKS: Final = frozenset("?\uff1f\u061f")
 _ENDS: Final = frozenset(".!\u2026\u3002\uff01")
@@ -67,7 +67,7 @@ def asks(text: str) -> bool:
         is_stated = is_stated or character in _ENDS
     if is_stated:
         return False
-    sentence = _SENTENCE_ENDS.split(end)[-1] if _MAY_END.search(end) is not None else end
+    sentence = end if is_bare(end) or _MAY_END.search(end) is None else _SENTENCE_ENDS.split(end)[-1]
     return _BEGINS.match(sentence) is not None
 
 

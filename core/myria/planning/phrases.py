@@ -18,7 +18,7 @@ from typing import Final, cast
 
 from myria.analysis import TextWords, terms
 from myria.analysis.common_words import plain_terms, weak_terms
-from myria.analysis.tokens import stop_terms
+from myria.analysis.tokens import is_bare, stop_terms
 from myria.planning.courtesies import courtesies
 from myria.planning.english import (
     BEING,
@@ -151,49 +151,88 @@ class _Traits:
         return _Traits(*traits)
 
 
-class _Spelling:
-    """What a word tells by its letters alone in one language. Builds meet some ten thousands, so they are small.
+class _PlainWord:
+    """A word in small letters, of a language in which no word tells what stands beside it: nearly all that a build of
+    many new words meets.
 
-    `base` is how much it says, 0 for nothing; `small` is the word in small letters, `is_small` whether it is written in
-    them; `word` is the word as it stands in a leaf that has it once, within a sentence, where nothing beside it tells
-    anything.
+    It is what the word tells by its letters, and as well the word of each leaf that has it once, within a sentence:
+    for such a one all other fields of `_Word` are the same.
     """
 
-    __slots__ = ("base", "is_small", "small", "traits", "word")
+    __slots__ = ("base", "is_small", "language", "surface", "times", "traits")
+    settled = True
+    events = 1
+    named = False
+    capitals = nominal = verbal = modifies = 0
+
+    def __init__(self, base: int, surface: str, language: Language, traits: _Traits) -> None:
+        self.base = base
+        self.surface = surface
+        self.language = language
+        self.traits = traits
+        self.times = 1
+        self.is_small = True
+
+    @property
+    def small(self) -> str:
+        """The word in small letters."""
+        return self.surface
+
+    @property
+    def title(self) -> str:
+        """The word as a title shows it."""
+        return _bare(self.surface)
+
+    @property
+    def score(self) -> int:
+        """How much it says about a leaf that has it once."""
+        return _ONCE * self.base
+
+    def own(self) -> _Word:
+        """Return a word that is equal to this one and that no other leaf has: one may be changed."""
+        return _Word(self.surface, self.base, self.language, settled=True)
+
+
+class _Spelling:
+    """What another word tells by its letters alone in one language.
+
+    `base` is how much it says, 0 for nothing; `small` is the word in small letters, `is_small` whether it is written in
+    them.
+    """
+
+    __slots__ = ("base", "is_small", "small", "traits")
 
     def __init__(self, base: int, small: str, is_small: bool, traits: _Traits) -> None:
         self.base = base
         self.small = small
         self.is_small = is_small
         self.traits = traits
-        self.word: _Word | None = None
 
-    @classmethod
-    def of(cls, surface: str, term: str, language: Language) -> _Spelling:
-        """Return what a word tells, given its term."""
-        small = surface.lower() if surface.isascii() else lowered(surface)
-        base = _weighed(term, surface, small, language)
-        is_small = small == surface
-        if is_small and not language.tells_of_neighbours:
-            return cls(base, surface, True, _OWNS if surface.endswith(_POSSESSIVE) else _PLAIN)
-        plain = small if small.isascii() else small.replace("’", "'")
-        is_english = language.is_english
-        traits = _Traits.of(
-            "A" <= surface[0] <= "Z",
-            not is_small and len(surface) > 1 and all(letter != lowered(letter) for letter in surface),
-            is_english and surface in COMMON_HEADS,
-            is_english and plain in EMPTY_NOUNS,
-            plain in language.closers or (is_english and plain in BEING),
-            plain in language.openers,
-            plain in language.subjects,
-            plain.endswith("'s"),
-        )
-        return cls(base, small, is_small, traits)
 
-    def said_once(self, language: Language) -> _Word:
-        """Return `word` of one in small letters, in the language that this was made for: the same for many leaves."""
-        self.word = word = _Word(self.small, self.base, language, settled=True, is_shared=True)
-        return word
+_Known = _PlainWord | _Spelling
+"""What a word tells by its letters in one language. Builds meet some ten thousands, so they are small."""
+
+
+def _known(surface: str, term: str, language: Language) -> _Known:
+    """Return what a word tells, given its term."""
+    small = surface.lower() if surface.isascii() else lowered(surface)
+    base = _weighed(term, surface, small, language)
+    is_small = small == surface
+    if is_small and not language.tells_of_neighbours:
+        return _PlainWord(base, surface, language, _OWNS if surface.endswith(_POSSESSIVE) else _PLAIN)
+    plain = small if small.isascii() else small.replace("’", "'")
+    is_english = language.is_english
+    traits = _Traits.of(
+        "A" <= surface[0] <= "Z",
+        not is_small and len(surface) > 1 and all(letter != lowered(letter) for letter in surface),
+        is_english and surface in COMMON_HEADS,
+        is_english and plain in EMPTY_NOUNS,
+        plain in language.closers or (is_english and plain in BEING),
+        plain in language.openers,
+        plain in language.subjects,
+        plain.endswith("'s"),
+    )
+    return _Spelling(base, small, is_small, traits)
 
 
 _PLAIN = _Traits()
@@ -206,12 +245,12 @@ class _Lexicon:
     """The words of a language that were met lately, as they are written; emptied when it is full."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Spelling] = {}
+        self._known: dict[str, _Known] = {}
         self.get = self._known.get
 
-    def learn(self, surface: str, term: str, language: Language) -> _Spelling:
+    def learn(self, surface: str, term: str, language: Language) -> _Known:
         """Return what a word tells that is not held yet."""
-        known = _Spelling.of(surface, term, language)
+        known = _known(surface, term, language)
         if len(surface) <= _REMEMBERED_CHARACTERS:
             if len(self._known) >= _REMEMBERED_WORDS:
                 self._known.clear()
@@ -226,7 +265,7 @@ def _lexicon(language: str) -> _Lexicon:
 
 @dataclass(slots=True)
 class _Word:
-    """A term within one leaf.
+    """A term within one leaf, which no other leaf holds.
 
     `nominal`, `verbal` and `modifies` count where it stands as a noun, where as a verb, and where it describes what
     follows.
@@ -236,8 +275,6 @@ class _Word:
     base: int
     language: Language
     settled: bool
-    is_shared: bool = False
-    """Whether other leaves may hold it too, so that `own` comes before any change."""
     times: int = 1
     events: int = 1
     named: bool = False
@@ -257,10 +294,6 @@ class _Word:
         """How much the term says about the leaf: its kind, how often and in how many events it stands."""
         return self.base * (2 + min(self.times, 4) + 2 * min(self.events, 4))
 
-    def own(self) -> _Word:
-        """Return one that is equal to this one, which is shared, and that no other leaf has."""
-        return _Word(self.surface, self.base, self.language, settled=True)
-
     def settle(self, surface: str, *, is_noun: bool, acts: bool) -> None:
         """Count that it stands as a noun, or not, as it is written there.
 
@@ -271,7 +304,7 @@ class _Word:
         self.nominal += is_noun
         self.verbal += acts
 
-    def end(self, following: _Spelling, surface: str, *, opened: bool, acts: bool) -> None:
+    def end(self, following: _Known, surface: str, *, opened: bool, acts: bool) -> None:
         """Count where it stands before a word that is no part of its phrase, as it is written there.
 
         `opened` and `acts` tell that it stands after a word that a noun, or a verb, follows.
@@ -281,6 +314,10 @@ class _Word:
             self.modifies += 1
         else:
             self.settle(surface, is_noun=following.traits.closes or opened, acts=acts)
+
+
+_Held = _Word | _PlainWord
+"""What a leaf holds of a term."""
 
 
 class TextReading:
@@ -313,7 +350,7 @@ class TextReading:
         self._phrases: dict[tuple[str, ...], _Phrase] = {}
         self._once: set[tuple[str, ...]] = set()
         self._terms: list[set[str]] = []
-        self.words: dict[str, _Word] = {}
+        self.words: dict[str, _Held] = {}
         self._read_words: list[TextWords] = []
         self._may_end: list[bool] = []
         """Of each event whether it has a mark that may end a sentence: each of those also opens one."""
@@ -346,27 +383,28 @@ class TextReading:
         if _is_shouted(text):
             text = text.lower()
             surfaces = [surface.lower() for surface in surfaces]
-        openings = {opening.end() for opening in _OPENING.finditer(text)}
+        openings = set() if is_bare(text) else {opening.end() for opening in _OPENING.finditer(text)}
         self._may_end.append(bool(openings))
         openings.add(len(text) - len(text.lstrip(" ")))
         self._text, self._here, self._openings = text, words, openings
         has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
-        language, names, held = self._now, self._names, self.words
+        language, names = self._now, self._names
         lexicon = _lexicon(language.name)
         parts_words = language.adjective is not None
-        spellings: list[_Spelling | None] = list(map(lexicon.get, surfaces))
+        spellings: list[_Known | None] = list(map(lexicon.get, surfaces))
         if not all(spellings):
             at = -1
             for _ in range(spellings.count(None)):
                 at = spellings.index(None, at + 1)
                 spellings[at] = lexicon.learn(surfaces[at], words.terms[at], language)
-        known_all = cast("Sequence[_Spelling]", spellings)
+        known_all = cast("Sequence[_Known]", spellings)
         if not self._tells_nouns:
             for at in silent:
                 spellings[at] = _SILENCE
             self._read_plainly(surfaces, known_all, has_figures=has_figures)
             return
         self._opened, self._acting = opened_places, acting = set(), set()
+        held = cast("dict[str, _Word]", self.words)  # only `_read_plainly` puts plain words in
         saying = [at for at, known in enumerate(known_all) if known.base]
         if silent:
             saying = [at for at in saying if at not in silent]
@@ -468,7 +506,7 @@ class TextReading:
             self._close(first, reached)
         self._terms.append(event_terms)
 
-    def _read_plainly(self, surfaces: Sequence[str], spellings: Sequence[_Spelling], *, has_figures: bool) -> None:
+    def _read_plainly(self, surfaces: Sequence[str], spellings: Sequence[_Known], *, has_figures: bool) -> None:
         """Do what `_read` does with the words of a text in which nothing tells what stands beside them.
 
         `spellings` are of the words by `surfaces`, those that say nothing there among them; `has_figures` tells whether
@@ -500,12 +538,14 @@ class TextReading:
             if is_small and word is None:
                 if start in openings:
                     word = _Word(surfaces[at], base, language, settled=False)
+                elif isinstance(known, _PlainWord):
+                    word = known
                 else:
-                    word = known.word or known.said_once(language)
+                    word = _Word(surfaces[at], base, language, settled=True)
                 held[term] = word
                 event_terms.add(term)
             elif is_small and word is not None and (word.settled or start in openings):
-                if word.is_shared:
+                if isinstance(word, _PlainWord):
                     word = held[term] = word.own()
                 word.times += 1
                 if term not in event_terms:
@@ -610,7 +650,7 @@ class TextReading:
         """Return a phrase or a word as a title shows it."""
         return self._phrases[key].surface(self.words[key[0]]) if len(key) > 1 else self.words[key[0]].title
 
-    def _is_noun(self, word: _Word) -> bool:
+    def _is_noun(self, word: _Held) -> bool:
         language = word.language
         if language.article:
             return word.surface.startswith(language.article)
@@ -648,7 +688,7 @@ class TextReading:
             at += size
         return True
 
-    def _is_compound(self, parts: Sequence[_Word], phrase: _Phrase) -> bool:
+    def _is_compound(self, parts: Sequence[_Held], phrase: _Phrase) -> bool:
         language = phrase.language
         last = parts[-1]
         if len(parts) == 1:
@@ -705,7 +745,7 @@ class TextReading:
         """Tell whether a word with a capital is short for a name."""
         return len(surface) >= _SHORTEST_NAME and surface.lower() in self._beginnings_of_names
 
-    def _count(self, term: str, surface: str, known: _Spelling, opens: bool, is_again: bool) -> _Word:
+    def _count(self, term: str, surface: str, known: _Known, opens: bool, is_again: bool) -> _Word:
         """Count a word; `is_again` tells that the event has had its term."""
         word = self.words.get(term)
         base = known.base
@@ -720,7 +760,7 @@ class TextReading:
         if word is None:
             word = self.words[term] = _Word(surface, base, self._now, not opens)
         else:
-            if word.is_shared:
+            if isinstance(word, _PlainWord):
                 word = self.words[term] = word.own()
             word.times += 1
             if not is_again:
@@ -838,7 +878,7 @@ class _Phrase:
         """Whether a small word stands between its words."""
         return len(self.sizes) > 1
 
-    def surface(self, first: _Word) -> str:
+    def surface(self, first: _Held) -> str:
         """The phrase as it was first said, without the capital of a sentence's beginning unless it is a name's."""
         surface = _bare(self.said)
         if "'" in surface:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from myria.analysis.tokens import is_bare
+
 _NOT_PROSE = r"""
     ```.*?(?:```|\Z)                                # a block of code
     | ^[ \t]*>[^\n]*                                # a quoted line
@@ -69,6 +71,8 @@ _MARKS_ARE_FEW = 4
 
 def may_be_no_prose(text: str) -> bool:
     """Tell whether a text has a figure or a mark that what is no prose has; so has no part of it otherwise."""
+    if is_bare(text):
+        return "www" in text
     return _SUSPECT.search(text) is not None
 
 
