@@ -102,18 +102,18 @@ def is_function_term(term: str, language: str) -> bool:
 
 def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
-    of = [(language, _function_terms(language)) for language in languages]
+    of = [(_stems(language), _function_terms(language)) for language in languages]
     if len(of) == 1:
-        ((language, function_terms),) = of
+        ((known, function_terms),) = of
         read = zip(words.surfaces, words.terms, strict=True)
         surfaces = [surface for surface, term in read if term not in function_terms]
-        return list(chain.from_iterable(map(_stems(language).__getitem__, surfaces)))
+        return list(chain.from_iterable(map(known.__getitem__, surfaces)))
     return [
         stem
         for surface, term in zip(words.surfaces, words.terms, strict=True)
-        for language, function_terms in of
+        for known, function_terms in of
         if term not in function_terms
-        for stem in stem_of(surface, language)
+        for stem in known[surface]
     ]
 
 

@@ -32,7 +32,8 @@ _READ_CHARACTERS: Final = 8 * 1024
 def names_something(text: str) -> bool:
     """Tell whether a text names something or somebody other than those who are spoken to; any string, linear time."""
     text = text[:_READ_CHARACTERS]
-    if text[_FIRST_INSIDE:].islower():
+    inside = text[_FIRST_INSIDE:]
+    if inside == inside.lower() and inside.isascii():
         return False
     for found in _CAPITAL.finditer(text):
         start, end = found.span()

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
 from operator import add, sub
-from string import ascii_letters, digits
+from string import ascii_letters, ascii_lowercase, digits
 from typing import NamedTuple
 from unicodedata import ucd_3_2_0
 
@@ -36,6 +36,10 @@ _IN_WORDS = f"{ascii_letters}{digits}'".encode()
 _SPACED = bytes(code if code in _IN_WORDS else ord(" ") for code in range(256))
 """Turns bytes of ASCII into themselves where they may be part of a word, and into spaces elsewhere."""
 
+_SMALL_SPACED = _SPACED.lower()
+"""Turns capitals into small letters besides."""
+
+_BARE = f"{ascii_lowercase} ".encode()
 _ENGLISH_LETTERS = re.compile(r"[a-z']+\Z")
 _RUN = re.compile(r"w[wm]*(?:'w[wm]*)*|(?:[ch]m{0,7})+")
 _CLUSTER = re.compile(r"[ch]m{0,7}")
@@ -121,7 +125,9 @@ def terms(text: str) -> list[str]:
     plain = text if text.isascii() else _as_ascii(text)
     if plain is None:
         return [token.term for token in _tokens_in_letters(text)]
-    return list(map(_TERMS.__getitem__, _ASCII_WORD.findall(plain.lower())))
+    spaced = plain.encode().translate(_SMALL_SPACED).decode()
+    is_simple = "'" not in spaced or not _has_loose_apostrophe(spaced)
+    return list(map(_TERMS.__getitem__, spaced.split() if is_simple else _ASCII_WORD.findall(spaced)))
 
 
 def tokens(text: str) -> list[Token]:
@@ -167,9 +173,8 @@ def term_of(word: str) -> str:
 
 
 def is_bare(text: str) -> bool:
-    """Tell whether a text is nothing but small letters and spaces: no mark, figure or capital."""
-    letters = text.replace(" ", "")
-    return letters.isalpha() and letters.islower()
+    """Tell whether a text is nothing but spaces and small letters of ASCII: no mark, figure or capital."""
+    return text.isascii() and not text.encode().translate(None, _BARE)
 
 
 def folded(text: str) -> str:
