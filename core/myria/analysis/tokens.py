@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
 from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import accumulate, compress, count, pairwise
 from operator import add, sub
 from string import ascii_letters, ascii_lowercase, digits
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import ucd_3_2_0
 
 from myria.analysis._characters import ClassTable, FoldTable
@@ -70,14 +71,33 @@ _token = partial(tuple.__new__, Token)
 """Makes a token of a tuple of its fields."""
 
 
+class WordForm:
+    """A word of ASCII as it is written, with all that is known of it, so that one look finds it.
+
+    `spelling` is what the planner has learnt of it in `language`, the one in which it was met first.
+    """
+
+    __slots__ = ("language", "spelling", "surface", "term")
+
+    def __init__(self, surface: str, term: str) -> None:
+        self.surface = surface
+        self.term = term
+        self.language: Any = None
+        self.spelling: Any = None
+
+
 @short_value
 class TextWords:
-    """The terms of a text in document order, as columns: each the field of that name of the text's tokens."""
+    """The terms of a text in document order, as columns: each the field of that name of the text's tokens.
+
+    `forms` are the words as they are written, where the text is of ASCII.
+    """
 
     surfaces: Sequence[str]
     terms: Sequence[str]
     starts: Sequence[int]
     ends: Sequence[int]
+    forms: Sequence[WordForm] | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -100,24 +120,26 @@ class TextWords:
             [self.terms[place] for place in places],
             [self.starts[place] for place in places],
             [self.ends[place] for place in places],
+            None if self.forms is None else [self.forms[place] for place in places],
         )
 
 
-class _Terms(dict[str, str]):
-    """The terms of words of ASCII by how they are written; emptied when it is full."""
+class _Forms(dict[str, WordForm]):
+    """Words of ASCII by how they are written; emptied when it is full."""
 
-    def __missing__(self, word: str) -> str:
+    def __missing__(self, word: str) -> WordForm:
         term = _term(word.lower(), _stemmed)
         if term == word:
             term = word  # one string: tables need not compare its letters
+        form = WordForm(word, term)
         if len(word) <= MAX_TERM_CHARACTERS:
             if len(self) >= _CACHED_WORDS:
                 self.clear()
-            self[word] = term
-        return term
+            self[word] = form
+        return form
 
 
-_TERMS = _Terms()
+_FORMS = _Forms()
 
 
 def terms(text: str) -> list[str]:
@@ -127,7 +149,8 @@ def terms(text: str) -> list[str]:
         return [token.term for token in _tokens_in_letters(text)]
     spaced = plain.encode().translate(_SMALL_SPACED).decode()
     is_simple = "'" not in spaced or not _has_loose_apostrophe(spaced)
-    return list(map(_TERMS.__getitem__, spaced.split() if is_simple else _ASCII_WORD.findall(spaced)))
+    words = spaced.split() if is_simple else _ASCII_WORD.findall(spaced)
+    return [form.term for form in map(_FORMS.__getitem__, words)]
 
 
 def tokens(text: str) -> list[Token]:
@@ -137,7 +160,7 @@ def tokens(text: str) -> list[Token]:
     plain = _as_ascii(text)
     if plain is not None:
         return [
-            Token(text[start:end], _TERMS[word], start, end)
+            Token(text[start:end], _FORMS[word].term, start, end)
             for word, start, end in zip(*_ascii_words_in(plain), strict=True)
         ]
     return _tokens_in_letters(text)
@@ -148,7 +171,8 @@ def words_in(text: str) -> TextWords:
     if not text.isascii():
         return TextWords.of(tokens(text))
     surfaces, starts, ends = _ascii_words_in(text)
-    return TextWords(surfaces, list(map(_TERMS.__getitem__, surfaces)), starts, ends)
+    forms = list(map(_FORMS.__getitem__, surfaces))
+    return TextWords([form.surface for form in forms], [form.term for form in forms], starts, ends, forms)
 
 
 def counted_surfaces(text: str) -> list[tuple[str, str, int]]:
@@ -198,22 +222,20 @@ def stop_ids() -> frozenset[int]:
     return frozenset(map(term_id, _STOP_TERMS))
 
 
-_EMPTY_DIGEST = blake2b(digest_size=8)
-
-
 class _TermIds(dict[str, int]):
     """The identities of terms; emptied when it is full."""
 
     def __missing__(self, term: str) -> int:
-        digest = _EMPTY_DIGEST.copy()  # in a third of the time that a new one takes
-        digest.update(term.encode("utf-8", "surrogatepass"))
         if len(self) >= _CACHED_WORDS:
             self.clear()
+        digest = _EMPTY_DIGEST.copy()  # in a third of the time that a new one takes
+        digest.update(term.encode("utf-8", "surrogatepass"))
         self[term] = identity = int.from_bytes(digest.digest(), "big", signed=True)
         return identity
 
 
 _TERM_IDS = _TermIds()
+_EMPTY_DIGEST = blake2b(digest_size=8)
 
 
 def term_id(term: str) -> int:
@@ -284,7 +306,7 @@ def _stemmed(word: str) -> str:
 
 
 _stem = lru_cache(maxsize=_CACHED_WORDS)(_stemmed)
-"""Stems words that `_TERMS` does not hold."""
+"""Stems words that `_FORMS` does not hold."""
 
 
 def _term(word: str, stem: Callable[[str], str] = _stem) -> str:

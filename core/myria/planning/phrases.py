@@ -16,7 +16,7 @@ from heapq import heapify, heappop
 from itertools import islice, pairwise
 from typing import Final, cast
 
-from myria.analysis import TextWords, terms
+from myria.analysis import TextWords, WordForm, terms
 from myria.analysis.common_words import plain_terms, weak_terms
 from myria.analysis.tokens import is_bare, stop_terms
 from myria.planning.courtesies import courtesies
@@ -263,6 +263,30 @@ def _lexicon(language: str) -> _Lexicon:
     return _Lexicon()
 
 
+def _spellings(surfaces: Sequence[str], words: TextWords, language: Language) -> list[_Known]:
+    """Return what words tell; `surfaces` are how they are written, or are to be read."""
+    if words.forms is not None and surfaces is words.surfaces:
+        return [form.spelling if form.language is language else _spelt(form, language) for form in words.forms]
+    lexicon = _lexicon(language.name)
+    spellings: list[_Known | None] = list(map(lexicon.get, surfaces))
+    if not all(spellings):
+        at = -1
+        for _ in range(spellings.count(None)):
+            at = spellings.index(None, at + 1)
+            spellings[at] = lexicon.learn(surfaces[at], words.terms[at], language)
+    return cast("list[_Known]", spellings)
+
+
+def _spelt(form: WordForm, language: Language) -> _Known:
+    """Return what a word tells in a language: that which it is met in first is held with it, others beside it."""
+    if form.language is None:
+        form.spelling = known = _known(form.surface, form.term, language)
+        form.language = language
+        return known
+    lexicon = _lexicon(language.name)
+    return lexicon.get(form.surface) or lexicon.learn(form.surface, form.term, language)
+
+
 @dataclass(slots=True)
 class _Word:
     """A term within one leaf, which no other leaf holds.
@@ -389,18 +413,11 @@ class TextReading:
         self._text, self._here, self._openings = text, words, openings
         has_figures = (is_suspect or len(text) > ANALYSED_CHARACTERS) and _FIGURE.search(text) is not None
         language, names = self._now, self._names
-        lexicon = _lexicon(language.name)
         parts_words = language.adjective is not None
-        spellings: list[_Known | None] = list(map(lexicon.get, surfaces))
-        if not all(spellings):
-            at = -1
-            for _ in range(spellings.count(None)):
-                at = spellings.index(None, at + 1)
-                spellings[at] = lexicon.learn(surfaces[at], words.terms[at], language)
-        known_all = cast("Sequence[_Known]", spellings)
+        known_all = _spellings(surfaces, words, language)
         if not self._tells_nouns:
             for at in silent:
-                spellings[at] = _SILENCE
+                known_all[at] = _SILENCE
             self._read_plainly(surfaces, known_all, has_figures=has_figures)
             return
         self._opened, self._acting = opened_places, acting = set(), set()
