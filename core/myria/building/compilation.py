@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from myria import errors
-from myria.building.blocks import BlockNodes, OldBlocks, PlannedDocs, block_nodes, write_block
+from myria.building.blocks import BLOCKS_AT_ONCE, BlockNodes, OldBlocks, PlannedDocs, block_nodes, write_blocks
 from myria.building.model import PartKind, RunningBuild, Task, TaskPart
 from myria.building.parts import ScopeParts, part_of_subjects
 from myria.building.reading import ScopeEvents, ScopeTree
@@ -240,7 +240,7 @@ class _NoWriter(TreeWriter):
     async def flush(self) -> None:
         """Write nothing."""
 
-    async def add_block(self, rendering_id: bytes, block: bytes) -> None:
+    async def add_blocks(self, blocks: Mapping[bytes, bytes]) -> None:
         """Write nothing."""
 
 
@@ -493,11 +493,11 @@ class _Work:
         tenant = self._build.tenant
         with self._timed("ms_blocks"):
             known = await OldBlocks.load(self._database, tenant, old, nodes)
-            for rendering_id in nodes.missing:
-                written = await write_block(
+            for at in range(0, len(nodes.missing), BLOCKS_AT_ONCE):
+                written = await write_blocks(
                     self._database,
                     tenant,
-                    rendering_id,
+                    nodes.missing[at : at + BLOCKS_AT_ONCE],
                     events=self._events,
                     writer=self._writer,
                     old=known,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -47,13 +47,13 @@ class TreeWriter:
         if batch:
             await self._write(batch)
 
-    async def add_block(self, rendering_id: bytes, block: bytes) -> None:
-        """Write one search block."""
+    async def add_blocks(self, blocks: Mapping[bytes, bytes]) -> None:
+        """Write search blocks by their renderings."""
         async with self._database.write(self._tenant) as connection:
             await hold_build(connection, self._tenant, self._build_id)
-            await self._insert(
-                connection, "search_blocks", "trees.write_block", rendering_id, SEARCH_VERSION, self._scope_id, block
-            )
+            for rendering_id, block in sorted(blocks.items()):
+                columns = (rendering_id, SEARCH_VERSION, self._scope_id, block)
+                await self._insert(connection, "search_blocks", "trees.write_block", *columns)
 
     async def _write(self, batch: Sequence[Node]) -> None:
         by_node = {node.node_id: node for node in batch}
