@@ -55,8 +55,7 @@ _LONGEST_TIGHT_RUN = 4
 _LONGEST_LINKED_RUN = 3
 _OFTEN = 3
 _ONCE, _OFTENEST = 5, 14
-"""How many times its base a word scores that stands once, and one that stands in all events; see `_Word.score`, which
-most words need not be asked for."""
+"""How many times its base a word scores that stands once, and one that stands in all events; see `_Word.score`."""
 _MOST_WEAK = _WEAK_BASE * _OFTENEST
 
 _TIGHT = frozenset((" ", "-"))
@@ -159,9 +158,9 @@ class _PlainWord:
     for such a one all other fields of `_Word` are the same.
     """
 
-    __slots__ = ("base", "is_small", "language", "surface", "times", "traits")
+    __slots__ = ("base", "is_small", "language", "score", "surface", "traits")
     settled = True
-    events = 1
+    times = events = 1
     named = False
     capitals = nominal = verbal = modifies = 0
 
@@ -170,7 +169,7 @@ class _PlainWord:
         self.surface = surface
         self.language = language
         self.traits = traits
-        self.times = 1
+        self.score = _ONCE * base
         self.is_small = True
 
     @property
@@ -182,11 +181,6 @@ class _PlainWord:
     def title(self) -> str:
         """The word as a title shows it."""
         return _bare(self.surface)
-
-    @property
-    def score(self) -> int:
-        """How much it says about a leaf that has it once."""
-        return _ONCE * self.base
 
     def own(self) -> _Word:
         """Return a word that is equal to this one and that no other leaf has: one may be changed."""
@@ -390,7 +384,7 @@ class TextReading:
             words = words_of(event.text, words, language)
             self._read_words.append(words)
             self._read(event.text, words, spans, is_suspect=is_suspect)
-        self.scores = {term: _ONCE * word.base if word.times == 1 else word.score for term, word in self.words.items()}
+        self.scores = {term: word.score for term, word in self.words.items()}
         self._ranked = sorted(self.scores.values())
         self._all_events = events
         self._size = sum(map(len, self._read_words))
@@ -1020,36 +1014,30 @@ def _terms_of_names(names: tuple[str, ...]) -> tuple[frozenset[str], frozenset[s
 
 
 def _weighed(term: str, surface: str, small: str, language: Language) -> int:
-    """Return how much a word of its kind says in a language, 0 for nothing; `small` is the word in small letters."""
-    base = _base(term)
-    if (
-        not base
-        or term in language.function_terms
-        or (("'" in surface or "’" in surface) and surface.endswith(_CONTRACTIONS))
-    ):
+    """Return how much a word says by its kind in a language, 0 for nothing, more for rarer kinds.
+
+    `small` is the word in small letters.
+    """
+    size = len(term)
+    if not 1 < size <= _KEYWORD_CHARACTERS or term in language.function_terms:
         return 0
-    if base <= _WEAK_BASE:
-        return base
-    is_verb = (language.is_english and small in VERB_FORMS) or language.is_verb(surface)
-    if is_verb or (language.capitalises_nouns and surface == small):
+    base = _common_bases().get(term)
+    if base is None:
+        if term.isalpha() or not term.isascii():
+            base = _BASE + min(size, 9) // 3
+        elif term.isdigit():
+            base = _WEAK_BASE
+        else:
+            base = _BASE + min(size, 9) // 3 if "'" in term else _PLAIN_BASE
+    if not base or (("'" in surface or "’" in surface) and surface.endswith(_CONTRACTIONS)):
+        return 0
+    if base > _WEAK_BASE and (
+        (language.capitalises_nouns and surface == small)
+        or (language.is_english and small in VERB_FORMS)
+        or (language.verb is not None and language.is_verb(surface))
+    ):
         return _WEAK_BASE
     return base
-
-
-def _base(term: str) -> int:
-    """Return the weight of a term by its kind: 0 for none, more for rarer kinds."""
-    size = len(term)
-    if not 1 < size <= _KEYWORD_CHARACTERS:
-        return 0
-    known = _common_bases().get(term)
-    if known is not None:
-        return known
-    if not term.isalpha() and term.isascii():
-        if term.isdigit():
-            return _WEAK_BASE
-        if "'" not in term:
-            return _PLAIN_BASE
-    return _BASE + min(size, 9) // 3
 
 
 @cache
