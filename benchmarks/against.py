@@ -1,12 +1,13 @@
 """What a full build costs the builder, beside an older commit of this repository: the same events, in turns.
 
-    python -m benchmarks.against COMMIT [--subjects on|off] [--log "one scope"]
+    python -m benchmarks.against COMMIT [--subjects on|off] [--log "one scope"] [--events FILE]
 
 The older code is taken out of git's history into a temporary folder and run by the same Python with the same packages.
 Each code makes its own schema, imports the events and builds them in full by `myria rebuild --here`, the old and the
 new in turn: a log of one scope and one of many, or one of the two. Reported is the processor time of the process for
 each event, less what a build of a few events takes, which is its start. PostgreSQL's time is not in it. Without
-`--subjects` each code has them or not as by default.
+`--subjects` each code has them or not as by default. With `--events` a file of your own, as `myria import` takes it,
+stands in for the logs: what a build costs depends on how people write.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ class _Code:
     us_per_event: dict[str, list[float]] = field(default_factory=dict)
 
 
-async def measure(options: Common, commit: str, *, rounds: int, subjects: str | None, logs: Sequence[str]) -> int:
-    """Prepare, run the rounds, and write the report; return the exit status."""
+async def measure(
+    options: Common, commit: str, *, rounds: int, subjects: str | None, logs: Sequence[str], own: Path | None = None
+) -> int:
+    """Prepare, run the rounds, and write the report; return the exit status.
+
+    `own` is a file of events that stands in for the logs, all of it.
+    """
     report = Report(PART)
     with tempfile.TemporaryDirectory(prefix="myria-against-") as folder:
         old = _taken_out(commit, Path(folder) / "old")
@@ -61,9 +67,9 @@ async def measure(options: Common, commit: str, *, rounds: int, subjects: str | 
             report.figures["against"] = {"commit": commit, "subjects": subjects}
             for code in codes:
                 await _migrate(cluster, code, Path(folder))
-            for size in options.sizes:
-                for what in logs:
-                    source = await events_file(options, size, sets=LOGS[what])
+            for size in options.sizes if own is None else [_lines(own)]:
+                for what in logs if own is None else [own.name]:
+                    source = own or await events_file(options, size, sets=LOGS[what])
                     for code in codes:
                         await _load(cluster, source, size, code, name=f"against_{code.name}", folder=Path(folder))
                         await _load(
@@ -124,6 +130,11 @@ async def _built(cluster: Cluster, name: str, code: _Code) -> float:
     return ran.cpu_s
 
 
+def _lines(path: Path) -> int:
+    with path.open("rb") as lines:
+        return sum(1 for _ in lines)
+
+
 def _write(path: Path, lines: Iterable[bytes]) -> None:
     with path.open("wb") as out:
         out.writelines(lines)
@@ -157,9 +168,15 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
     options.add_argument("--subjects", choices=("on", "off"), help="of both codes, where they know any")
     options.add_argument("--log", action="append", choices=tuple(LOGS), help="this one alone (default: both)")
+    options.add_argument("--events", type=Path, help="a file of events that stands in for the logs")
     given = options.parse_args()
     work = measure(
-        common(given), given.commit, rounds=given.rounds, subjects=given.subjects, logs=given.log or tuple(LOGS)
+        common(given),
+        given.commit,
+        rounds=given.rounds,
+        subjects=given.subjects,
+        logs=given.log or tuple(LOGS),
+        own=given.events,
     )
     sys.exit(run(work))
 

@@ -42,3 +42,24 @@ async def test_the_database_holds_times_not_infinity(served: Served, memory: Mem
     async with memory.database.read("default") as connection:
         stored = await connection.fetchval("SELECT occurred_at::text FROM myria.events")
     assert stored == "9999-12-31 23:59:59.999999+00"
+
+
+async def test_nodes_keep_every_microsecond(served: Served, database: Database, memory: Memory) -> None:
+    """What a build writes of a moment is that moment, however far from 1970 and before it too."""
+    moments = (
+        "0001-01-01 00:00:00+00",
+        "0001-01-01 00:00:00.000001+00",
+        "1969-12-31 23:59:59.000001+00",
+        "1970-01-01 00:00:00+00",
+        "2500-06-01 12:00:00.123457+00",
+        "9999-12-31 23:59:59.999999+00",
+    )
+    events = [
+        event(f"k{n}", timestamp=moment.replace(" ", "T").replace("+00", "Z"), participants=[f"user_{n}"])
+        for n, moment in enumerate(moments)
+    ]
+    assert not (await served.call("append_events", {"events": events})).is_error
+    await build_now(database.builder_dsn)
+    async with memory.database.read("default") as connection:
+        rows = await connection.fetch("SELECT key_at::text, first_at::text, last_at::text FROM myria.renderings")
+    assert sorted(map(tuple, rows)) == [(moment, moment, moment) for moment in moments]

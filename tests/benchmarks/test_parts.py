@@ -83,6 +83,10 @@ def test_against(work_dir: Path) -> None:
     report = run_part("against", work_dir, "HEAD", "--sizes", "200", "--rounds", "1", *chosen)
     for log in logs:
         assert len(report[f"{log}, 200 events"]["ratios"]) == 1  # type: ignore[index]
+    own = work_dir / "own.jsonl"
+    own.write_bytes(b"".join((ROOT / "examples/workshop.jsonl").read_bytes().splitlines(keepends=True)[:60]))
+    report = run_part("against", work_dir, "HEAD", "--events", str(own), "--rounds", "1")
+    assert len(report["own.jsonl, 60 events"]["ratios"]) == 1  # type: ignore[index]
 
 
 @pytest.mark.soak
