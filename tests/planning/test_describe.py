@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
 
+from myria.analysis.tokens import _FORMS
 from myria.planning.model import LEAF, UNIT_LEVEL, Node, PlanEvent, level_name
 from myria.planning.scope import plan_scope, plan_unit
 from tests.planning.generators import MINUTE, SETTINGS, key_of
@@ -197,6 +199,22 @@ def test_what_a_leaf_says_is_untouched_by_other_leaves() -> None:
     for line in ("tebe rilo gana rilo mifu", "tebe vobe Vobe jelo Jelo", "tebe GANA rilo Mifu kabe"):
         plan_unit(SCOPE, talk((None, line), (None, line)), SETTINGS)
         assert plan_unit(SCOPE, once, SETTINGS)[-1] == first
+
+
+def test_a_word_is_read_in_the_language_of_its_text() -> None:
+    """What is kept of a word that was met in one language tells nothing in another one, whichever came first."""
+    lines = (
+        "wir haben die glasur und das werk, und das schimmern ist nicht so gut wie der ofen",
+        "we have the glasur and the werk, and schimmern is not as good as the ofen",
+        "glasur werk schimmern ofen",
+        "tenemos la glasur y el werk, y schimmern no es como el ofen",
+    )
+    told = set()
+    for order in permutations(lines):
+        _FORMS.clear()
+        nodes = {line: plan_unit(SCOPE, talk((None, line), (None, line)), SETTINGS)[-1] for line in order}
+        told.add(tuple(nodes[line].rendering_id for line in lines))
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(
