@@ -977,9 +977,9 @@ def _sentences(
         first = at
         at = bisect_left(starts, stop, at) if stop < length else count
         if at > first:
-            sentence = clean(text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)])
             inside = set(filter(words.__contains__, read.terms[first:at]))
-            if sentence and inside:
+            sentence = clean(text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]) if inside else ""
+            if sentence:
                 percent = 50 if sentence.endswith(_QUESTIONS) else 100
                 if not reads_as_prose(sentence, is_suspect=is_suspect):
                     percent //= 4
