@@ -27,6 +27,7 @@ FROM unnest($2::bytea[]) AS wanted
 JOIN myria.subject_nodes n ON n.tenant_id = $1 AND n.rendering_id = wanted;
 
 -- name: write_nodes
+-- Times are microseconds since 1970.
 INSERT INTO myria.subject_nodes (tenant_id, scope_id, rendering_id, node_id, level, topic_id, anchor_seq, anchor_event_id,
     label, summary, metadata, children, is_subject, events, leaves, subjects, key_at, key_digest, key_event_id, first_at,
     last_at)
