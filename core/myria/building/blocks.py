@@ -25,7 +25,7 @@ BLOCK_EVENTS = MAX_DOCS // 2
 """Events of a block's node, unless it is a unit."""
 
 BLOCKS_AT_ONCE = 8
-"""Blocks that are written together: a transaction costs as much as a tenth of a block."""
+"""Blocks that are written together: two transactions for each cost as much as a tenth of the block."""
 
 _BLOCKS_HELD = 64
 _WORDS_HELD = 4_000_000
