@@ -115,7 +115,7 @@ async def _load(cluster: Cluster, source: Path, size: int, code: _Code, *, name:
     env = {**code.env, "MYRIA_POSTGRES_DSN": dsns.owner}
     events = folder / "events.jsonl"
     with source.open("rb") as lines:
-        _write(events, event_lines(islice(lines, size)))
+        _write(events, islice(event_lines(lines), size))
     await run_command([*MYRIA, "import", str(events)], env=env, log=folder / "log")
     await cluster.tidy(name)
 
@@ -132,7 +132,7 @@ async def _built(cluster: Cluster, name: str, code: _Code) -> float:
 
 def _lines(path: Path) -> int:
     with path.open("rb") as lines:
-        return sum(1 for _ in lines)
+        return sum(1 for line in lines if line.strip())
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
@@ -170,6 +170,8 @@ def main() -> None:
     options.add_argument("--log", action="append", choices=tuple(LOGS), help="this one alone (default: both)")
     options.add_argument("--events", type=Path, help="a file of events that stands in for the logs")
     given = options.parse_args()
+    if given.events is not None and not (given.events.is_file() and _lines(given.events) > FEW_EVENTS):
+        options.error(f"--events: {given.events} is no file of more than {FEW_EVENTS} events, a line each")
     work = measure(
         common(given),
         given.commit,

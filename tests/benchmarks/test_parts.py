@@ -72,6 +72,17 @@ def test_subject_builds(work_dir: Path) -> None:
     assert {"300", "limit 1,500"} <= {element.text for element in drawn.iter()}
 
 
+def test_against_refuses_a_file_of_few_events(work_dir: Path) -> None:
+    """What a start costs cannot be taken off a log that is no longer than the one that measures it."""
+    few = work_dir / "few.jsonl"
+    few.write_bytes(b"{}\n\n" * 20)
+    for path in (few, work_dir / "none.jsonl"):
+        command = [sys.executable, "-m", "benchmarks.against", "HEAD", "--events", str(path)]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert ended.returncode == 2
+        assert f"{path} is no file of more than 20 events" in ended.stderr
+
+
 @pytest.mark.soak
 @in_soak_runs
 def test_against(work_dir: Path) -> None:

@@ -74,7 +74,8 @@ _token = partial(tuple.__new__, Token)
 class WordForm:
     """A word of ASCII as it is written, with all that is known of it, so that one look finds it.
 
-    `spelling` is what the planner has learnt of it in `language`, the one in which it was met first.
+    `spelling` is what the planner has learnt of it in `language`, the one in which it was met first: a process plans in
+    one thread, so the two are of a piece.
     """
 
     __slots__ = ("language", "spelling", "surface", "term")
@@ -228,7 +229,7 @@ class _TermIds(dict[str, int]):
     def __missing__(self, term: str) -> int:
         if len(self) >= _CACHED_WORDS:
             self.clear()
-        digest = _EMPTY_DIGEST.copy()  # in a third of the time that a new one takes
+        digest = _EMPTY_DIGEST.copy()  # in two thirds of the time that a new one takes
         digest.update(term.encode("utf-8", "surrogatepass"))
         self[term] = identity = int.from_bytes(digest.digest(), "big", signed=True)
         return identity

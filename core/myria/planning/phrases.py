@@ -1023,12 +1023,12 @@ def _weighed(term: str, surface: str, small: str, language: Language) -> int:
         return 0
     base = _common_bases().get(term)
     if base is None:
-        if term.isalpha() or not term.isascii():
-            base = _BASE + min(size, 9) // 3
-        elif term.isdigit():
-            base = _WEAK_BASE
-        else:
-            base = _BASE + min(size, 9) // 3 if "'" in term else _PLAIN_BASE
+        base = _BASE + min(size, 9) // 3
+        if not term.isalpha() and term.isascii():
+            if term.isdigit():
+                base = _WEAK_BASE
+            elif "'" not in term:
+                base = _PLAIN_BASE
     if not base or (("'" in surface or "’" in surface) and surface.endswith(_CONTRACTIONS)):
         return 0
     if base > _WEAK_BASE and (
