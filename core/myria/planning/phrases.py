@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from heapq import heapify, heappop
 from itertools import islice, pairwise
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from myria.analysis import TextWords, WordForm, terms
 from myria.analysis.common_words import plain_terms, weak_terms
@@ -47,6 +47,9 @@ NAME_CHARACTERS = 40
 
 _KEYWORD_CHARACTERS = 32
 _SENTENCES_PER_EVENT = 40
+_FULL_PERCENT = 100
+_WORDS_OF_NONE = 12
+"""Words that each sentence counts as having besides its own: so a short one must say something."""
 
 _WEAK_BASE, _PLAIN_BASE, _BASE = 1, 2, 7
 _PHRASE_TENTHS = {1: 10, 2: 8, 3: 7}
@@ -725,26 +728,51 @@ class TextReading:
     def quotes(self) -> list[Quote]:
         """Return the sentence that says most and, from another event, the one that adds most to it, best first."""
         words = self.scores
-        candidates: list[_Sentence] = []
+        sentences: list[_Sentence] = []
         for position, event in enumerate(self._all_events):
-            candidates += _sentences(
-                event.text,
-                self._read_words[position],
-                position,
-                words,
-                is_suspect=self._suspect[position],
-                may_end=self._may_end[position],
-            )
-        if not candidates:
+            may_end = self._may_end[position]
+            sentences += _sentences(event.text, self._read_words[position], position, words, may_end=may_end)
+        found = self._best(sentences, [(weight, at) for at, (*_, weight, _) in enumerate(sentences)])
+        if found is None:
             return []
-        best = max(candidates, key=_by_score)
-        chosen = [best]
-        others = [(item.score_beside(best.terms, words), item) for item in candidates if item.position != best.position]
-        if others:
-            adds, second = max(others, key=lambda other: (other[0], -other[1].position))
-            if 3 * adds > best.score:
-                chosen.append(second)
-        return [Quote(score=item.score, position=item.position, text=item.text) for item in chosen]
+        best, place = found
+        known = sentences[place].terms
+        besides = []
+        for at, (position, _, _, said, weight, _) in enumerate(sentences):
+            if position != best.position:
+                adds = weight if known.isdisjoint(said) else weight - sum(map(words.__getitem__, said & known))
+                besides.append((adds, at))
+        found = self._best(sentences, besides)
+        if found is None or 3 * found[0].score <= best.score:
+            return [best]
+        return [best, found[0]]
+
+    def _best(self, sentences: Sequence[_Sentence], weights: Iterable[tuple[int, int]]) -> tuple[Quote, int] | None:
+        """Return the first of the sentences that score most, with its place; None where none has a text to show.
+
+        They are read closely in the order of what they may score at most: the first few tell which is best.
+
+        Args:
+            sentences: all of them.
+            weights: what the words of some of them weigh, each with the sentence's place.
+        """
+        best: Quote | None = None
+        place = 0
+        bounds = [
+            (-weight * _FULL_PERCENT // (_WORDS_OF_NONE + sentences[at].size), at, weight) for weight, at in weights
+        ]
+        for bound, at, weight in sorted(bounds):
+            if best is not None and -bound < best.score:
+                break
+            position, start, stop, _, _, size = sentences[at]
+            text = clean(self._all_events[position].text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)])
+            if not text:
+                continue
+            percent = _percent(text, is_suspect=self._suspect[position])
+            score = weight * percent // (_WORDS_OF_NONE + size)
+            if best is None or score > best.score or (score == best.score and at < place):
+                best, place = Quote(score=score, position=position, text=text), at
+        return None if best is None else (best, place)
 
     def weights(self) -> tuple[int, ...]:
         """Return how central each event is: the weight of its words, the greatest of the leaf being 1000."""
@@ -900,28 +928,20 @@ class _Phrase:
         return surface
 
 
-@dataclass(slots=True)
-class _Sentence:
-    """A sentence: how much it says, the words of it that count, what these weigh, and how many words it has in all."""
+class _Sentence(NamedTuple):
+    """A sentence: the event that it is of and where it stands there, the words of it that count, what these weigh, and
+    how many words it has in all."""
 
-    score: int
     position: int
-    text: str
+    start: int
+    stop: int
     terms: AbstractSet[str]
     weight: int
     size: int
-    percent: int
-
-    def score_beside(self, known: AbstractSet[str], words: Mapping[str, int]) -> int:
-        """Return how much the sentence says besides words that are known."""
-        if known.isdisjoint(self.terms):
-            return self.score
-        besides = self.weight - sum(map(words.__getitem__, self.terms & known))
-        return besides * self.percent // (12 + self.size)
 
 
-def _by_score(sentence: _Sentence) -> tuple[int, int]:
-    return (sentence.score, -sentence.position)
+_sentence = partial(tuple.__new__, _Sentence)
+"""Makes a sentence of a tuple of its fields."""
 
 
 def _best_first(scored: list[_Scored]) -> Iterator[_Scored]:
@@ -957,11 +977,11 @@ def without_overlap(
 
 
 def _sentences(
-    text: str, read: TextWords, position: int, words: Mapping[str, int], *, is_suspect: bool, may_end: bool
+    text: str, read: TextWords, position: int, words: Mapping[str, int], *, may_end: bool
 ) -> list[_Sentence]:
-    """Return the sentences of a text, which are worth something by `words`.
+    """Return the sentences of a text that hold words which weigh something by `words`.
 
-    `is_suspect` and `may_end` tell whether it has marks of what is no prose, and marks that may end a sentence.
+    `may_end` tells whether it has marks that may end a sentence.
     """
     text = text[:ANALYSED_CHARACTERS]
     sentences = []
@@ -978,21 +998,25 @@ def _sentences(
         at = bisect_left(starts, stop, at) if stop < length else count
         if at > first:
             inside = set(filter(words.__contains__, read.terms[first:at]))
-            sentence = clean(text[start : min(stop, start + 4 * SENTENCE_CHARACTERS)]) if inside else ""
-            if sentence:
-                percent = 50 if sentence.endswith(_QUESTIONS) else 100
-                if not reads_as_prose(sentence, is_suspect=is_suspect):
-                    percent //= 4
-                shown = len(sentence)
-                if shown < 25:
-                    percent = percent * 2 // 3
-                elif shown > SENTENCE_CHARACTERS:
-                    percent = percent * 4 // 5
-                weight, size = sum(map(words.__getitem__, inside)), at - first
-                score = weight * percent // (12 + size)
-                sentences.append(_Sentence(score, position, sentence, inside, weight, size, percent))
+            if inside:
+                weight = sum(map(words.__getitem__, inside))
+                sentences.append(_sentence((position, start, stop, inside, weight, at - first)))
         start = following
     return sentences
+
+
+def _percent(sentence: str, *, is_suspect: bool) -> int:
+    """Return how much of what its words weigh a sentence is worth: less for questions, code, and where it is short or
+    long.
+
+    `is_suspect` tells whether its text has marks of what is no prose.
+    """
+    percent = 50 if sentence.endswith(_QUESTIONS) else _FULL_PERCENT
+    if not reads_as_prose(sentence, is_suspect=is_suspect):
+        percent //= 4
+    if len(sentence) < 25:
+        return percent * 2 // 3
+    return percent * 4 // 5 if len(sentence) > SENTENCE_CHARACTERS else percent
 
 
 def _name_terms(names: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:

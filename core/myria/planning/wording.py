@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
+from typing import Final
 
 from myria.analysis import TextWords, Token, is_stopword, terms
 from myria.analysis.function_words import FUNCTION_WORDS
@@ -218,8 +219,9 @@ _KOREAN_WEAK = _words("""
     모두 모든 제가 내가 네가
 """)
 
-_OF_STOP_WORDS = -1
-"""Stands beside the positions of languages for the stop words of English."""
+_SPEAKING: Final = 20
+_STOPWORDS: Final = (1 << _SPEAKING) - 1
+"""How words are counted twice by one number: function words of languages from this bit on, stop words below it."""
 
 _DOUBT = 2
 """Function words by which another language than the likely one must lead in a single text."""
@@ -281,12 +283,19 @@ class Language:
 
 @dataclass(slots=True)
 class Votes:
-    """What the words of a text tell of its language: how many there are, numbers left out, how many are English stop
-    words, and by position in the list of known languages how many are function words of each."""
+    """What the words of a text tell of its language.
+
+    How many there are, numbers left out; how many are English stop words, and how many function words of any known
+    language. Of which ones they are is only counted where these may be more than the stop words: seldom.
+    """
 
     words: int = 0
     stopwords: int = 0
-    of_languages: dict[int, int] = field(default_factory=dict)
+    speaking: int = 0
+    of_languages: dict[int, int] | None = None
+    """How many are function words of each language, by its position among the known ones."""
+    uncounted: tuple[Sequence[str], ...] = ()
+    """Terms that are still to be counted there."""
 
     @staticmethod
     def counts(term: str) -> bool:
@@ -298,8 +307,11 @@ class Votes:
         self.words += times
         if is_stopword(term):
             self.stopwords += times
-        for position in _speaking().get(term, ()):
-            self.of_languages[position] = self.of_languages.get(position, 0) + times
+        if (positions := _speaking().get(term)) is not None:
+            self.speaking += times
+            counts = self.of_languages = self._counts()
+            for position in positions:
+                counts[position] = counts.get(position, 0) + times
 
     @classmethod
     def of(cls, words: TextWords, *, has_numbers: bool = True) -> Votes:
@@ -309,42 +321,58 @@ class Votes:
             read = [term for surface, term in zip(words.surfaces, read, strict=True) if not surface.isdigit()]
         if _telling_terms().isdisjoint(read):
             return cls(len(read))
-        telling = filter(None, map(_telling().get, read))
-        of_languages = Counter(chain.from_iterable(telling))
-        return cls(len(read), of_languages.pop(_OF_STOP_WORDS, 0), of_languages)
+        telling = sum(filter(None, map(_telling().get, read)))
+        return cls(len(read), telling & _STOPWORDS, telling >> _SPEAKING, None, (read,))
 
     @classmethod
     def sum(cls, parts: Iterable[Votes]) -> Votes:
         """Return the votes of several texts together."""
-        total = cls()
+        words = stopwords = speaking = 0
+        counts: Counter[int] = Counter()
+        uncounted: list[Sequence[str]] = []
         for votes in parts:
-            total.words += votes.words
-            total.stopwords += votes.stopwords
-            for position, count in votes.of_languages.items():
-                total.of_languages[position] = total.of_languages.get(position, 0) + count
-        return total
+            words += votes.words
+            if votes.stopwords or votes.speaking:
+                stopwords += votes.stopwords
+                speaking += votes.speaking
+                uncounted += votes.uncounted
+                if votes.of_languages is not None:
+                    counts.update(votes.of_languages)
+        return cls(words, stopwords, speaking, counts, tuple(uncounted))
 
     def language(self, likely: Language | None = None) -> Language:
         """Return the language that most of the function words belong to; `UNKNOWN` where there are few.
 
         A short text is in the `likely` language unless another one shows itself clearly.
         """
-        if likely is not None:
-            if not self.of_languages:
-                return likely
-            most = self.stopwords
-            if likely is not ENGLISH:
-                most = max(most, self.of_languages.get(_position_of(likely), 0))
-            return self.elected(likely, most + _DOUBT)
-        best = ENGLISH if self.stopwords * _LEAST_SHARE >= self.words else UNKNOWN
-        return self.elected(best, self.stopwords)
+        if likely is None:
+            best = ENGLISH if self.stopwords * _LEAST_SHARE >= self.words else UNKNOWN
+            return self._elected(best, self.stopwords)
+        most = self.stopwords
+        if likely is not ENGLISH and self.speaking > most + _DOUBT:
+            most = max(most, self._counts().get(_position_of(likely), 0))
+        return self._elected(likely, most + _DOUBT)
 
-    def elected(self, best: Language, most: int) -> Language:
+    def _elected(self, best: Language, most: int) -> Language:
         """Return the language that has more votes than any, or else the one that has `most` before they are counted."""
-        for position in sorted(self.of_languages):
-            if self.of_languages[position] > max(1, most):
-                best, most = _known()[position], self.of_languages[position]
+        most = max(1, most)
+        if self.speaking > most:
+            counts = self._counts()
+            for position in sorted(counts):
+                if counts[position] > most:
+                    best, most = _known()[position], counts[position]
         return best
+
+    def _counts(self) -> dict[int, int]:
+        counts = self.of_languages
+        if counts is None:
+            counts = self.of_languages = {}
+        if self.uncounted:
+            speaking = filter(None, map(_speaking().get, chain.from_iterable(self.uncounted)))
+            for position, count in Counter(chain.from_iterable(speaking)).items():
+                counts[position] = counts.get(position, 0) + count
+            self.uncounted = ()
+        return counts
 
 
 def language_of(words: TextWords) -> Language:
@@ -481,11 +509,11 @@ def _known() -> tuple[Language, ...]:
 
 
 @cache
-def _telling() -> dict[str, tuple[int, ...]]:
-    """Return what each term that tells of a language is counted for: its languages, and stop words if it is one."""
-    telling = dict(_speaking())
+def _telling() -> dict[str, int]:
+    """Return what each term that tells of a language counts as: a stop word, a function word, or both."""
+    telling = dict.fromkeys(_speaking(), 1 << _SPEAKING)
     for term in stop_terms():
-        telling[term] = (*telling.get(term, ()), _OF_STOP_WORDS)
+        telling[term] = telling.get(term, 0) + 1
     return telling
 
 
