@@ -146,4 +146,4 @@ def everyday_ids() -> frozenset[int]:
 
 
 def _stems(words: str) -> frozenset[str]:
-    return frozenset(term for word in words.split() for term in terms(word))
+    return frozenset(terms(words))

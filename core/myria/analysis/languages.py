@@ -97,22 +97,28 @@ def languages_of(text: str, text_terms: Collection[str]) -> tuple[str, ...]:
 
 def is_function_term(term: str, language: str) -> bool:
     """Tell whether a term is a function word of a language."""
-    return term in _function_terms(language)
+    return term in function_terms(language)
+
+
+@cache
+def function_terms(language: str) -> frozenset[str]:
+    """Return the terms of the function words of a language; none for English, whose stop words stand elsewhere."""
+    return frozenset(terms(FUNCTION_WORDS.get(language, "")))
 
 
 def stems(words: TextWords, languages: Sequence[str]) -> list[str]:
     """Return the marked stems of words in these languages, in document order; function words have none."""
-    of = [(_stems(language), _function_terms(language)) for language in languages]
+    of = [(_stems(language), function_terms(language)) for language in languages]
     if len(of) == 1:
-        ((known, function_terms),) = of
+        ((known, functions),) = of
         read = zip(words.surfaces, words.terms, strict=True)
-        surfaces = [surface for surface, term in read if term not in function_terms]
+        surfaces = [surface for surface, term in read if term not in functions]
         return list(chain.from_iterable(map(known.__getitem__, surfaces)))
     return [
         stem
         for surface, term in zip(words.surfaces, words.terms, strict=True)
-        for known, function_terms in of
-        if term not in function_terms
+        for known, functions in of
+        if term not in functions
         for stem in known[surface]
     ]
 
@@ -161,11 +167,6 @@ def _bare(word: str, language: str) -> str:
 
 
 @cache
-def _function_terms(language: str) -> frozenset[str]:
-    return frozenset(term for word in FUNCTION_WORDS[language].split() for term in terms(word))
-
-
-@cache
 def _letters() -> dict[str, tuple[int, ...]]:
     """Return the positions of the languages that a letter speaks for."""
     positions: dict[str, list[int]] = {}
@@ -192,6 +193,6 @@ def _voters() -> dict[str, tuple[int, ...]]:
     """Return the positions of the languages that a term is a function word of."""
     positions: dict[str, list[int]] = {}
     for position, language in enumerate(_STEMMED):
-        for term in _function_terms(language):
+        for term in function_terms(language):
             positions.setdefault(term, []).append(position)
     return {term: tuple(found) for term, found in positions.items()}

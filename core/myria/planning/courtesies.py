@@ -9,6 +9,7 @@ Chinese, Korean and Thai courtesies are patterns there, since those scripts have
 from __future__ import annotations
 
 from functools import cache
+from itertools import compress
 
 from myria.analysis import TextWords, terms
 
@@ -143,7 +144,7 @@ def _by_first() -> dict[str, dict[str, list[list[str]]]]:
     by_first: dict[str, dict[str, set[tuple[str, ...]]]] = {}
     for phrases in _COURTESIES.values():
         for phrase in phrases.split(","):
-            for written in (phrase, phrase.replace("'", " ")):
+            for written in {phrase, phrase.replace("'", " ")}:
                 key = tuple(terms(written))
                 by_first.setdefault(key[0], {}).setdefault(key[1] if len(key) > 1 else "", set()).add(key)
     return {
@@ -164,11 +165,17 @@ def _beginnings() -> frozenset[str]:
 
 @cache
 def _salutations() -> frozenset[str]:
-    return frozenset(term for word in _SALUTATIONS.split() for term in terms(word))
+    return frozenset(terms(_SALUTATIONS))
+
+
+@cache
+def _alone() -> frozenset[str]:
+    """Return the terms that are a courtesy, or begin an address, whatever follows them."""
+    return _salutations().union(first for first, of in _by_first().items() if "" in of)
 
 
 def courtesies(text: str, words: TextWords) -> set[int]:
-    """Return the offsets of the words of a text that belong to courtesies, or to the name that one is addressed to.
+    """Return the places of the words of a text that belong to courtesies, or to the name that one is addressed to.
 
     Args:
         text: what the words were taken from.
@@ -179,13 +186,14 @@ def courtesies(text: str, words: TextWords) -> set[int]:
     beginnings = _beginnings()
     if beginnings.isdisjoint(read):
         return inside
-    starts = words.starts
-    phrases, salutations = _by_first(), _salutations()
+    phrases, salutations, alone = _by_first(), _salutations(), _alone()
     reached, last = 0, len(read) - 1
-    for at in [at for at, term in enumerate(read) if term in beginnings]:
+    for at in compress(range(len(read)), map(beginnings.__contains__, read)):
         if at < reached:
             continue
         term = read[at]
+        if term not in alone and (at == last or read[at + 1] not in phrases[term]):
+            continue
         size = 0
         of = phrases.get(term)
         if of is not None:
@@ -195,10 +203,10 @@ def courtesies(text: str, words: TextWords) -> set[int]:
                     break
             else:
                 size = int("" in of)
-        if read[at + size - 1 if size else at] in salutations and (size or _opens_line(text, starts[at])):
+        if read[at + size - 1 if size else at] in salutations and (size or _opens_line(text, words.starts[at])):
             size = _addressed(text, words, at + max(size, 1)) - at
         if size:
-            inside.update(starts[at : at + size])
+            inside.update(range(at, at + size))
             reached = at + size
     return inside
 

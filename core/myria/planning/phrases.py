@@ -396,8 +396,7 @@ class TextReading:
         """Count the words and phrases of the next event; `code` are the spans that are no prose."""
         event_terms: set[str] = set()
         self._last = ()
-        polite = courtesies(text, words)
-        silent = {at for at, start in enumerate(words.starts) if start in polite} if polite else set()
+        silent = courtesies(text, words)
         if code:
             silent.update(set(range(len(words))).difference(_outside(words.starts, code)))
         surfaces = words.surfaces

@@ -18,6 +18,7 @@ from typing import Final
 
 from myria.analysis import TextWords, Token, is_stopword, terms
 from myria.analysis.function_words import FUNCTION_WORDS
+from myria.analysis.languages import function_terms
 from myria.analysis.tokens import stop_terms
 from myria.planning.lines import lowered
 
@@ -360,7 +361,7 @@ class Votes:
             counts = self._counts()
             for position in sorted(counts):
                 if counts[position] > most:
-                    best, most = _known()[position], counts[position]
+                    best, most = _language_at(position), counts[position]
         return best
 
     def _counts(self) -> dict[int, int]:
@@ -480,14 +481,10 @@ def _between(
             at = following
 
 
-def _terms(words: str) -> frozenset[str]:
-    return frozenset(term for word in words.split() for term in terms(word))
-
-
 def _language(name: str) -> Language:
     return Language(
         name=name,
-        function_terms=_terms(FUNCTION_WORDS.get(name, "")),
+        function_terms=function_terms(name),
         conjunction=conjunction_of(name),
         openers=_words(_OPENERS.get(name, "")),
         closers=_words(_CLOSERS.get(name, "")),
@@ -503,9 +500,13 @@ ENGLISH = _language("english")
 UNKNOWN = Language(name="unknown")
 
 
+_KNOWN: Final = tuple(FUNCTION_WORDS)
+"""The names of the known languages."""
+
+
 @cache
-def _known() -> tuple[Language, ...]:
-    return tuple(_language(name) for name in FUNCTION_WORDS)
+def _language_at(position: int) -> Language:
+    return _language(_KNOWN[position])
 
 
 @cache
@@ -525,7 +526,7 @@ def _telling_terms() -> frozenset[str]:
 @cache
 def _positions() -> dict[str, int]:
     """Return the positions of the known languages by name."""
-    return {language.name: position for position, language in enumerate(_known())}
+    return {name: position for position, name in enumerate(_KNOWN)}
 
 
 def _position_of(language: Language) -> int:
@@ -536,8 +537,8 @@ def _position_of(language: Language) -> int:
 @cache
 def _speaking() -> dict[str, tuple[int, ...]]:
     """Return the positions of the languages that a term is a function word of."""
-    known = _known()
-    return {
-        term: tuple(position for position, language in enumerate(known) if term in language.function_terms)
-        for term in frozenset().union(*(language.function_terms for language in known))
-    }
+    speaking: dict[str, tuple[int, ...]] = {}
+    for position, name in enumerate(_KNOWN):
+        for term in function_terms(name):
+            speaking[term] = (*speaking.get(term, ()), position)
+    return speaking

@@ -147,9 +147,9 @@ def _weighed(words: str) -> tuple[tuple[tuple[str, int], ...], int]:
     """Return the words that a statement says something with, each with its weight; and how much it must say."""
     said = words_in(_unclipped(words))
     polite = courtesies(words, said)
-    weights = {term: _weight(term) for term, start in zip(said.terms, said.starts, strict=True) if start not in polite}
+    weights = {term: _weight(term) for at, term in enumerate(said.terms) if at not in polite}
     least = _LEAST_CONTENT
-    if words.endswith(_EXCLAMATIONS) or (said.starts and said.starts[0] in polite):
+    if words.endswith(_EXCLAMATIONS) or 0 in polite:
         least += 1
     if not _other_persons().isdisjoint(weights) and _first_persons().isdisjoint(weights):
         least += 1
