@@ -20,8 +20,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PLACE = $(if $(PORT),--port $(PORT)) $(if $(DATA_DIR),--data-dir "$(DATA_DIR)") $(if $(DSN),--dsn "$(DSN)")
 CODE := core server operator builder_job rebuilds monitoring embedded cli migrations
-# One test that hangs fails alone. Every test is named as it begins and as it ends, and the counts come last.
-PYTEST = $(BIN)/python -u -m pytest -v --durations=15 --timeout=900
+# One test that hangs fails alone. Every test is named as it begins and as it ends, and the counts come last. What pytest
+# compiles is kept.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -u -m pytest -v --durations=15 --timeout=900
 # Workers take tests from each other until none is left; a part of the suite runs in one process unless JOBS says more.
 SPREAD = -n $(or $(JOBS),$(if $(ARGS),0,auto)) --dist worksteal
 # What `make check` leaves out: it needs a control plane, Prometheus, pods, other programs (PgBouncer, clients in other

@@ -18,8 +18,9 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -99,16 +100,27 @@ def install(profile: str) -> None:
     say(2, f"installing up to {total} locked packages (hashes checked)")
     # The lock names every package, so nothing is resolved; compiling takes a third of the time on one processor.
     pip("install", "--require-hashes", "--no-deps", "--no-compile", "--requirement", str(lock), total=total)
-    compile_all()
+    compile_all([VENV / "lib"])
     say(3, "installing Myria itself")
     pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    compile_all(own_code())
     STAMP.write_text(f"{profile} {digest(profile)}\n", encoding="utf-8")
     print(f"Set up in {time.monotonic() - started:.0f} s.", flush=True)
 
 
-def compile_all() -> None:
-    """Compile what was installed, on all processors. Files in other dialects that some packages carry do not count."""
-    command = [str(PYTHON), "-m", "compileall", "-qq", "-j", "0", str(VENV / "lib")]
+def own_code() -> list[Path]:
+    """Return the folders of this project's packages."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [ROOT / folder for folder in project["tool"]["hatch"]["build"]["dev-mode-dirs"]]
+
+
+def compile_all(folders: Sequence[Path]) -> None:
+    """Compile what lies in some folders, on all processors. Files in other dialects that some packages carry do not
+    count.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each start would compile what it imports: half a second for Myria's own code.
+    """
+    command = [str(PYTHON), "-m", "compileall", "-qq", "-j", "0", *map(str, folders)]
     subprocess.run(command, capture_output=True, check=False)
 
 
