@@ -59,6 +59,8 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
     and options before a command need them.
     """
     first = arguments[0] if arguments else ""
+    if list(arguments) == ["--version"]:
+        first = "version"  # the option needs no command; any one is enough
     subjects = [subject for subject, words in SUBJECTS.items() if first in words]
     made = typer.Typer(
         name="myria",

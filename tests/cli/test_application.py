@@ -17,11 +17,11 @@ from myria_cli.app import SUBJECTS, application
 HEAVY = ("httpx", "mcp", "numpy", "asyncpg", "myria.memory", "myria.settings")
 """What `myria version` has no use for."""
 
-_VERSION = """
+_RUN = """
 import sys
 from myria_cli.main import main
 
-sys.argv = ["myria", "version", "--json"]
+sys.argv = ["myria", *sys.argv[1:]]
 try:
     main()
 finally:
@@ -70,7 +70,9 @@ def test_help_is_the_same_from_one_module(word: str, monkeypatch: pytest.MonkeyP
         assert _help(narrow, word, inner) == _help(whole, word, inner)
 
 
-def test_a_small_command_imports_little() -> None:
+@pytest.mark.parametrize("arguments", [("version", "--json"), ("--version",)])
+def test_a_small_command_imports_little(arguments: tuple[str, ...]) -> None:
     """Most of the time of a short command went into modules that it never used."""
-    done = subprocess.run([sys.executable, "-c", _VERSION], check=True, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", _RUN, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert not set(HEAVY) & set(done.stdout.splitlines()[1:])
