@@ -5,9 +5,9 @@
 The older code is taken out of git's history into a temporary folder and run by the same Python with the same packages.
 Each code makes its own schema, imports the events and builds them in full by `myria rebuild --here`, the old and the
 new in turn: a log of one scope and one of many, or one of the two. Reported is the processor time of the process for
-each event, less what a build of a few events takes, which is its start. PostgreSQL's time is not in it. Without
-`--subjects` each code has them or not as by default. With `--events` a file of your own, as `myria import` takes it,
-stands in for the logs: what a build costs depends on how people write.
+each event, less what builds of a few events take (their median), which is its start. PostgreSQL's time is not in it.
+Without `--subjects` each code has them or not as by default. With `--events` a file of your own, as `myria import`
+takes it, stands in for the logs: what a build costs depends on how people write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -41,11 +41,21 @@ LOGS = {"one scope": 1, "many scopes": 0}
 
 @dataclass(slots=True)
 class _Code:
-    """One of the two codes: its folder, its variables, and microseconds per event of its builds by log."""
+    """One of the two codes: its name, its variables, and the seconds of its builds by log, of all events and of few."""
 
     name: str
     env: dict[str, str]
-    us_per_event: dict[str, list[float]] = field(default_factory=dict)
+    built_s: dict[str, list[float]] = field(default_factory=dict)
+    few_s: dict[str, list[float]] = field(default_factory=dict)
+
+    def us_per_event(self, log: str, events: int) -> list[float]:
+        """Return the microseconds per event of each round of a log of so many events.
+
+        The start is the median of all rounds: where a build is short, what one start takes more than another would
+        count as much as the build.
+        """
+        started = median(self.few_s[log])
+        return [(used - started) / (events - FEW_EVENTS) * 1e6 for used in self.built_s[log]]
 
 
 async def measure(
@@ -56,6 +66,7 @@ async def measure(
     `own` is a file of events that stands in for the logs, all of it.
     """
     report = Report(PART)
+    sizes: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="myria-against-") as folder:
         old = _taken_out(commit, Path(folder) / "old")
         codes = [
@@ -75,22 +86,23 @@ async def measure(
                         await _load(
                             cluster, source, FEW_EVENTS, code, name=f"against_{code.name}_few", folder=Path(folder)
                         )
+                    log = f"{what}, {size:,} events"
+                    sizes[log] = size
                     for round_ in range(rounds):
                         for code in codes:
-                            used = await _built(cluster, f"against_{code.name}", code)
-                            started = await _built(cluster, f"against_{code.name}_few", code)
-                            code.us_per_event.setdefault(f"{what}, {size:,} events", []).append(
-                                (used - started) / (size - FEW_EVENTS) * 1e6
-                            )
+                            built = await _built(cluster, f"against_{code.name}", code)
+                            few = await _built(cluster, f"against_{code.name}_few", code)
+                            code.built_s.setdefault(log, []).append(built)
+                            code.few_s.setdefault(log, []).append(few)
                             console.say(f"round {round_ + 1} of {rounds}: {what}, {code.name} code", "dim")
-    _publish(report, *codes)
+    _publish(report, sizes, *codes)
     return report.finish(options.out)
 
 
-def _publish(report: Report, old: _Code, new: _Code) -> None:
+def _publish(report: Report, sizes: Mapping[str, int], old: _Code, new: _Code) -> None:
     lines = []
-    for what, before in old.us_per_event.items():
-        now = new.us_per_event[what]
+    for what, size in sizes.items():
+        before, now = old.us_per_event(what, size), new.us_per_event(what, size)
         by_round = ratios(now, before)
         report.figures[what] = {"old_us_per_event": before, "new_us_per_event": now, "ratios": by_round}
         report.check(f"{what}: builder CPU per event, new / old", median(by_round), MOST_RATIO)

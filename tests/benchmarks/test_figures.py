@@ -29,10 +29,17 @@ def test_ratios_pair_rounds() -> None:
 def test_builds_too_short_for_the_clock_are_reported(tmp_path: Path) -> None:
     """Where the older code's build and its start took as long by the clock, the report has no ratio, and is written."""
     report = Report("against")
-    old, new = (_Code(name, {}, {"one scope, 200 events": [us]}) for name, us in (("old", 0.0), ("new", 5.0)))
-    _publish(report, old, new)
+    log = "one scope, 200 events"
+    old, new = (_Code(name, {}, {log: [built_s]}, {log: [1.5]}) for name, built_s in (("old", 1.5), ("new", 2.5)))
+    _publish(report, {log: 200}, old, new)
     assert report.finish(tmp_path) == 1
-    assert orjson.loads((tmp_path / "against.json").read_bytes())["one scope, 200 events"]["ratios"] == [None]
+    assert orjson.loads((tmp_path / "against.json").read_bytes())[log]["ratios"] == [None]
+
+
+def test_a_start_that_took_long_once_changes_no_round() -> None:
+    """The start is the median of all rounds."""
+    code = _Code("new", {}, {"log": [2.0, 3.0, 4.0]}, {"log": [1.0, 1.0, 9.0]})
+    assert code.us_per_event("log", 1_000_020) == [1.0, 2.0, 3.0]
 
 
 def test_an_interval_holds_the_median() -> None:
